@@ -26,13 +26,13 @@ pub const COLOURS: [RGBColor; 8] = [
 pub struct Series {
     /// Name in the legend.
     pub name: String,
-    /// One of [`COLOURS`].
+    /// Colour of the bar or line, from [`COLOURS`].
     pub colour: RGBColor,
     /// Points that the line goes through.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Result of drawing.
+/// Result of drawing, with whatever error plotters has.
 pub type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// The picture that `draw` makes, on white, so that it is readable on a dark page as well.

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_getres};
 /// The machine and its tools.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// Name of the processor.
+    /// Model name of the processor.
     pub processor: String,
     /// Processors that this program may use.
     pub processors: usize,

@@ -26,7 +26,7 @@ pub struct Limit<'a> {
 /// Packets that a rule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// All.
+    /// All packets, whatever they are.
     All,
     /// Those of UDP.
     Udp,
@@ -39,7 +39,6 @@ pub enum Of {
 }
 
 impl Of {
-    /// The match of iptables.
     fn iptables(self) -> String {
         match self {
             Self::All => String::new(),
@@ -50,7 +49,6 @@ impl Of {
         }
     }
 
-    /// The expression of nft.
     fn nft(self) -> String {
         match self {
             Self::All => String::new(),

@@ -7,7 +7,7 @@ pub struct Spread {
     pub median: f64,
     /// The lowest.
     pub low: f64,
-    /// The highest.
+    /// The highest of the values.
     pub high: f64,
 }
 

@@ -19,7 +19,7 @@ const DEFAULT_TOOLCHAIN: &str = "limiter-bpf";
 /// Some objects of a package for the BPF target.
 #[derive(Clone, Copy, Debug)]
 pub struct Objects<'a> {
-    /// The package's name.
+    /// Package that has the programs, as cargo names it.
     pub package: &'a str,
     /// Directory of the package, from the root of the checkout.
     pub directory: &'a str,

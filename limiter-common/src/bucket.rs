@@ -84,7 +84,6 @@ impl Slot {
     }
 }
 
-/// Bits of a [`Generation`].
 const GENERATION_BITS: u32 = 25;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 const SLOT_BITS: u32 = MAX_SLOTS.trailing_zeros();
@@ -111,7 +110,7 @@ impl Generation {
         self.0
     }
 
-    /// The next one.
+    /// Generation of the next rule set.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn next(self) -> Self {

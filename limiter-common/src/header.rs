@@ -43,7 +43,7 @@ impl Fragment {
 pub enum Reach {
     /// Everything that the packet has to say is known.
     Transport = 0,
-    /// A later fragment.
+    /// A fragment but the first: it has no ports.
     LaterFragment = 1,
     /// More than `limiter_decision::packet::MAX_EXTENSIONS` extension headers, or they reach past
     /// `limiter_decision::packet::MAX_TRANSPORT_OFFSET`. The protocol is unknown.
@@ -68,7 +68,7 @@ pub struct Ports {
 pub struct Icmp {
     /// The type.
     pub kind: u8,
-    /// The code.
+    /// ICMP code, which refines the type.
     pub code: u8,
 }
 

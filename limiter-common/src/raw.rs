@@ -5,13 +5,13 @@
 macro_rules! raw_word {
     ($name:ident) => {
         impl $name {
-            /// Takes the word as it stands in the map, or as it crosses to a step.
+            /// Takes the word as it stands in the map, or as it crosses to a subprogram.
             #[cfg_attr(target_arch = "bpf", inline(always))]
             pub const fn from_raw(raw: u64) -> Self {
                 Self(raw)
             }
 
-            /// The word as it stands in the map, or as it crosses to a step.
+            /// The word as it stands in the map, or as it crosses to a subprogram.
             #[cfg_attr(target_arch = "bpf", inline(always))]
             pub const fn raw(self) -> u64 {
                 self.0

@@ -10,7 +10,7 @@ pub const TICK_BITS: u32 = 5;
 /// The largest instant: 63 bits, because a bucket word keeps one bit beside it.
 pub const MAX_TICKS: u64 = u64::MAX >> 1;
 
-/// A second in ticks.
+/// Ticks of a second.
 pub const SECOND: u64 = 1_000_000_000 << TICK_BITS;
 
 /// A point in time, or a length of it, in units of 2^-[`TICK_BITS`] ns since boot.

@@ -31,11 +31,11 @@ pub enum Reason {
     /// The IP version does not fit the type.
     Malformed = 7,
     /// The bypass is on: `limiter off`.
-    Brake = 8,
+    Bypass = 8,
     /// No bucket and none to be had now, by a rule that says `pass`; or the clock is past its
     /// range.
     Untracked = 9,
-    /// Over its limit.
+    /// Dropped: over a limit of its rule.
     OverLimit = 10,
     /// Other CPUs changed the bucket at every try.
     Contended = 11,
@@ -78,7 +78,7 @@ impl Reason {
         Self::DeepVlan,
         Self::Truncated,
         Self::Malformed,
-        Self::Brake,
+        Self::Bypass,
         Self::Untracked,
         Self::OverLimit,
         Self::Contended,
@@ -112,7 +112,7 @@ impl Reason {
             5 => Self::DeepVlan,
             6 => Self::Truncated,
             7 => Self::Malformed,
-            8 => Self::Brake,
+            8 => Self::Bypass,
             9 => Self::Untracked,
             10 => Self::OverLimit,
             12 => Self::Shadow,
@@ -159,7 +159,7 @@ impl Reason {
             | Self::DeepVlan
             | Self::Truncated
             | Self::Malformed
-            | Self::Brake
+            | Self::Bypass
             | Self::Untracked
             | Self::Shadow
             | Self::Allowed
@@ -181,7 +181,8 @@ impl Reason {
             Self::DeepVlan => "deep-vlan",
             Self::Truncated => "truncated",
             Self::Malformed => "malformed",
-            Self::Brake => "brake",
+            // Labels of metrics and answers keep this name.
+            Self::Bypass => "brake",
             Self::Untracked => "untracked",
             Self::OverLimit => "over-limit",
             Self::Contended => "contended",

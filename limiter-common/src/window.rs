@@ -203,7 +203,7 @@ impl WallOffset {
         Self::new(since_1900.saturating_sub(monotonic))
     }
 
-    /// Nanoseconds.
+    /// The offset in nanoseconds.
     pub const fn nanos(self) -> u64 {
         self.0
     }

@@ -14,14 +14,14 @@ use limiter_common::wire::{
     CAPTURED_BYTES, CaptureBudget, CaptureFilter, CaptureFrame, CaptureRecord, Control, MAX_SNAP,
 };
 use limiter_decision::capture::{self, Level};
+use limiter_decision::maps::Maps as _;
 use limiter_decision::outcome::Packed;
 use limiter_decision::packet::{self, Packet};
-use limiter_decision::world::Maps as _;
 
+use crate::call::call;
+use crate::context::Frame;
 use crate::events::ScratchFacts;
-use crate::step::step;
-use crate::world::frame::Frame;
-use crate::world::{self, Kernel};
+use crate::maps::{self, Kernel};
 
 /// The packets that are reported. Written by the daemon before [`Control::CaptureEnd`].
 #[btf_map]
@@ -58,14 +58,14 @@ pub(crate) fn report<const LAYER_3: bool>(
     if !is_on(now) {
         return;
     }
-    let level: Option<Level> = step!(capture_level(; frame, outcome, scratch_facts));
+    let level: Option<Level> = call!(capture_level(; frame, outcome, scratch_facts));
     if level.is_some() {
         // Before the tables no action was carried out.
         let outcome = match scratch_facts {
             ScratchFacts::Missing => outcome.without_action(),
             ScratchFacts::Present => outcome,
         };
-        step!(capture(; frame, outcome, length, now, level));
+        call!(capture(; frame, outcome, length, now, level));
     }
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn report<const LAYER_3: bool>(
 #[inline(always)]
 pub(crate) fn keep<const LAYER_3: bool>(frame: &Frame<LAYER_3>, length: u64, now: Ticks) {
     if is_on(now) {
-        step!(keep_bytes(; frame, length));
+        call!(keep_bytes(; frame, length));
     }
 }
 
@@ -132,15 +132,15 @@ pub(crate) fn capture<const LAYER_3: bool>(
 ) {
     // Not before the time by which it was judged.
     let now = Kernel.now(now).max(now);
-    if !step!(charge_capture(; level, now)) {
+    if !call!(charge_capture(; level, now)) {
         return;
     }
     // The bytes of a packet that an action may have changed were kept before.
     let kept = outcome.action() != 0;
-    if kept || step!(fill_capture(; frame, length)) {
-        step!(send_capture(; outcome, length, now, level, kept));
+    if kept || call!(fill_capture(; frame, length)) {
+        call!(send_capture(; outcome, length, now, level, kept));
     } else {
-        step!(miss_capture(; level, true));
+        call!(miss_capture(; level, true));
     }
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn capture_level<const LAYER_3: bool>(
         return None;
     }
     if scratch_facts == ScratchFacts::Present {
-        return from(filter, &world::scratch()?.facts.source());
+        return from(filter, &maps::scratch()?.facts.source());
     }
     match packet::parse(frame) {
         Packet::From(source) => from(filter, &source),
@@ -200,7 +200,7 @@ pub(crate) fn charge_capture(level: Option<Level>, now: Ticks) -> bool {
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
     let admitted = capture::admit(filter, unsafe { &mut (*budget).reported }, level, now);
     if !admitted {
-        step!(miss_capture(; Some(level), false));
+        call!(miss_capture(; Some(level), false));
     }
     admitted
 }
@@ -241,7 +241,7 @@ pub(crate) fn send_capture(
 ) {
     let sent = output(outcome, length, now, level, kept).is_some();
     if !sent {
-        step!(miss_capture(; level, true));
+        call!(miss_capture(; level, true));
     } else if let Some(budget) = CAPTURE_BUDGET.get_ptr_mut(0) {
         // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
         let reported = unsafe { &mut (*budget).reported };

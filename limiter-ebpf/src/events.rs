@@ -7,14 +7,14 @@ use aya_ebpf::{
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, EVENT_BYTES, Event, EventBudget};
 use limiter_decision::event::EventRate;
+use limiter_decision::maps::Maps as _;
 use limiter_decision::outcome::Packed;
 use limiter_decision::register::Register;
 use limiter_decision::table::Scratch;
-use limiter_decision::world::Maps as _;
 
-use crate::step::step;
-use crate::world::frame::Frame;
-use crate::world::{self, Kernel};
+use crate::call::call;
+use crate::context::Frame;
+use crate::maps::{self, Kernel};
 use crate::xdp::facts;
 
 /// Events that nobody has read yet. Written here, read by the daemon; an event that finds no room
@@ -66,7 +66,7 @@ pub(crate) fn emit<const LAYER_3: bool>(
     if EventRate::is_used_up(unsafe { &mut *budget }, now) {
         return;
     }
-    step!(event(; frame, outcome, length, now, scratch_facts));
+    call!(event(; frame, outcome, length, now, scratch_facts));
 }
 
 /// Sends the event of a packet, if the budget allows, and counts it.
@@ -84,9 +84,9 @@ pub(crate) fn event<const LAYER_3: bool>(
     if !rate().admit(budget, now) {
         return;
     }
-    let known = scratch_facts == ScratchFacts::Present || step!(facts(; frame));
-    let sent = match world::scratch() {
-        Some(scratch) if known => step!(send_event(scratch; outcome, length, now)),
+    let known = scratch_facts == ScratchFacts::Present || call!(facts(; frame));
+    let sent = match maps::scratch() {
+        Some(scratch) if known => call!(send_event(scratch; outcome, length, now)),
         _ => false,
     };
     // Both change, by one or by nothing: as in `RuleCounters::add`.

@@ -9,11 +9,12 @@ mod capture;
 mod clock {
     pub(crate) mod kernel;
 }
-mod define_steps;
+mod call;
+mod context;
+mod define_subprograms;
 mod events;
 mod licence;
+mod maps;
 mod source_store;
-mod step;
-mod steps;
-mod world;
+mod subprograms;
 mod xdp;

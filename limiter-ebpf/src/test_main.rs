@@ -10,11 +10,12 @@ mod capture;
 mod clock {
     pub(crate) mod test;
 }
-mod define_steps;
+mod call;
+mod context;
+mod define_subprograms;
 mod events;
 mod licence;
+mod maps;
 mod source_store;
-mod step;
-mod steps;
-mod world;
+mod subprograms;
 mod xdp;

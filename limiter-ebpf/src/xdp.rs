@@ -9,19 +9,18 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::ActionKind;
 use limiter_decision::act::act;
 use limiter_decision::engine::{self, Next, plain_source};
+use limiter_decision::maps::Maps as _;
 use limiter_decision::outcome::{BeforeTables, InForce, Outcome, Packed};
 use limiter_decision::packet;
 use limiter_decision::table::{self, Plain, judge_plain, run_tables};
-use limiter_decision::world::Maps as _;
 
+use crate::call::call;
 use crate::capture;
+use crate::context::Frame;
 use crate::events::{self, ScratchFacts};
-use crate::step::step;
-use crate::world::frame::Frame;
-use crate::world::maps::{CPUS, INTERFACES};
-use crate::world::{self, Clock as _, Kernel};
+use crate::maps::definitions::{CPUS, INTERFACES};
+use crate::maps::{self, Clock as _, Kernel};
 
-/// Judges one frame.
 #[aya_ebpf::macros::xdp(frags)]
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn limiter(ctx: XdpContext) -> u32 {
@@ -42,7 +41,7 @@ fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
     let frame = Frame::<LAYER_3>::new(ctx.ctx);
     let length = frame.length();
     let now = Kernel.recent(&frame);
-    let in_force = match step!(before_tables(; &frame, length, now)) {
+    let in_force = match call!(before_tables(; &frame, length, now)) {
         BeforeTables::Judged(outcome) => {
             count(&frame, outcome, length);
             events::emit(&frame, outcome, length, now, ScratchFacts::Missing);
@@ -51,7 +50,7 @@ fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
         }
         BeforeTables::Tables(in_force) => in_force,
     };
-    step!(begin_packet(; &frame, in_force, length, now));
+    call!(begin_packet(; &frame, in_force, length, now));
     let Some(outcome) = decide(&frame, in_force.header().tables(), length, now) else {
         return xdp_action::XDP_PASS;
     };
@@ -65,7 +64,7 @@ fn run<const LAYER_3: bool>(ctx: &XdpContext) -> u32 {
     // A frame that begins with its IP header is not redirected: behind another interface nobody
     // could read it.
     if outcome.is(Reason::Redirected) && !LAYER_3 {
-        return step!(redirect(; outcome.action()));
+        return call!(redirect(; outcome.action()));
     }
     pass_or_drop(outcome)
 }
@@ -84,20 +83,20 @@ fn decide<const LAYER_3: bool>(
     length: u64,
     now: Ticks,
 ) -> Option<Packed> {
-    let scratch = world::scratch()?;
+    let scratch = maps::scratch()?;
     if let Plain::Judged(outcome) = judge_plain(&Kernel, scratch, tables) {
         return Some(outcome);
     }
-    let outcome = step!(run_tables(&Kernel, scratch; tables));
+    let outcome = call!(run_tables(&Kernel, scratch; tables));
     if outcome.action() == 0 {
         return Some(outcome);
     }
     capture::keep(frame, length, now);
-    Some(step!(act(&Kernel, scratch; frame, outcome)))
+    Some(call!(act(&Kernel, scratch; frame, outcome)))
 }
 
-/// Everything before the tables. A step, so that the stack of [`run`] stays small: what that calls
-/// shares 512 bytes with it.
+/// Everything before the tables. A subprogram, so that the stack of [`run`] stays small: what that
+/// calls shares 512 bytes with it.
 #[inline(always)]
 pub(crate) fn before_tables<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -106,7 +105,7 @@ pub(crate) fn before_tables<const LAYER_3: bool>(
 ) -> BeforeTables {
     match engine::classify(&Kernel, frame, length, now) {
         Next::Done(reason) => BeforeTables::Judged(Outcome::without_rule(reason).pack()),
-        Next::Sources(packet) => BeforeTables::Judged(step!(plain_source(&Kernel; &packet))),
+        Next::Sources(packet) => BeforeTables::Judged(call!(plain_source(&Kernel; &packet))),
         Next::Tables { generation, header, .. } => {
             BeforeTables::Tables(InForce::new(generation, header))
         }
@@ -126,12 +125,12 @@ pub(crate) fn begin_packet<const LAYER_3: bool>(
         return;
     }
     if header.inner() {
-        step!(inner(; frame));
+        call!(inner(; frame));
     }
     // The others read the clock when they need it.
     let asks = header.flows() || header.asks_for_daemon();
     let now = if asks { Kernel.now(now) } else { now };
-    if let Some(scratch) = world::scratch() {
+    if let Some(scratch) = maps::scratch() {
         table::begin_packet(&Kernel, scratch, in_force.generation(), header, length, now);
     }
 }
@@ -140,10 +139,10 @@ pub(crate) fn begin_packet<const LAYER_3: bool>(
 /// source.
 #[inline(always)]
 pub(crate) fn facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
-    let Some(facts) = world::facts() else {
+    let Some(facts) = maps::facts() else {
         return false;
     };
-    if !packet::read_simple(frame, facts) && !step!(walked_facts(; frame)) {
+    if !packet::read_simple(frame, facts) && !call!(walked_facts(; frame)) {
         return false;
     }
     facts.set_interface(frame.interface());
@@ -151,17 +150,17 @@ pub(crate) fn facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
 }
 
 /// Leaves the facts of a frame in the scratch that are not read at once; false for one without a
-/// source. A step, so that those of most frames need little of the stack.
+/// source. A subprogram, so that those of most frames need little of the stack.
 #[inline(always)]
 pub(crate) fn walked_facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
-    world::facts().is_some_and(|facts| packet::walk(frame, facts).is_ok())
+    maps::facts().is_some_and(|facts| packet::walk(frame, facts).is_ok())
 }
 
 /// Leaves the facts of a packet inside a tunnel in the scratch, after [`facts`]. No offset in it
 /// depends on the Ethernet header.
 #[inline(always)]
 pub(crate) fn inner<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
-    if let Some(facts) = world::facts() {
+    if let Some(facts) = maps::facts() {
         packet::inner(frame, facts);
     }
 }
@@ -197,11 +196,11 @@ fn count<const LAYER_3: bool>(frame: &Frame<LAYER_3>, outcome: Packed, length: u
     Kernel::count_interface(frame.interface(), reason, length);
     Kernel.count_rule(rule, counted, length, true);
     if level_enabled(Level::Debug) {
-        step!(log(; outcome, length));
+        call!(log(; outcome, length));
     }
 }
 
-/// Logs a packet. A step: its buffers are not to be on the stack of those who do not log.
+/// Logs a packet. A subprogram: its buffers are not to be on the stack of those who do not log.
 #[inline(always)]
 pub(crate) fn log(outcome: Packed, length: u64) {
     let outcome = outcome.unpack();

@@ -66,7 +66,7 @@ impl Asked {
         };
         let dropped = reason.verdict() == Verdict::Drop;
         let settled = [
-            Reason::Brake,
+            Reason::Bypass,
             Reason::NotIp,
             Reason::NeighbourDiscovery,
             Reason::DeepVlan,

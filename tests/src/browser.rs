@@ -22,7 +22,6 @@ const CALL: Duration = Duration::from_mins(2);
 /// Longest time that a page is waited for.
 const WAIT: Duration = Duration::from_mins(1);
 
-/// Time between two looks.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Options of Chromium: without a window, without the sandbox, which root cannot have, and without

@@ -24,11 +24,11 @@ pub struct Sent {
     pub frame: Vec<u8>,
 }
 
-/// Both of them.
+/// The XDP program and the model, which get the same packets.
 pub struct Pair {
     /// The program in the kernel.
     pub program: Program,
-    /// The model.
+    /// The decision over ordinary collections.
     pub model: Model,
     now: Ticks,
 }

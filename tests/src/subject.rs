@@ -33,7 +33,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Loads it.
+    /// Loads the test program, with maps of these sizes.
     pub fn load(max_sources: u32, max_keys: u32, max_rules: u32) -> Result<Self> {
         Self::load_in(SourceTable::Hash, max_sources, max_keys, max_rules)
     }
@@ -61,7 +61,7 @@ impl Subject {
         Ok(Self { kernel, fd, entry_tables, bpffs, _dir: dir })
     }
 
-    /// The program.
+    /// Descriptor of the loaded program, for test-runs.
     pub const fn fd(&self) -> &ProgramFd {
         &self.fd
     }

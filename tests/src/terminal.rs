@@ -120,7 +120,7 @@ impl Session {
         self.with_screen(vt100::Screen::contents)
     }
 
-    /// Looks at the screen.
+    /// Passes the screen as it is now to a function.
     pub fn with_screen<T>(&self, look: impl FnOnce(&vt100::Screen) -> T) -> T {
         look(self.parser.lock().unwrap_or_else(PoisonError::into_inner).screen())
     }

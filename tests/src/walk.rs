@@ -14,7 +14,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/walk"));
 /// How sources follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// At random.
+    /// Sources in random order.
     Random,
     /// One after the other, from this one on.
     From(u32),

@@ -10,6 +10,7 @@
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
 use limiter_common::wire::Count;
+use limiter_rules::model::Quota;
 use limiter_rules::{Period, RateLimit, Unit, compile};
 use limiter_tests::accuracy::range::{self, Entry, Multiple};
 use limiter_tests::accuracy::simulated::{self, Effort, Spacing};
@@ -17,7 +18,6 @@ use limiter_tests::packet::MAX_FRAME;
 use limiter_tests::program::Program;
 use limiter_tests::root::require_root;
 
-/// Promise P3.
 const ONE_PERCENT: f64 = 0.01;
 
 const SECOND: u64 = 1_000_000_000;
@@ -26,7 +26,7 @@ const HOUR: u64 = 3_600 * SECOND;
 const YEAR: u64 = 8_766 * HOUR;
 
 fn packets(requests_per_unit: u64, unit: Unit, burst: u64) -> RateLimit {
-    RateLimit { count: Count::Packets, requests_per_unit, period: Period::one(unit), burst }
+    Quota::new(Count::Packets, requests_per_unit, Period::one(unit)).with_burst(burst)
 }
 
 fn program(limit: RateLimit) -> Program {
@@ -248,12 +248,8 @@ fn lesson_6_large_frames_at_a_weekly_byte_rate() {
     const FRAME: u64 = 60_042;
     for requests_per_unit in [100_000_000, 10_000_000_000, 1 << 50] {
         let burst = 10 * FRAME;
-        let limit = RateLimit {
-            count: Count::Bytes,
-            requests_per_unit,
-            period: Period::one(Unit::Week),
-            burst,
-        };
+        let limit =
+            Quota::new(Count::Bytes, requests_per_unit, Period::one(Unit::Week)).with_burst(burst);
         let entry = Entry { text: "bytes a week", limit, frame: FRAME };
         let program = program(limit);
         let effort = Effort { near: 1_000, far: 400, most: 4_000 };
@@ -276,7 +272,7 @@ fn lesson_6_no_promised_rate_is_refused() {
                 let per_second = requests_per_unit / unit.seconds();
                 let take = |count, burst| {
                     let limit =
-                        RateLimit { count, requests_per_unit, period: Period::one(unit), burst };
+                        Quota::new(count, requests_per_unit, Period::one(unit)).with_burst(burst);
                     let compiled = compile::limit(&limit.into(), MAX_FRAME);
                     assert!(compiled.is_ok(), "{limit:?}: {compiled:?}");
                 };

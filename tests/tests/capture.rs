@@ -25,7 +25,6 @@ use limiter_tests::root::require_root;
 
 const START: u64 = 1_000_000_000_000;
 
-/// Later than anything here.
 const END: u64 = 1 << 60;
 
 const ONE_AN_HOUR: &str = "domain: test\ndescriptors:
@@ -170,7 +169,7 @@ descriptors:
         for source in [[198, 51, 100, 1], [198, 51, 100, 2], [127, 0, 0, 1], [192, 0, 2, 30]] {
             send(&mut program, Frame::ipv4(source, V4_TO));
         }
-        program.kernel().set_brake(true).unwrap();
+        program.kernel().set_bypass(true).unwrap();
         send(&mut program, from(40));
         let judged = judged(&program);
         assert_eq!(counts(&mut program), (judged, 0, 0, 0));

@@ -33,7 +33,6 @@ struct Packet {
     comment: String,
 }
 
-/// Contents of a file.
 #[derive(Debug, Default)]
 struct Read {
     packets: Vec<Packet>,

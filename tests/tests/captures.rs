@@ -35,7 +35,6 @@ fn ours(frame: &[u8]) -> Result<(IpAddr, Facts), Reason> {
     Ok((address, facts))
 }
 
-/// Counts of a comparison.
 #[derive(Debug, Default)]
 struct Met {
     compared: u32,

@@ -28,13 +28,11 @@ const FAULTS_FOR: Duration = Duration::from_secs(18);
 enum Fault {
     /// A node's path to the store is cut: nothing is closed.
     Cut(usize),
-    /// A daemon stands still.
     Still(usize),
     /// A daemon dies, and another one begins.
     Dies(usize),
     /// The store stands still: for all nodes.
     StoreStill,
-    /// The store forgets everything.
     StoreForgets,
     /// The store dies, and an empty one begins.
     StoreDies,

@@ -11,7 +11,8 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Count;
 use limiter_datapath::{Observed as _, SourceTable, Sweep};
-use limiter_rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Unit};
+use limiter_rules::model::Quota;
+use limiter_rules::{Path, Period, Rule, RuleSet, Selector, Unit};
 use limiter_tests::cpu;
 use limiter_tests::hammer::{self, rounds};
 use limiter_tests::packet::Frame;
@@ -22,12 +23,8 @@ const SOURCE: [u8; 4] = [192, 0, 2, 1];
 const START: u64 = 1_000_000_000_000;
 
 fn every(requests_per_unit: u64, burst: u64) -> RuleSet {
-    let rate = RateLimit {
-        count: Count::Packets,
-        requests_per_unit,
-        period: Period::one(Unit::Second),
-        burst,
-    };
+    let rate =
+        Quota::new(Count::Packets, requests_per_unit, Period::one(Unit::Second)).with_burst(burst);
     RuleSet::of([Rule::new(Path::of_source(&Selector::Every), rate)])
 }
 

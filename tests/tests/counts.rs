@@ -97,7 +97,6 @@ impl Counted {
         Reason::ALL.into_iter().filter(|r| r.verdict() == verdict).map(|r| self.of(r)).sum()
     }
 
-    /// Dropped by rules.
     fn dropped(&self) -> u64 {
         self.all(Verdict::Drop) - self.of(Reason::Banned)
     }

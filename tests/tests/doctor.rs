@@ -17,7 +17,7 @@ const RULES: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 8}}\n";
 
 #[test]
-fn another_limiter_and_the_brake_are_found_and_gone_by_their_commands() -> Result<()> {
+fn another_limiter_and_the_bypass_are_found_and_gone_by_their_commands() -> Result<()> {
     require_root();
     let bed = Testbed::create("docother")?;
     let mut first = bed.limiter(RULES)?;

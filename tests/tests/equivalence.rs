@@ -13,7 +13,8 @@ use limiter_datapath::SourceTable;
 use limiter_decision::clock;
 use limiter_model::Model;
 use limiter_rules::model::Limits;
-use limiter_rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
+use limiter_rules::model::Quota;
+use limiter_rules::{Path, Period, Rule, RuleSet, Selector, Terms, Unit};
 use limiter_tests::asked::Asked;
 use limiter_tests::packet::{Extension, Frame};
 use limiter_tests::program::{Program, SEED, SOURCE_STORES};
@@ -82,7 +83,7 @@ impl Random {
             Count::Bytes => (self.0.u64(1000..5_000_000), self.0.u64(1522..200_000)),
         };
         let unit = Unit::ALL[self.0.usize(..Unit::ALL.len())];
-        let rate = RateLimit { count, requests_per_unit, period: Period::one(unit), burst };
+        let rate = Quota::new(count, requests_per_unit, Period::one(unit)).with_burst(burst);
         Limits { shadow: self.0.u8(..) < 40, ..Limits::new(rate) }.into()
     }
 
@@ -174,7 +175,6 @@ fn reasons_of(model: &Model, reason: Reason) -> u64 {
     model.reasons()[reason.index() as usize].packets
 }
 
-/// Room for sources.
 const ROOM: u32 = 4096;
 
 fn run(source_store: SourceTable, seed: u64) {

@@ -57,7 +57,6 @@ fn lines_of(path: &Path, count: usize) -> Result<Vec<String>> {
 /// A request's head and body.
 type Posted = (String, Value);
 
-/// Takes a request.
 fn take(stream: impl Read + Write) -> Result<Posted> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();

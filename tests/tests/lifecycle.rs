@@ -154,9 +154,9 @@ fn the_source_store_is_chosen_at_the_start_and_kept() -> Result<()> {
 }
 
 #[test]
-fn the_brake_works_with_and_without_a_daemon() -> Result<()> {
+fn the_bypass_works_with_and_without_a_daemon() -> Result<()> {
     require_root();
-    let bed = Testbed::create("brake")?;
+    let bed = Testbed::create("bypass")?;
     let mut limiter = bed.limiter(DRAINING)?;
     limiter.start()?;
     ensure!(arrive_of_ten(&bed)? == 5);

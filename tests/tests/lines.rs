@@ -17,7 +17,6 @@ use limiter_tests::walk::{Order, Walk};
 /// The first source: 11.0.0.0.
 const FIRST: u32 = 0x0b00_0000;
 
-/// Room for two lines.
 const ROOM: u32 = 6;
 
 /// Packets a second of each source, and half of it after every second change.
@@ -36,7 +35,6 @@ struct Hammered {
     bound: u64,
     /// Sources in the lines, sorted.
     there: Vec<Source>,
-    /// Rule changes meanwhile.
     changes: u64,
 }
 

@@ -19,10 +19,10 @@ use limiter_decision::cell::Cell as SharedWord;
 use limiter_decision::entries::{AdmissionCells, EntryTableWords};
 use limiter_decision::host;
 use limiter_decision::line::Lines;
+use limiter_decision::maps::Maps;
 use limiter_decision::outcome::{Insert, Outcome};
-use limiter_decision::register::Aside;
+use limiter_decision::register::OutParameter;
 use limiter_decision::table::{KeyCell, Scratch};
-use limiter_decision::world::Maps;
 use limiter_model::Model;
 use limiter_rules::{Environment, Installed};
 use limiter_tests::packet::MAX_FRAME;
@@ -38,7 +38,6 @@ struct Lookups {
     tries: u32,
 }
 
-/// A model that counts.
 struct Counting {
     model: Model,
     sources: Cell<u32>,
@@ -171,7 +170,7 @@ impl Maps for Counting {
     as_the_model! {
         fn control(&self, word: Control) -> u64;
         fn now(&self, recent: Ticks) -> Ticks;
-        fn aside(&self) -> Option<&Aside>;
+        fn out_parameter(&self) -> Option<&OutParameter>;
         fn listed(&self, source: &Source) -> Option<&ListEntry>;
         fn listed_prefix(&self, source: &Source) -> Option<&ListEntry>;
         fn ban(&self, source: &Source) -> Option<Self::Ban>;

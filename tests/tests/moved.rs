@@ -20,7 +20,6 @@ const SOURCE: [u8; 4] = [203, 0, 113, 77];
 const DRAINING: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 20, burst: 5}}\n";
 
-/// The new name.
 const LAN: &str = "lan0";
 
 fn rename(netns: &Netns, from: &str, to: &str) -> Result<()> {

@@ -189,7 +189,6 @@ fn the_longest_chain_fits(object: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// An instruction.
 fn code(opcode: u8, to: u8, from: u8, offset: i16, immediate: i32) -> [u8; 8] {
     let mut raw = [opcode, from << 4 | to, 0, 0, 0, 0, 0, 0];
     raw[2..4].copy_from_slice(&offset.to_le_bytes());

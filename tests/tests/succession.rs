@@ -145,7 +145,6 @@ const AUTHORS: [[&str; 3]; 5] = [
     ["203.0.113.91", "deny", "fail2ban"],
 ];
 
-/// Makes them.
 fn list(limiter: &Limiter) -> Result<()> {
     limiter.ok(["deny", "203.0.113.78", "--for", "3d"])?;
     limiter.ok(["allow", "203.0.113.70", "--for", "3d"])?;

@@ -32,7 +32,6 @@ const RULES: &str = "domain: test\ndescriptors:
 
 const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
 
-/// The unit file.
 struct Unit(String);
 
 impl Unit {

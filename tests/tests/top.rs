@@ -32,7 +32,6 @@ const HEAVY: [(&str, [u8; 4], u32); 3] = [
     ("10.20.2.1", [10, 20, 2, 1], 500),
 ];
 
-/// Within its limit.
 const BUSY: (&str, [u8; 4], u32) = ("10.30.0.1", [10, 30, 0, 1], 2500);
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -76,7 +75,6 @@ fn number(document: &Value, path: &str) -> Result<u64> {
     document.pointer(path).and_then(Value::as_u64).with_context(|| format!("{path}: {document}"))
 }
 
-/// Answer of the socket.
 fn request(limiter: &Limiter, path: &str) -> Result<Value> {
     let mut stream = UnixStream::connect(limiter.socket())?;
     write!(stream, "GET {path} HTTP/1.1\r\nhost: limiter\r\n\r\n")?;

@@ -10,14 +10,15 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{Count, ListEntry, Listed};
 use limiter_datapath::Datapath as _;
 use limiter_rules::model::Limits;
-use limiter_rules::{Path, Period, RateLimit, Rule, RuleSet, Selector, Terms, Unit};
+use limiter_rules::model::Quota;
+use limiter_rules::{Path, Period, Rule, RuleSet, Selector, Terms, Unit};
 use limiter_tests::frames::{V4, V4_TO, V6, V6_TO, v4, v6};
 use limiter_tests::packet::Frame;
 use limiter_tests::program::{Program, SOURCE_STORES};
 use limiter_tests::root::require_root;
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> Terms {
-    RateLimit { count, requests_per_unit, period: Period::one(unit), burst }.into()
+    Quota::new(count, requests_per_unit, Period::one(unit)).with_burst(burst).into()
 }
 
 fn rule(selector: &str, terms: impl Into<Terms>) -> Rule {
@@ -34,7 +35,7 @@ fn set(rules: impl IntoIterator<Item = Rule>) -> RuleSet {
 
 /// Without a rule, and with the bypass, everything passes and no bucket is made or charged.
 #[test]
-fn no_rule_and_brake_pass() {
+fn no_rule_and_bypass_pass() {
     require_root();
     for source_store in SOURCE_STORES {
         let mut program = Program::load_in(source_store, 256, 16).unwrap();
@@ -42,11 +43,11 @@ fn no_rule_and_brake_pass() {
         assert_eq!(program.judge(&frame).unwrap(), Reason::NoRule);
         assert_eq!(program.bucket(Source::V4(V4)).unwrap(), None);
         program.apply(&set([rule("*", rate(Count::Packets, 1, Unit::Hour, 1))])).unwrap();
-        program.kernel().set_brake(true).unwrap();
+        program.kernel().set_bypass(true).unwrap();
         for _ in 0..3 {
-            assert_eq!(program.judge(&frame).unwrap(), Reason::Brake);
+            assert_eq!(program.judge(&frame).unwrap(), Reason::Bypass);
         }
-        program.kernel().set_brake(false).unwrap();
+        program.kernel().set_bypass(false).unwrap();
         assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
         assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
     }
@@ -81,12 +82,7 @@ fn shadow_mode_counts_and_passes() {
     for source_store in SOURCE_STORES {
         let mut program = Program::load_in(source_store, 256, 16).unwrap();
         let frame = v4().build();
-        let limit = RateLimit {
-            count: Count::Packets,
-            requests_per_unit: 1,
-            period: Period::one(Unit::Hour),
-            burst: 2,
-        };
+        let limit = Quota::new(Count::Packets, 1, Period::one(Unit::Hour)).with_burst(2);
         program.set_time(Ticks::from_nanos(1_000)).unwrap();
         program.apply(&set([rule("*", Limits { shadow: true, ..Limits::new(limit) })])).unwrap();
         let judged: Vec<Reason> = (0..5).map(|_| program.judge(&frame).unwrap()).collect();

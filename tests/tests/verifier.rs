@@ -23,7 +23,8 @@ const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/verifier.md");
 const REFUSED: &str = "refused";
 
 /// Words of such a kernel, of a loop and of the stack: docs/verifier.md.
-const REFUSALS: [&str; 2] = ["too complex", "attempt to corrupt spilled pointer on stack"];
+const REFUSALS: [&str; 3] =
+    ["too complex", "infinite loop detected", "attempt to corrupt spilled pointer on stack"];
 
 /// Half of what the kernel takes.
 const MOST: u32 = 500_000;
@@ -100,7 +101,6 @@ fn head(shipped: Shipped, kernel: &str, capabilities: &str) -> String {
     format!("| {} | {kernel} | {capabilities} | ", name(shipped))
 }
 
-/// Beginning of a row.
 fn name((framing, table): Shipped) -> String {
     match table {
         SourceTable::Hash => framing.program().to_owned(),

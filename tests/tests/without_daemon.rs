@@ -221,8 +221,8 @@ fn the_maps_answer(source_store: &str) -> Result<()> {
         "{error}"
     );
     limiter.on_pins("off")?;
-    let braked = said(&limiter)?;
-    ensure!(braked.contains("the bypass lets every packet pass"), "{braked}");
+    let bypassed = said(&limiter)?;
+    ensure!(bypassed.contains("the bypass lets every packet pass"), "{bypassed}");
     limiter.on_pins("on")?;
     refuse_a_plain_user(&limiter)?;
     ensure!(state(&limiter)? == before, "{:#?}\n{before:#?}", state(&limiter)?);

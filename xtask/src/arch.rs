@@ -51,7 +51,6 @@ impl Arch {
         if self.is_host() { name.to_owned() } else { format!("{name}:{}", self.debian()) }
     }
 
-    /// Rust's target.
     pub(crate) fn target(self) -> String {
         format!("{}-unknown-linux-gnu", self.gnu())
     }

@@ -8,7 +8,6 @@ use crate::process;
 /// How a command that needs root can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Privilege {
-    /// This process is root.
     Root,
     /// sudo works, with or without asking somebody for a password.
     Sudo,

@@ -8,7 +8,6 @@ use serde_json::Value;
 /// Numbers of tests by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Ran and held.
     pub(crate) passed: u64,
     /// Ran and did not hold, or could not be run although it had to be.
     pub(crate) failed: u64,

@@ -140,12 +140,10 @@ enum Part {
     Alone,
     /// Tests that need no privilege.
     Host,
-    /// Tests against the kernel.
     Kernel,
 }
 
 impl Part {
-    /// Filter of nextest's.
     fn filter(self) -> String {
         match self {
             Self::Together => "not group(=alone)".to_owned(),
@@ -178,7 +176,6 @@ fn has_nextest() -> bool {
     process::find("cargo-nextest").is_some()
 }
 
-/// All tests, built.
 struct Suite<'a> {
     arguments: &'a Arguments,
     toolchain: String,

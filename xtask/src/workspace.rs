@@ -51,7 +51,6 @@ pub(crate) fn host() -> impl Iterator<Item = &'static str> {
 /// Programs of a build that the kernel tests are run with.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
-    /// The binary under test.
     pub(crate) limiter: PathBuf,
     /// The program with all kernel and end-to-end tests.
     pub(crate) tests: PathBuf,

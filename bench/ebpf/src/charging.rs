@@ -17,21 +17,18 @@ const COST: u64 = 10;
 /// Nanoseconds that a key may be ahead of the clock and send one more: a burst of a million.
 const TOLERANCE: u64 = 1_000_000 * COST;
 
-/// Charges one key.
 #[xdp(frags)]
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn charging_1(ctx: XdpContext) -> u32 {
     charge::<1>(&ctx)
 }
 
-/// Charges four keys.
 #[xdp(frags)]
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn charging_4(ctx: XdpContext) -> u32 {
     charge::<4>(&ctx)
 }
 
-/// Charges eight keys.
 #[xdp(frags)]
 #[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 pub(crate) fn charging_8(ctx: XdpContext) -> u32 {

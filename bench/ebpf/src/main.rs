@@ -56,7 +56,6 @@ const DESTINATION_PORT_V6: usize = 42;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Drops every packet.
 #[xdp(frags)]
 pub(crate) fn empty(_ctx: XdpContext) -> u32 {
     xdp_action::XDP_DROP

@@ -19,7 +19,6 @@ use crate::{ETHERTYPE, NETWORK, SOURCE_V4, V4, read};
 #[btf_map]
 static SMALL_V4: HashMap<[u8; 4], Bucket, 16_384> = HashMap::new();
 
-/// As limiter's fingerprints.
 #[btf_map]
 static SEEN: Array<u64, { FINGERPRINTS as usize }> = Array::new();
 

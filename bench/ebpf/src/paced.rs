@@ -15,7 +15,6 @@ use aya_ebpf::{
 /// The limit of every source, in nanoseconds. Written by the benchmark.
 #[repr(C)]
 struct Pace {
-    /// Cost of a packet.
     cost: u64,
     /// How far ahead of the clock a source may be and send one more.
     tolerance: u64,

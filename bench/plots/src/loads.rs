@@ -3,9 +3,7 @@
 /// How long a plot is, in milliseconds.
 pub(crate) const LENGTH: u64 = 4_000;
 
-/// One pattern of packets.
 pub(crate) struct Load {
-    /// Title in the plot.
     pub(crate) title: &'static str,
     /// Times at which the packets come, in microseconds from the start.
     pub(crate) arrivals: Vec<u64>,
@@ -16,7 +14,6 @@ fn even(start: u64, end: u64, count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |index| start * 1000 + index * (end - start) * 1000 / count)
 }
 
-/// The five loads.
 pub(crate) fn all() -> Vec<Load> {
     // The path holds back what comes between 1.5 s and 2.5 s, and then delivers it at once.
     let stalled = even(0, LENGTH, 180).map(|at| match at {

@@ -23,13 +23,9 @@ pub(crate) type Decide = Box<dyn FnMut(Ticks) -> Grade>;
 /// The most that may pass from the first to the second time, both included; microseconds.
 pub(crate) type Bound = fn(u64, u64) -> u64;
 
-/// One algorithm.
 pub(crate) struct Meter {
-    /// The file's name.
     pub(crate) name: &'static str,
-    /// Title of the plot.
     pub(crate) title: &'static str,
-    /// A new source.
     pub(crate) fresh: Box<dyn Fn() -> Decide>,
     /// The bound of what passes unmarked.
     pub(crate) bound: Bound,
@@ -38,7 +34,7 @@ pub(crate) struct Meter {
 }
 
 const fn quota(requests_per_unit: u64) -> Quota {
-    Quota { count: Count::Packets, requests_per_unit, period: Period::one(Unit::Second) }
+    Quota::new(Count::Packets, requests_per_unit, Period::one(Unit::Second))
 }
 
 const fn rate(requests_per_unit: u64, burst: u64) -> RateLimit {

@@ -16,7 +16,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// All of them.
+    /// Every tool that is measured.
     pub const ALL: [Self; 4] = [Self::Limiter, Self::Hashlimit, Self::Limit, Self::Nft];
 
     /// Name in tables.

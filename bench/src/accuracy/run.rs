@@ -50,7 +50,7 @@ impl Simulated {
     }
 }
 
-/// All results.
+/// All that the page shows.
 #[derive(Clone, Debug)]
 pub struct Results {
     /// Machine of the measurement.

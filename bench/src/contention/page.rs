@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use super::run::{Effort, Row};
 use crate::spread::Spread;
 
-/// The part.
 pub(super) fn markdown(rows: &[Row], effort: &Effort) -> String {
     let (rounds, millis) = (effort.rounds, effort.time.as_millis());
     let mut page = format!(

@@ -36,7 +36,6 @@ struct Case {
     held: Option<Bound>,
 }
 
-/// One row, measured.
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) cpus: usize,
@@ -51,7 +50,6 @@ pub(super) struct Row {
     pub(super) word: Spread,
 }
 
-/// Size of the measurement.
 pub(super) struct Effort {
     pub(super) rounds: usize,
     pub(super) time: Duration,

@@ -25,7 +25,6 @@ const OFFSET: u32 = 26;
 /// The share of a thread's time in which all others must have run, too.
 const TOGETHER: f64 = 0.5;
 
-/// Sources of the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Senders {
     /// Number of sources, which are the same on every CPU.

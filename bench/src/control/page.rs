@@ -7,7 +7,6 @@ use limiter_tests::sandbox::format::thousands;
 use super::run::Results;
 use crate::spread::Spread;
 
-/// The part.
 pub(super) fn markdown(results: &Results) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.

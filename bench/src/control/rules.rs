@@ -21,7 +21,6 @@ impl Shape {
     pub(crate) const ALL: [Self; 5] =
         [Self::Listed, Self::Sources, Self::Named, Self::Quoted, Self::Keyed];
 
-    /// Name in tables.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Listed => "one rule with a list",

@@ -17,7 +17,6 @@ const LIMITS: u32 = 100_000;
 /// Nearly as many as may be replaced by as many others: `--max-rules` ends at 524,288.
 const LISTED: u32 = 250_000;
 
-/// All results.
 pub(super) struct Results {
     pub(super) rounds: usize,
     pub(super) sets: Vec<Set>,

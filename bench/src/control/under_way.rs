@@ -8,7 +8,6 @@ use aya::maps::{Map, MapData, PerCpuArray};
 use limiter_common::verdict::Reason;
 use limiter_common::wire::map;
 
-/// Packets by reason.
 pub(super) struct Judged(PerCpuArray<MapData, [u64; 2]>);
 
 impl Judged {
@@ -18,13 +17,11 @@ impl Judged {
         PerCpuArray::try_from(Map::PerCpuArray(data)).ok().map(Self)
     }
 
-    /// Packets with a reason.
     pub(super) fn packets(&self, reason: Reason) -> Result<u64> {
         let values = self.0.get(&reason.index(), 0).context("cannot read REASONS")?;
         Ok(values.iter().map(|[packets, _]| packets).sum())
     }
 
-    /// All packets.
     pub(super) fn all(&self) -> Result<u64> {
         Reason::ALL.into_iter().map(|reason| self.packets(reason)).sum()
     }

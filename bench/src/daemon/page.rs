@@ -6,7 +6,6 @@ use limiter_tests::sandbox::format::thousands;
 
 use super::run::{Effort, State};
 
-/// The part.
 pub(super) fn markdown(effort: &Effort, states: &[State]) -> String {
     let mut page = format!(
         "The daemon with {} tracked sources, and another one whose rule sets come and go; each \

@@ -30,7 +30,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// All of them.
+    /// Every tool that is measured.
     pub const ALL: [Self; 5] =
         [Self::Nothing, Self::Limiter, Self::Hashlimit, Self::HashlimitKept, Self::Nft];
 
@@ -135,7 +135,6 @@ impl Contender {
 
 const IPTABLES: &str = "iptables";
 
-/// Of tables and sets.
 const NAME: &str = "floods";
 
 const EXPIRE: &str = "--hashlimit-htable-expire 10000";

@@ -180,7 +180,6 @@ fn offered(results: &Results, tool: Tool, rate: Rate) -> String {
     spread.map_or_else(|| "–".to_owned(), |spread| whole(spread.median))
 }
 
-/// A number of packets.
 fn whole(number: f64) -> String {
     let whole = format!("{number:.0}");
     whole.parse().map_or(whole, thousands)

@@ -34,7 +34,7 @@ pub struct Options {
     pub quick: bool,
 }
 
-/// All results.
+/// All that the page shows.
 #[derive(Clone, Debug)]
 pub struct Results {
     /// Machine of the measurement.

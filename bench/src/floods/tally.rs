@@ -16,9 +16,9 @@ const FLOOD_PREFIX: &str = "16.0.0.0/4";
 /// Packets that came through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// By [`Class::index`].
+    /// Packets of conforming sources, by [`Class::index`].
     pub classes: [u64; Class::COUNT],
-    /// Of the flood.
+    /// Packets of the flood's spoofed sources.
     pub flood: u64,
 }
 

@@ -21,7 +21,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All of them.
+    /// The classes, in the order of [`Class::index`].
     pub const ALL: [Self; Self::COUNT] =
         [Self::Slow, Self::Medium, Self::Fast, Self::New, Self::NewSlow];
 

@@ -10,7 +10,6 @@ use crate::spread::Spread;
 /// Maps that are smaller are summed up.
 const LARGE: u64 = 1 << 20;
 
-/// The part.
 pub(super) fn markdown(results: &Results) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.

@@ -29,7 +29,6 @@ const RULES: u32 = 16_384;
 const MANY: u32 = 1 << 20;
 const FEW: u32 = 1_024;
 
-/// All of it.
 pub(super) struct Results {
     /// The maps with the defaults, and the program.
     pub(super) maps: Vec<(String, u64)>,
@@ -47,7 +46,6 @@ pub(super) struct Results {
     /// more of it when as many IPv4 sources were seen.
     pub(super) both: Spread,
     pub(super) seen: Spread,
-    /// The peers.
     pub(super) peers: Vec<(&'static str, Option<Spread>)>,
     pub(super) peer_sources: u32,
     pub(super) rounds: usize,

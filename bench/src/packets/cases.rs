@@ -44,7 +44,6 @@ const SHARED: &str = "rate_limit: {unit: second, requests_per_unit: 100000000, b
 /// Fields of a limit that nodes share and that nothing passes but by its lease.
 const CLOSED: &str = ", cluster: {on_partition: closed}";
 
-/// Heading of captures.
 pub(super) const CAPTURES: &str = "Captures";
 
 /// Heading of the rules by key that nodes share.
@@ -56,13 +55,10 @@ const BRISK: &str = "rate_limit: {unit: second, requests_per_unit: 1000, burst: 
 /// The IP version of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// IPv4.
     V4,
-    /// IPv6.
     V6,
 }
 
-/// Sources that send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sources {
     /// Number of sources, all known.
@@ -71,20 +67,15 @@ pub(super) enum Sources {
     New,
 }
 
-/// Row of the table.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
-    /// Under which heading.
     pub(super) group: &'static str,
     /// Name of the case in its group.
     pub(super) name: String,
-    /// The rule file.
     pub(super) rules: String,
-    /// The IP version.
     pub(super) family: Family,
     /// True if the frame has a VLAN tag.
     pub(super) tagged: bool,
-    /// Sources of the packets.
     pub(super) sources: Sources,
     /// Reason that nearly all packets have.
     pub(super) reason: Reason,
@@ -94,7 +85,6 @@ pub(super) struct Case {
     pub(super) source_store: SourceTable,
     /// Drops that are reported a second on each CPU.
     pub(super) reported: u32,
-    /// The capture under way.
     pub(super) captured: Option<CaptureFilter>,
     /// The least that a program could do.
     pub(super) least: Baseline,

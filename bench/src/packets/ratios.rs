@@ -4,7 +4,6 @@ use super::cases::{CAPTURES, CHARGED, KEYED, SHARED_KEYS};
 use super::run::{Results, Row};
 use crate::figure::{Bound, Figure};
 
-/// All that were measured.
 pub(super) fn of(results: &Results) -> Vec<Figure> {
     let row = |group: &str, name: &str| find(results, group, name);
     let mut figures = Vec::new();
@@ -135,7 +134,6 @@ fn keyed(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Many rules, over one.
 fn many_rules(results: &Results) -> Vec<Figure> {
     let of =
         |count: &str| results.rows.iter().find(|row| row.group == "Rules" && row.name == count);

@@ -16,7 +16,6 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-bench")
 /// `struct Bucket`, as far as the reference looks: when its time comes, in nanoseconds.
 type Value = [u64; 4];
 
-/// The programs.
 pub(crate) struct Rig {
     walk: Walk,
     ebpf: Ebpf,

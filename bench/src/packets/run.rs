@@ -24,7 +24,6 @@ const MOST: f64 = 0.99;
 /// before their neighbours owe for them in the bucket that they share.
 const MOST_IN_LINES: f64 = 0.95;
 
-/// One row, measured.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) group: &'static str,
@@ -59,7 +58,6 @@ fn over(ours: Spread, theirs: Spread) -> Spread {
     }
 }
 
-/// All of it.
 #[derive(Clone, Debug)]
 pub(super) struct Results {
     pub(super) rounds: usize,

@@ -9,11 +9,9 @@ use super::contender::Tool;
 use super::run::Results;
 use crate::chart::{self, Axes, Bars, COLOURS, Drawn, Series};
 
-/// Names of the files.
 pub(super) const COST: &str = "path-cost.svg";
 pub(super) const CONFORMING: &str = "path-conforming.svg";
 
-/// Both of them.
 pub(super) fn all(results: &Results) -> Result<Vec<(String, String)>> {
     Ok(vec![(COST.to_owned(), cost(results)?), (CONFORMING.to_owned(), conforming(results)?)])
 }
@@ -97,7 +95,6 @@ fn time(micros: f64) -> String {
     if micros >= 1e3 { format!("{} ms", micros / 1e3) } else { format!("{micros}") }
 }
 
-/// Ours last, on top.
 fn series(results: &Results, figure: impl Fn(&Cell) -> Option<f64>) -> Vec<Series> {
     let mut tools: Vec<Tool> = Tool::ALL.into_iter().filter(|tool| *tool != Tool::Drop).collect();
     tools.sort_by_key(|tool| *tool == Tool::Limiter);

@@ -20,7 +20,6 @@ use super::service;
 use super::stand::{RECEIVING_CPU, Run, Stand, twice};
 use crate::spread::Spread;
 
-/// Sources of the flood.
 pub(super) const FLOODING: u32 = 10;
 
 /// Source that conforms: no part of the flood.

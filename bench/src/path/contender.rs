@@ -34,7 +34,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// All of them.
+    /// Every tool that is measured.
     pub const ALL: [Self; 10] = [
         Self::Nothing,
         Self::Drop,

@@ -33,7 +33,6 @@ impl Table {
         self.costs.iter().find(|(of, _)| *of == tool).map(|(_, costs)| costs.as_slice())
     }
 
-    /// The whole way.
     pub(super) fn total(&self, tool: Tool) -> Option<Spread> {
         Spread::of(self.of(tool)?.iter().copied())
     }

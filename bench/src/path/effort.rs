@@ -7,7 +7,6 @@ use limiter_tests::live_frames::Sources;
 /// Sources that send in the measurement of costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mix {
-    /// Name in tables.
     pub(super) name: &'static str,
     pub(super) sources: Sources,
 }
@@ -64,7 +63,6 @@ pub(super) enum Flood {
     Fastest,
 }
 
-/// All of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     pub(super) crowds: &'static [Crowd],

@@ -12,7 +12,6 @@ use super::effort::Flood;
 use super::run::Results;
 use crate::spread::Spread;
 
-/// The part.
 pub(super) fn markdown(results: &Results) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.

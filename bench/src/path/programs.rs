@@ -11,7 +11,6 @@ use limiter_tests::veth::RECEIVER;
 /// The object; empty when it was built without a BPF toolchain.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-bench"));
 
-/// Program that is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Program {
     /// XDP that only drops.

@@ -54,7 +54,6 @@ const LEFT: f64 = 0.9;
 const FALLEN: f64 = 0.5;
 const TIMES: f64 = 3.0;
 
-/// All that were measured.
 pub(super) fn of(results: &Results) -> Vec<Figure> {
     let mut figures = Vec::new();
     for Budget { mix: name, whole, whole_held, own, own_held } in BUDGETS {

@@ -14,7 +14,6 @@ use super::{charts, page, ratios};
 use crate::group::{Measured, Options};
 use crate::machine::Machine;
 
-/// All of it.
 #[derive(Clone, Debug)]
 pub(super) struct Results {
     pub(super) machine: Machine,

@@ -12,7 +12,6 @@ pub(super) struct Steal {
 }
 
 impl Steal {
-    /// Begins to count.
     pub(super) fn begin() -> Result<Self> {
         let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
         Self::parse(&stat).context("/proc/stat has no line of all CPUs")

@@ -11,7 +11,6 @@ const HEIGHT: f32 = 18.0;
 /// From the top of a cell to the line that its letters stand on.
 const ASCENT: f32 = 13.5;
 
-/// Around the screen.
 const MARGIN: f32 = 14.0;
 
 const BACKGROUND: &str = "#1b1f27";
@@ -23,7 +22,6 @@ const PALETTE: [&str; 16] = [
     "#8b95a7", "#ff8f8f", "#9be8ab", "#ffd98a", "#9cbcff", "#d9b0f5", "#8be9f5", "#ffffff",
 ];
 
-/// How a cell looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Look {
     fore: String,

@@ -29,7 +29,6 @@ const SENDERS: [([u8; 4], u32, u32); 4] = [
     ([100, 64, 0, 9], 12, 240),
 ];
 
-/// Sources that sent once.
 const MANY: u64 = 120_000;
 
 const ROWS: u16 = 26;

@@ -11,7 +11,6 @@ use limiter_decision::packet::{self, Packet};
 pub(super) struct Limit {
     /// True if bytes are counted, not packets.
     pub(super) bytes: bool,
-    /// Units in each period.
     pub(super) rate: u64,
     /// Length of a period in nanoseconds.
     pub(super) period: u64,

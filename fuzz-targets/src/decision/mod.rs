@@ -17,7 +17,6 @@ use bucket::Buckets;
 pub use rule_sets::{COUNT, texts as rule_sets};
 use story::{Step, step};
 
-/// Steps of one story.
 const MAX_STEPS: u32 = 512;
 
 /// Prefixes that a story puts on lists.
@@ -39,7 +38,7 @@ struct Maps {
 /// When a promise is broken.
 pub fn check(input: &[u8]) {
     let mut input = Input(input);
-    let mut world = Maps {
+    let mut maps = Maps {
         model: Model::new(),
         installed: Installed::default(),
         now: 1_000_000_000,
@@ -47,24 +46,24 @@ pub fn check(input: &[u8]) {
         bytes: 0,
         buckets: None,
     };
-    world.rules(input.byte());
+    maps.rules(input.byte());
     let mut steps = 0;
     while !input.is_empty() && steps < MAX_STEPS {
         steps += 1;
         match step(&mut input) {
-            Step::Frame(frame) => world.frame(&frame),
+            Step::Frame(frame) => maps.frame(&frame),
             // Half of the range: past it every packet passes, which is a promise of its own.
-            Step::Time(nanos) => world.now = world.now.saturating_add(nanos).min(1 << 59),
-            Step::Rules(index) => world.rules(index),
+            Step::Time(nanos) => maps.now = maps.now.saturating_add(nanos).min(1 << 59),
+            Step::Rules(index) => maps.rules(index),
             Step::List(index, list, nanos) => {
-                let end = nanos.map(|nanos| Ticks::from_nanos(world.now.saturating_add(nanos)));
-                world.model.list(&selector(index), ListEntry::new(list, end));
+                let end = nanos.map(|nanos| Ticks::from_nanos(maps.now.saturating_add(nanos)));
+                maps.model.list(&selector(index), ListEntry::new(list, end));
             }
-            Step::Unlist(index) => world.model.unlist(&selector(index)),
-            Step::Brake(engaged) => world.model.set_brake(engaged),
+            Step::Unlist(index) => maps.model.unlist(&selector(index)),
+            Step::Bypass(engaged) => maps.model.set_bypass(engaged),
         }
     }
-    world.sums();
+    maps.sums();
 }
 
 fn selector(index: u8) -> Selector {

@@ -4,7 +4,7 @@ use super::bucket::Limit;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Number of rule sets.
+/// Rule sets that a story chooses from.
 pub const COUNT: usize = SETS.len();
 
 /// Texts of the rule sets.

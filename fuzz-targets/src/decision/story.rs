@@ -5,9 +5,7 @@ use limiter_common::wire::Listed;
 use crate::input::Input;
 use crate::mutate;
 
-/// Step of a story.
 pub(super) enum Step {
-    /// A frame comes in.
     Frame(Vec<u8>),
     /// Nanoseconds that go by.
     Time(u64),
@@ -17,11 +15,9 @@ pub(super) enum Step {
     List(u8, Listed, Option<u64>),
     /// A prefix comes off its list.
     Unlist(u8),
-    /// The bypass.
-    Brake(bool),
+    Bypass(bool),
 }
 
-/// Reads one step.
 pub(super) fn step(input: &mut Input<'_>) -> Step {
     match input.byte() {
         0..=151 => Step::Frame(frame(input)),
@@ -38,8 +34,8 @@ pub(super) fn step(input: &mut Input<'_>) -> Step {
             Step::List(prefix, list, end)
         }
         250..=253 => Step::Unlist(input.byte()),
-        254 => Step::Brake(true),
-        255 => Step::Brake(false),
+        254 => Step::Bypass(true),
+        255 => Step::Bypass(false),
     }
 }
 

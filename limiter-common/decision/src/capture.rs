@@ -14,7 +14,6 @@ use crate::entries::fingerprint::hash;
 use crate::event::EventRate;
 use crate::outcome::Packed;
 
-/// The last level.
 const LAST: u32 = LEVELS - 1;
 
 /// The level of a packet that is reported, and how far it is above the lowest one.

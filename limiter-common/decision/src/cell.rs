@@ -44,7 +44,7 @@ impl<T: Cell> Cell for &T {
 
 /// The bucket of one source, in place.
 pub trait SourceBucket {
-    /// The address, by which it crosses to a step.
+    /// The address, by which it crosses to a subprogram.
     #[cfg(target_arch = "bpf")]
     fn address(&self) -> *mut u8;
 

@@ -8,7 +8,7 @@ use limiter_common::bucket::Generation;
 use limiter_common::time::Ticks;
 use limiter_common::wire::Moment;
 
-use crate::world::Maps;
+use crate::maps::Maps;
 
 /// The instant at which a limit stopped being in force for a bucket, not after `now`.
 ///

@@ -89,7 +89,6 @@ pub fn of(facts: &Facts, outcome: Packed, length: u64, now: Ticks) -> Event {
 mod tests {
     use super::*;
 
-    /// As the program asks.
     fn asked(rate: EventRate, budget: &mut EventBudget, now: u64) -> bool {
         let now = Ticks::new(now);
         !EventRate::is_used_up(budget, now) && rate.admit(budget, now)

@@ -1,14 +1,14 @@
-//! One packet on the host: the whole way, with the steps as plain function calls.
+//! One packet on the host: the whole way, with the subprograms as plain function calls.
 
 use limiter_common::bucket::Generation;
 use limiter_common::time::Ticks;
 use limiter_common::wire::RuleSetHeader;
 
 use crate::engine::{self, Next};
+use crate::maps::Maps;
 use crate::outcome::{Outcome, Packed};
 use crate::packet::{self, Bytes};
 use crate::table::{self, Scratch};
-use crate::world::Maps;
 
 /// Judges a frame of `length` bytes (of which `frame` may show only the beginning) that came in by
 /// an interface. What is known of it afterwards is in `scratch`.

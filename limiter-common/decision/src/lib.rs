@@ -24,6 +24,7 @@
 pub mod act;
 pub mod algorithm;
 pub mod ban;
+mod call;
 pub mod capture;
 pub mod cell;
 pub mod change;
@@ -36,6 +37,7 @@ pub mod gcra;
 #[cfg(not(target_arch = "bpf"))]
 pub mod host;
 pub mod line;
+pub mod maps;
 pub mod mark;
 pub mod meter;
 pub mod outcome;
@@ -43,8 +45,6 @@ pub mod packet;
 pub mod register;
 pub mod reply;
 pub mod rounds;
-mod step;
-pub mod steps;
 pub mod stored;
+pub mod subprograms;
 pub mod table;
-pub mod world;

@@ -19,7 +19,6 @@ const DSCP: u8 = !ECN;
 
 /// The transport is not ECN-capable.
 const NOT_CAPABLE: u8 = 0b00;
-/// Congestion experienced.
 const CE: u8 = 0b11;
 
 /// A differentiated services code point (RFC 2474), 0 to 63.

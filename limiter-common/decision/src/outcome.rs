@@ -23,7 +23,7 @@ pub enum Insert {
 pub struct Outcome {
     /// The reason; the verdict follows from it.
     pub reason: Reason,
-    /// The rule number.
+    /// Number of the rule that decided, as in `RULE_STATS`.
     pub rule: u32,
     /// The reason that the rule counts.
     pub counted: Reason,
@@ -114,7 +114,7 @@ impl Packed {
         Self(self.0 & !0xffff_0000)
     }
 
-    /// The rule number.
+    /// Number of the rule that decided, as in `RULE_STATS`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn rule(self) -> u32 {
         (self.0 >> 32) as u32
@@ -200,7 +200,7 @@ impl Register for Option<Packed> {
 /// The result of everything before the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeforeTables {
-    /// The packet is judged.
+    /// The packet needs no table: its outcome.
     Judged(Packed),
     /// The packet goes through the tables of a rule set.
     Tables(InForce),

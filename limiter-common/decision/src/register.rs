@@ -1,4 +1,5 @@
-//! The conversion of arguments and answers of steps ([`mod@crate::steps`]) to registers.
+//! The conversion of arguments and answers of subprograms ([`mod@crate::subprograms`]) to
+//! registers.
 
 use core::cell::Cell;
 
@@ -10,10 +11,11 @@ use limiter_common::wire::{EntryKind, Listed, OwnBudget, RuleSetHeader};
 /// A value that crosses a call of a BPF function in a register of 64 bits: as an argument, or as
 /// the answer.
 pub trait Register: Copy {
-    /// The answer of a step that finds no memory of its own. It always does; the verifier asks.
+    /// The answer of a subprogram that finds no memory of its own. It always does; the verifier
+    /// asks.
     const LOST: Self;
 
-    /// The register.
+    /// The value as 64 bits.
     fn to_register(self) -> u64;
 
     /// Takes what [`Register::to_register`] gave.
@@ -21,12 +23,12 @@ pub trait Register: Copy {
 
     /// Leaves the part of an answer that has no room in the register.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn put_aside<'a>(self, _aside: impl FnOnce() -> Option<&'a Aside>) {}
+    fn put_out_parameter<'a>(self, _out: impl FnOnce() -> Option<&'a OutParameter>) {}
 
-    /// The answer with what [`Register::put_aside`] has left.
+    /// The answer with what [`Register::put_out_parameter`] has left.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
-    fn with_aside<'a>(self, _aside: impl FnOnce() -> Option<&'a Aside>) -> Self {
+    fn with_out_parameter<'a>(self, _out: impl FnOnce() -> Option<&'a OutParameter>) -> Self {
         self
     }
 }
@@ -40,7 +42,7 @@ pub fn half(value: impl Register) -> u32 {
 /// The part of an answer that has no room in a register: this CPU's own.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Aside {
+pub struct OutParameter {
     /// Two words.
     pub words: [Cell<u64>; 2],
 }
@@ -65,8 +67,8 @@ macro_rules! number {
     )*};
 }
 
-/// Makes a [`Register`] of an enum without fields: its variants, the last of
-/// which stands for every other number, and the one that is the answer of a lost step.
+/// Makes a [`Register`] of an enum without fields: its variants, the last of which stands for every
+/// other number, and the one that is the answer of a lost subprogram.
 macro_rules! variants {
     ($type:ty: $($variant:ident)*, else $last:ident; lost $lost:ident) => {
         impl $crate::register::Register for $type {

@@ -1,9 +1,9 @@
 //! The bucket of a source, in either store of them: a hash map, or lines.
 
 use crate::line::{Line, LineBucket};
-use crate::world::Maps;
+use crate::maps::Maps;
 
-/// The bucket of a source in a world.
+/// The bucket of a source, as an implementation of [`Maps`] stores it.
 pub type StoredIn<W> = Stored<<W as Maps>::Hashed, <W as Maps>::Line>;
 
 /// The bucket of a source, in either store.

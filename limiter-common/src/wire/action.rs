@@ -46,11 +46,11 @@ pub enum Evidence {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
 #[repr(C)]
 pub struct Action {
-    /// An [`ActionKind`].
+    /// What happens: an [`ActionKind`].
     pub kind: u8,
     /// [`ActionKind::Mark`]: a DSCP of 0 to 63, or [`MARK_ECN`].
     pub dscp: u8,
-    /// [`ActionKind::Ban`]: an [`Evidence`].
+    /// [`ActionKind::Ban`]: strikes that count, by an [`Evidence`].
     pub evidence: u8,
     /// Padding; zero.
     pub reserved: u8,

@@ -74,7 +74,7 @@ impl CaptureFilter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct CaptureRecord {
-    /// [`CaptureFilter::session`].
+    /// Capture that the record is of: [`CaptureFilter::session`].
     pub session: u64,
     /// Time of the verdict, in ticks.
     pub time: u64,
@@ -110,7 +110,7 @@ const _: () = assert!(size_of::<CaptureRecord>() == 56);
 pub struct CaptureFrame {
     /// The session that bytes were kept for before an action changed the packet; 0 for none.
     pub kept: u64,
-    /// The record.
+    /// Fixed part, before the bytes of the packet.
     pub record: CaptureRecord,
     /// Bytes of the packet; the first [`CaptureRecord::captured`] of them are its own.
     pub bytes: [u8; MAX_SNAP as usize],

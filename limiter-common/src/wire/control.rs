@@ -18,7 +18,7 @@ pub enum Control {
     /// The rule set in force. Its lowest bit chooses the trie; storing it is the commit.
     Generation = 1,
     /// Non-zero: `limiter off`, every packet passes.
-    Brake = 2,
+    Bypass = 2,
     /// The lists that have entries: [`LISTS_EXACT`] and [`LISTS_PREFIXES`]. The program asks no
     /// other. [`LISTS_AUTHORS`] is for the daemon.
     Lists = 3,

@@ -51,7 +51,7 @@ impl Event {
 pub struct EventBudget {
     /// Time from which the next event may be sent, in ticks.
     pub next: u64,
-    /// Events sent.
+    /// Events that the ring buffer took.
     pub sent: u64,
     /// Drops that are not reported because the budget was used up, or is none.
     pub over_budget: u64,

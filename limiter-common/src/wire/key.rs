@@ -10,7 +10,7 @@ pub mod field {
     pub const DESTINATION: u32 = 1 << 1;
     /// The destination port of TCP, UDP, UDP-Lite, SCTP or DCCP.
     pub const DESTINATION_PORT: u32 = 1 << 2;
-    /// The protocol number.
+    /// Bit for [`super::TableKey::protocol`].
     pub const PROTOCOL: u32 = 1 << 3;
     /// The [`super::FlagClass`] of TCP.
     pub const TCP_FLAGS: u32 = 1 << 4;
@@ -87,7 +87,7 @@ pub struct TableKey {
     /// [`super::Table::id`]. In the rule trie: the table's index in the generation, times
     /// [`super::MAX_SHAPES`], plus the shape's.
     pub table: u32,
-    /// Interface index.
+    /// Index of the interface that the packet came in by.
     pub interface: u32,
     /// Protocol number.
     pub protocol: u8,

@@ -130,9 +130,9 @@ impl TableKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct KeyedEntry {
-    /// The bucket.
+    /// Bucket of the key.
     pub bucket: KeyedBucket,
-    /// The key.
+    /// Key that the bucket is of, to be compared: a name may be a hash.
     pub key: TableKey,
 }
 

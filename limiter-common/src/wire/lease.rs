@@ -17,7 +17,7 @@ pub const BUDGET_LEASES: u32 = MAX_BUDGETS * LEASES_OF_BUDGET;
 /// other, as its rule has limits up to the last one that nodes share.
 pub const KEY_LEASES: u32 = 65_536;
 
-/// Number of leases.
+/// Entries of `LEASES`: those of budgets and those of keys.
 pub const MAX_LEASES: u32 = BUDGET_LEASES + KEY_LEASES;
 
 /// The value of the map `LEASES`. Each word has one writer, so no exchange of the daemon's can lose
@@ -90,7 +90,7 @@ impl KeyLeases {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Ask {
-    /// The key.
+    /// Key that asks for a lease.
     pub key: TableKey,
     /// The slot of the record of the key.
     pub slot: u32,

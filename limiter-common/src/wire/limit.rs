@@ -65,7 +65,7 @@ impl Count {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Limited by `limiter_decision::gcra`.
+    /// A rate and a burst, by `limiter_decision::gcra`.
     Limited = 0,
     /// Packets pass always.
     Unlimited = 1,
@@ -91,9 +91,9 @@ pub struct Limit {
     pub since: u32,
     /// Fraction bits of `increment`, under 64.
     pub shift: u8,
-    /// A [`Count`].
+    /// Unit of what is charged: a [`Count`].
     pub count: u8,
-    /// A [`Kind`].
+    /// What becomes of packets over it: a [`Kind`].
     pub kind: u8,
     /// A [`super::Full`], and [`Limit::LARGEST`].
     pub full: u8,

@@ -25,7 +25,7 @@ pub struct ListEntry {
     /// need not distinguish them, and a daemon that adopts the maps does, if they have
     /// [`super::LISTS_AUTHORS`].
     pub expires: u64,
-    /// A [`Listed`].
+    /// What the entry says: a [`Listed`].
     pub verdict: u64,
 }
 

@@ -75,7 +75,7 @@ pub struct LimitSpec {
     e: u8,
     count: u8,
     algorithm: u8,
-    /// A [`Role`].
+    /// Part that the limit plays in its rule: a [`Role`].
     pub role: u8,
     /// The first of its words among those of the bucket.
     pub first: u8,
@@ -309,7 +309,7 @@ pub struct Record {
     pub action: u16,
     /// The action on a packet over a soft limit: an index into `ACTIONS`.
     pub soft_action: u16,
-    /// A [`Kind`].
+    /// What becomes of packets over it: a [`Kind`].
     pub kind: u8,
     /// Number of `limits`.
     pub count: u8,

@@ -88,7 +88,7 @@ impl TrieValue {
         Self((rank as u64) << 32 | slot as u64)
     }
 
-    /// The slot.
+    /// Slot of the record.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn slot(self) -> u32 {
         (self.0 & 0xffff_ffff) as u32

@@ -8,8 +8,8 @@ use aya_ebpf::{
 use limiter_common::time::Ticks;
 use limiter_decision::clock::Clock as Reading;
 
-use crate::world::frame::Frame;
-use crate::world::{Clock, Kernel};
+use crate::context::Frame;
+use crate::maps::{Clock, Kernel};
 
 /// The last reading of each CPU. Written and read here alone.
 #[btf_map]

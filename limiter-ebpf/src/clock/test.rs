@@ -10,13 +10,13 @@ use aya_ebpf::{
 use limiter_common::time::Ticks;
 use limiter_decision::packet::{self, Facts};
 
-use crate::define_steps::define_steps;
-use crate::step::step;
-use crate::world::frame::Frame;
-use crate::world::{Clock, Kernel};
+use crate::call::call;
+use crate::context::Frame;
+use crate::define_subprograms::define_subprograms;
+use crate::maps::{Clock, Kernel};
 
-/// The steps of this clock.
-macro_rules! own_steps {
+/// The subprograms of this clock.
+macro_rules! own_subprograms {
     ($made:ident) => {
         $made! {
             time = crate::clock::test::time, () (frame);
@@ -25,14 +25,14 @@ macro_rules! own_steps {
     };
 }
 
-own_steps!(define_steps);
+own_subprograms!(define_subprograms);
 
-/// The steps of this clock as BPF functions.
+/// The subprograms of this clock as BPF functions.
 #[cfg(target_arch = "bpf")]
 mod call {
-    use limiter_decision::declare_steps;
+    use limiter_decision::declare_subprograms;
 
-    own_steps!(declare_steps);
+    own_subprograms!(declare_subprograms);
 }
 
 /// The facts of the last frame on this CPU that had any, at index 0. Written here, read by the
@@ -93,7 +93,6 @@ struct Flood {
     number: u64,
     /// Sources that send in turn.
     block: u64,
-    /// Packets of each source.
     times: u64,
     /// Bytes of the address that all sources have, as they stand in the frame.
     net: u32,
@@ -149,8 +148,8 @@ const SOURCE_AT: usize = 14 + 12;
 impl Clock for Kernel {
     #[inline(always)]
     fn recent<const LAYER_3: bool>(&self, frame: &Frame<LAYER_3>) -> Ticks {
-        step!(here record(; frame));
-        step!(here time(; frame))
+        call!(here record(; frame));
+        call!(here time(; frame))
     }
 
     /// Reads the time again, as the shipped program does: a time that is kept meanwhile would take

@@ -16,8 +16,8 @@ use limiter_decision::cell::{Cell, SourceBucket};
 use limiter_decision::outcome::Insert;
 
 use super::lines;
-use crate::world::atomic::MapWord;
-use crate::world::kernel::inserted;
+use crate::maps::atomic::MapWord;
+use crate::maps::kernel::inserted;
 
 /// Buckets of IPv4 sources. Written here; read by the daemon. What may leave:
 /// [`limiter_decision::entries`].

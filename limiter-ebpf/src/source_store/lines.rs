@@ -1,6 +1,6 @@
 //! The store of the buckets of sources in lines of an array: [`limiter_decision::line`].
 //!
-//! A bucket in a line crosses to a step as its entry, and the name of its source.
+//! A bucket in a line crosses to a subprogram as its entry, and the name of its source.
 
 use core::ptr::{NonNull, null_mut};
 

@@ -9,8 +9,8 @@ use core::ptr::NonNull;
 use limiter_common::bucket_key::BucketKey;
 use limiter_common::wire::{Bucket, LineEntry};
 use limiter_decision::line::LineBucket;
+use limiter_decision::maps::Kept;
 use limiter_decision::stored::Stored;
-use limiter_decision::world::Kept;
 
 use self::hashed::MapBucket;
 use self::lines::{MapEntry, MapLine};
@@ -18,11 +18,11 @@ use self::lines::{MapEntry, MapLine};
 /// The bucket of a source in place.
 pub(crate) type MapStored = Stored<MapBucket, MapLine>;
 
-// A value of either store crosses to a step as a pointer to so many bytes.
+// A value of either store crosses to a subprogram as a pointer to so many bytes.
 const _: () = assert!(size_of::<Bucket>() == size_of::<LineEntry>());
 
-/// The bucket of a source that was found before, and crossed to a step. In a line, its limit is
-/// read before anything else.
+/// The bucket of a source that was found before, and crossed to a subprogram. In a line, its limit
+/// is read before anything else.
 #[inline(always)]
 pub(crate) fn at(value: *mut Bucket, bucket_key: &BucketKey) -> Option<MapStored> {
     let value = NonNull::new(value)?;

@@ -46,7 +46,6 @@ pub(super) struct Reported {
     pub(super) level: u32,
     /// Time in nanoseconds since 1970.
     pub(super) nanos: u64,
-    /// Length on the wire.
     pub(super) bytes: u64,
 }
 

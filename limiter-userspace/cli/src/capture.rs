@@ -23,7 +23,6 @@ use super::failure::Failure;
 use super::hangup::nobody_reads;
 use super::ticker::Ticker;
 
-/// Path of the requests.
 const CAPTURE: &str = "/v1/capture";
 
 /// File that stands for standard output.

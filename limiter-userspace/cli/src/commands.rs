@@ -139,8 +139,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Cluster { view: ClusterView::Status } => {
             print.answer(&client.get::<Cluster>("/v1/cluster")?)
         }
-        Command::Off(pinned) => brake(&client, pinned, backend, true, print),
-        Command::On(pinned) => brake(&client, pinned, backend, false, print),
+        Command::Off(pinned) => bypass(&client, pinned, backend, true, print),
+        Command::On(pinned) => bypass(&client, pinned, backend, false, print),
         Command::Detach(Detach { pinned: Pinned { pin_dir }, iface }) => {
             let pin_dir = pin_dir.as_deref();
             let (detached, notes) = match iface {
@@ -210,15 +210,15 @@ fn report_events(client: &Client, ask: &events::Ask, output: Output) -> Result<A
     Printer(output).answer(&client.get::<Events>(&ask.path())?)
 }
 
-fn brake(
+fn bypass(
     client: &Client,
     Pinned { pin_dir }: &Pinned,
     backend: &dyn Backend,
     engaged: bool,
     print: Printer,
 ) -> Result<Answer, Failure> {
-    let (brake, notes) = pinned::brake(client, pin_dir.as_deref(), backend, engaged)?;
-    Ok(Answer { errors: notes, ..print.answer(&brake)? })
+    let (bypass, notes) = pinned::bypass(client, pin_dir.as_deref(), backend, engaged)?;
+    Ok(Answer { errors: notes, ..print.answer(&bypass)? })
 }
 
 #[derive(Clone, Copy)]

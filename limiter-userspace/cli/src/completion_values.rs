@@ -48,7 +48,6 @@ pub(super) fn script(shell: &dyn env::EnvCompleter) -> String {
     script
 }
 
-/// Interfaces of this machine.
 pub(super) fn interfaces() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let entries = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
@@ -56,7 +55,6 @@ pub(super) fn interfaces() -> ArgValueCandidates {
     })
 }
 
-/// Sources on a list.
 pub(super) fn listed() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let lists: Option<Lists> = ask("/v1/lists");
@@ -65,7 +63,6 @@ pub(super) fn listed() -> ArgValueCandidates {
     })
 }
 
-/// Sources that are banned.
 pub(super) fn banned() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let bans: Option<Bans> = ask("/v1/bans");

@@ -9,7 +9,6 @@ use std::{env, io};
 use super::failure::Failure;
 use super::output::Output;
 
-/// Name of the program.
 const PROGRAM: &str = "limiter-sandbox";
 
 /// Place of the program in the packages, from the directory of `limiter`.

@@ -10,7 +10,7 @@ use limiter_daemon::api::stats::{ReasonCounts, RuleCounts};
 use limiter_daemon::render::{self, number, push, table};
 use limiter_daemon::rule_files;
 use limiter_replay::explain::{
-    Arrivals, Aside, BySource, Captured, Explained, Explainer, Incoming, Match, Settings,
+    Arrivals, BySource, Captured, Explained, Explainer, Incoming, LeftOut, Match, Settings,
 };
 use limiter_text::plain::clean;
 use serde::Serialize;
@@ -21,7 +21,7 @@ use super::failure::Failure;
 use super::hangup::nobody_reads;
 use super::output::Output;
 use super::progress::{INTERRUPTED, Progress};
-use super::reading::{AS_ONE, Lengths, Times, aside};
+use super::reading::{AS_ONE, Lengths, Times, left_out};
 
 /// A line about a packet, for programs.
 #[derive(Debug, Serialize)]
@@ -87,7 +87,7 @@ struct InTheEnd {
     /// Sums by source, if they were asked for in place of a line for each packet.
     by_source: Option<BySource>,
     cut: u64,
-    left_out: Aside,
+    left_out: LeftOut,
     times: Times,
     lengths: Lengths,
     /// Link types, their names, and how many packets of them.
@@ -125,25 +125,25 @@ fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
     let mut explainer = Explainer::new(&set, settings)
         .map_err(|source| Failure::Plan { file: rule_files::names(&what.rules), source })?;
     let by_source = what.summary.then(BySource::default);
-    let mut aside = InTheEnd { by_source, ..InTheEnd::default() };
+    let mut in_the_end = InTheEnd { by_source, ..InTheEnd::default() };
     if !what.summary {
         out.begin()?;
     }
-    let done = each(what, &mut capture, &mut explainer, &mut aside, out);
-    aside.other_links = capture.other_links().collect();
-    aside.left_out = capture.aside();
+    let done = each(what, &mut capture, &mut explainer, &mut in_the_end, out);
+    in_the_end.other_links = capture.other_links().collect();
+    in_the_end.left_out = capture.left_out();
     if let Err(error) = &done {
         if matches!(error, Failure::Output(_)) || explainer.seen().packets == 0 {
             out.flush()?;
             return done;
         }
         // The lines before stay true, and so do their sums.
-        aside.stopped = Some(error.to_string());
+        in_the_end.stopped = Some(error.to_string());
     }
-    let mut summary = summary(&explainer, &aside);
+    let mut summary = summary(&explainer, &in_the_end);
     let sources = |sums: &BySource| Sources::new(sums, what.top, &explainer);
-    summary.sources = aside.by_source.as_ref().map(sources);
-    out.end(&summary, &aside)?;
+    summary.sources = in_the_end.by_source.as_ref().map(sources);
+    out.end(&summary, &in_the_end)?;
     done
 }
 
@@ -152,7 +152,7 @@ fn each<W: Write>(
     what: &Explain,
     capture: &mut Arrivals,
     explainer: &mut Explainer,
-    aside: &mut InTheEnd,
+    in_the_end: &mut InTheEnd,
     out: &mut Out<W>,
 ) -> Result<(), Failure> {
     let file = || what.pcap.as_deref().map_or_else(String::new, |pcap| pcap.display().to_string());
@@ -160,27 +160,27 @@ fn each<W: Write>(
     let mut progress = Progress::begin(what.summary);
     while let Some(captured) = capture.next_packet()? {
         if !progress.goes_on(captured.number, capture.percent()) {
-            aside.stopped = Some(INTERRUPTED.to_owned());
+            in_the_end.stopped = Some(INTERRUPTED.to_owned());
             break;
         }
-        aside.times.add(captured.nanos);
-        aside.lengths.add(captured.length);
+        in_the_end.times.add(captured.nanos);
+        in_the_end.lengths.add(captured.length);
         let full = |source| Failure::Explain { file: file(), source };
-        if let Some(by_source) = &mut aside.by_source {
+        if let Some(by_source) = &mut in_the_end.by_source {
             explainer.has_beside(by_source);
             by_source.add(&explainer.decide(&captured).map_err(full)?, captured.length);
-            aside.cut += u64::from(captured.is_cut());
+            in_the_end.cut += u64::from(captured.is_cut());
             continue;
         }
         let reported = explainer.packet(&captured).map_err(full)?;
-        aside.cut += u64::from(captured.is_cut());
+        in_the_end.cut += u64::from(captured.is_cut());
         let began = *began.get_or_insert(captured.nanos);
         out.packet(&captured, began, &reported, explainer)?;
     }
     Ok(())
 }
 
-fn summary(explainer: &Explainer, aside: &InTheEnd) -> Summary {
+fn summary(explainer: &Explainer, in_the_end: &InTheEnd) -> Summary {
     let tallies = explainer.reasons();
     let reasons = Reason::ALL
         .into_iter()
@@ -205,16 +205,16 @@ fn summary(explainer: &Explainer, aside: &InTheEnd) -> Summary {
             marked: counters.marked.into(),
         })
         .collect();
-    let left_out = &aside.left_out;
+    let left_out = &in_the_end.left_out;
     Summary {
         seen: explainer.seen().into(),
-        cut: aside.cut,
+        cut: in_the_end.cut,
         outgoing: left_out.outgoing,
         own: left_out.own_packets(),
         again: left_out.again,
-        other_links: aside.other_links.iter().map(|(_, _, packets)| packets).sum(),
-        late: aside.times.late(),
-        stopped: aside.stopped.clone(),
+        other_links: in_the_end.other_links.iter().map(|(_, _, packets)| packets).sum(),
+        late: in_the_end.times.late(),
+        stopped: in_the_end.stopped.clone(),
         reasons,
         rules,
         sources: None,
@@ -299,7 +299,7 @@ impl<W: Write> Out<W> {
         ))
     }
 
-    fn end(&mut self, summary: &Summary, aside: &InTheEnd) -> Result<(), Failure> {
+    fn end(&mut self, summary: &Summary, in_the_end: &InTheEnd) -> Result<(), Failure> {
         if self.form != Output::Table {
             self.document(&Last { summary })?;
             return self.flush();
@@ -338,10 +338,10 @@ impl<W: Write> Out<W> {
                 number(summary.cut)
             );
         }
-        for line in aside::lines(&aside.left_out) {
+        for line in left_out::lines(&in_the_end.left_out) {
             let _: std::fmt::Result = writeln!(text, "{line}");
         }
-        for (link, name, packets) in &aside.other_links {
+        for (link, name, packets) in &in_the_end.other_links {
             let packets = number(*packets);
             let _: std::fmt::Result = writeln!(
                 text,
@@ -351,7 +351,7 @@ impl<W: Write> Out<W> {
         if let Some(remark) = summary.sources.as_ref().and_then(Sources::flood) {
             let _: std::fmt::Result = writeln!(text, "{remark}");
         }
-        for line in aside.times.lines().into_iter().chain(aside.lengths.line(AS_ONE)) {
+        for line in in_the_end.times.lines().into_iter().chain(in_the_end.lengths.line(AS_ONE)) {
             let _: std::fmt::Result = writeln!(text, "{line}");
         }
         if summary.stopped.is_some() {
@@ -385,7 +385,6 @@ fn budget<'a>(found: &Match, explainer: &'a Explainer) -> Option<&'a str> {
     explainer.rule_name(found.number).filter(|name| *name != found.rule)
 }
 
-/// Nanoseconds as seconds.
 fn seconds(nanos: u64) -> String {
     format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }

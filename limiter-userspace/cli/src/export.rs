@@ -32,7 +32,6 @@ pub(super) fn ask(client: &Client, edits: bool) -> Result<Exported, Failure> {
 pub(super) struct Written {
     /// The rule set that it is of.
     generation: u64,
-    /// Path of the file.
     file: String,
 }
 

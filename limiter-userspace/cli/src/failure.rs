@@ -23,7 +23,7 @@ pub enum Failure {
          all packets to it (docs/rules.md#blocks), `limiter set --port {port} RATE` limits them"
     )]
     PortListed {
-        /// The text.
+        /// Text in the place of an address.
         text: String,
         /// The port, as `--port` reads it.
         port: String,
@@ -31,7 +31,7 @@ pub enum Failure {
     /// Whom to limit.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// A rate.
+    /// A rate on the command line that cannot be read.
     #[error(transparent)]
     Rate(#[from] RateTextError),
     /// The daemon, or the way to it.
@@ -40,7 +40,7 @@ pub enum Failure {
     /// The start of the daemon by `run`.
     #[error("{error}{}", reported(more.as_deref()))]
     Start {
-        /// The error.
+        /// Why the daemon did not start.
         error: Box<StartError>,
         /// The command that says more, where the machine has to do with it.
         more: Option<String>,
@@ -91,7 +91,7 @@ pub enum Failure {
     Explain {
         /// The capture.
         file: String,
-        /// The error.
+        /// Why the packet is not explained.
         source: ExplainError,
     },
     /// A load that cannot be made.
@@ -110,7 +110,7 @@ pub enum Failure {
     Plan {
         /// Names of the rule files.
         file: String,
-        /// The error.
+        /// Why the rules cannot be put in force.
         source: PlanError,
     },
     /// An error of `diff`, whose exit code 1 means something else.
@@ -132,7 +132,7 @@ pub enum Failure {
         failure: Box<Self>,
         /// Content of the file.
         what: &'static str,
-        /// The file.
+        /// File that has the part until then.
         file: std::path::PathBuf,
     },
     /// `top` where there is no terminal.
@@ -141,7 +141,7 @@ pub enum Failure {
          `limiter sources`"
     )]
     NoTerminal,
-    /// The terminal.
+    /// The terminal could not be used.
     #[error("cannot use the terminal: {0}: check that standard input and output are one")]
     Terminal(std::io::Error),
     /// A log filter that cannot be read.

@@ -96,10 +96,8 @@ Options:
 Exit codes: 0 done, 1 failed, 2 refused. Details: `limiter COMMAND --help`.
 ";
 
-/// Columns of names.
 const NAMES: usize = 16;
 
-/// The help.
 pub(super) fn text() -> String {
     let mut text = String::from(
         "Limit what each source may send, before the network stack sees it.\n\n\

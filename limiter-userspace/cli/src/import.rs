@@ -123,7 +123,6 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Lines for standard error.
 fn summary(imported: &Imported, refused: usize) -> Vec<String> {
     let mut lines = imported.remarks.clone();
     let (what, left) = if imported.is_list {

@@ -49,7 +49,6 @@ pub(super) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
     Ok(client.put("/v1/limits", &limit)?)
 }
 
-/// Removes a limit.
 pub(super) fn unset(client: &Client, unset: &Unset) -> Result<Changed, Failure> {
     let (port, shared) = (unset.whom.port.as_deref(), unset.whom.shared);
     let target = Target::parse(unset.source.as_deref(), port, shared)?;

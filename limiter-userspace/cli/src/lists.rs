@@ -112,7 +112,6 @@ fn unread(path: &Path, feed: &Feed) -> Vec<String> {
     notes
 }
 
-/// Reads a list.
 fn read(path: &Path) -> Result<Feed, Failure> {
     let text = if path == Path::new("-") {
         io::read_to_string(io::stdin().lock())

@@ -77,7 +77,6 @@ pub(super) struct Observed {
     share: Option<u32>,
     /// Sources that were seen whole.
     sources: u64,
-    /// Packets of these.
     packets: u64,
     /// Sources that were cut out because packets of their part of the sources were missed.
     sources_cut: u64,
@@ -87,7 +86,6 @@ pub(super) struct Observed {
     over_budget: u64,
     /// Packets of that share for which there was no room.
     lost: u64,
-    /// The file.
     file: Option<PathBuf>,
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
-use limiter_daemon::api::brake::{Brake, Detached};
+use limiter_daemon::api::bypass::{Bypass, Detached};
 use limiter_daemon::control::Client;
 use limiter_datapath::Backend;
 
@@ -17,22 +17,22 @@ use super::failure::Failure;
 use super::way::{Notes, PATIENCE, Way, unnamed, way, without_it};
 
 /// Turns on the bypass, or releases it.
-pub(super) fn brake(
+pub(super) fn bypass(
     client: &Client,
     pin_dir: Option<&Path>,
     backend: &dyn Backend,
     engaged: bool,
-) -> Result<(Brake, Notes), Failure> {
+) -> Result<(Bypass, Notes), Failure> {
     let on_pins = |pin_dir: &Path, notes| {
-        backend.set_brake(pin_dir, engaged).map_err(Failure::Pinned)?;
-        Ok((Brake { engaged }, notes))
+        backend.set_bypass(pin_dir, engaged).map_err(Failure::Pinned)?;
+        Ok((Bypass { engaged }, notes))
     };
     if let Way::Pins(pin_dir, notes) = way(client, pin_dir)? {
         return on_pins(&pin_dir, notes);
     }
-    let asked = client.within(PATIENCE).put::<Brake>("/v1/brake", &Brake { engaged });
+    let asked = client.within(PATIENCE).put::<Bypass>("/v1/brake", &Bypass { engaged });
     match asked {
-        Ok(brake) => Ok((brake, Notes::new())),
+        Ok(bypass) => Ok((bypass, Notes::new())),
         Err(error) if error.no_daemon() => on_pins(&unnamed(client, pin_dir)?, Notes::new()),
         Err(error) if error.no_answer() => {
             // The daemon's own maps, if they can be found without its answer.
@@ -131,7 +131,7 @@ mod tests {
         let reported = still_limited(Path::new(SOCKET), &fake);
         assert!(reported.is_some_and(|reported| reported.contains("in force on fake0")));
         assert_eq!(still_limited(Path::new("/run/other.sock"), &fake), None);
-        fake.set_brake(Path::new("pinned"), true).unwrap();
+        fake.set_bypass(Path::new("pinned"), true).unwrap();
         assert_eq!(still_limited(Path::new(SOCKET), &fake), None);
     }
 }

@@ -16,7 +16,6 @@ const LOOK: u64 = 1024;
 pub(super) const INTERRUPTED: &str =
     "interrupted: what is printed is of the packets that were read before";
 
-/// Progress of a reading.
 #[derive(Debug)]
 pub(super) struct Progress {
     /// Time of the last line; none where nobody is shown any.
@@ -57,7 +56,6 @@ impl Progress {
         !self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Takes the line away.
     pub(super) fn end(&mut self) {
         if std::mem::take(&mut self.stands) {
             self.report(format_args!("\r{:40}\r", ""));

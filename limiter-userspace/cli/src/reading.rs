@@ -1,6 +1,6 @@
 //! Packets that a command reads from captures, or makes, one after the other.
 
-pub(super) mod aside;
+pub(super) mod left_out;
 mod merge;
 mod times;
 
@@ -20,7 +20,6 @@ pub(super) use times::{AS_FRAMES, AS_ONE, Lengths, Times};
 pub(super) struct Read {
     /// Lines for people: packets that were left out, and files.
     pub(super) notes: Vec<String>,
-    /// Lengths of the packets.
     pub(super) lengths: Lengths,
     /// Packets that were given on.
     pub(super) packets: u64,
@@ -66,10 +65,10 @@ pub(super) fn captures(
         read.packets += 1;
     }
     drop(progress);
-    let aside = merged.end(&mut read);
+    let left_out = merged.end(&mut read);
     read.notes.extend(times.lines());
     read.lengths = lengths;
-    read.notes.extend(aside::lines(&aside));
+    read.notes.extend(left_out::lines(&left_out));
     Ok(read)
 }
 

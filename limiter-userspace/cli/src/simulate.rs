@@ -16,7 +16,7 @@ use super::explain::BEHIND_XDP;
 use super::export;
 use super::failure::Failure;
 use super::output::Output;
-use super::reading::aside::OwnArgument;
+use super::reading::left_out::OwnArgument;
 use super::reading::{self, AS_ONE, Read};
 
 /// Arguments of `simulate`.
@@ -60,7 +60,6 @@ struct Simulated {
     report: Report,
     /// Candidates that no limiter can hold, and the reason.
     refused: Vec<Refused>,
-    /// Remarks about the captures.
     notes: Vec<String>,
     /// Error that ended the simulation before the end of what there is, if one did.
     #[serde(skip_serializing_if = "Option::is_none")]

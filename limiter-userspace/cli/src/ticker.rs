@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use limiter_daemon::render::number;
 
-/// Time between two lines.
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
 
 /// A line about a reading, in the place of the one before.
@@ -42,7 +41,6 @@ impl Ticker {
         ticker
     }
 
-    /// Counts packets.
     pub(super) fn add(&self, packets: u64) {
         self.packets.fetch_add(packets, Ordering::Relaxed);
     }

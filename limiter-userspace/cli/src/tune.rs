@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use limiter_common::wire::Count;
-use limiter_daemon::api::nearness::Nearness;
+use limiter_daemon::api::utilization::Utilization;
 use limiter_daemon::control::Client;
 use limiter_daemon::render::{self, number};
 use limiter_datapath::Backend;
@@ -27,7 +27,7 @@ use super::explain::BEHIND_XDP;
 use super::failure::Failure;
 use super::observe::share as share_of;
 use super::output::Output;
-use super::reading::aside::OwnArgument;
+use super::reading::left_out::OwnArgument;
 use super::reading::{AS_FRAMES, Read};
 use super::{export, live, reading};
 use text::{Tuned, cautions};
@@ -153,8 +153,8 @@ pub(super) fn tune(
 ) -> Result<Answer, Failure> {
     let output = if ask.json { Output::Json } else { output };
     if ask.load.is_none() && ask.pcap.is_empty() && ask.time.is_none() {
-        let nearness = client.get::<Nearness>("/v1/nearness")?;
-        let text = output.document(&nearness)?.unwrap_or_else(|| render::text(&nearness));
+        let utilization = client.get::<Utilization>("/v1/nearness")?;
+        let text = output.document(&utilization)?.unwrap_or_else(|| render::text(&utilization));
         return Ok(text.into());
     }
     let settings = Settings {

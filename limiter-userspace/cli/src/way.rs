@@ -16,10 +16,8 @@ use super::failure::Failure;
 /// Time that the daemon has to answer before the maps are changed without it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Lines for standard error.
 pub(super) type Notes = Vec<String>;
 
-/// Ways to do something.
 pub(super) enum Way {
     /// Through the daemon that answers.
     Daemon,

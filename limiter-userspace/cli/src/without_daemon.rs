@@ -10,10 +10,8 @@ use serde::de::DeserializeOwned;
 use super::failure::Failure;
 use super::way::{Notes, Way, unnamed, way};
 
-/// Whom to ask.
 pub(super) struct Asked<'a> {
     pub(super) client: &'a Client,
-    /// Directory that was named.
     pub(super) pin_dir: Option<&'a Path>,
     pub(super) backend: &'a dyn Backend,
 }
@@ -56,13 +54,13 @@ impl Asked<'_> {
 
 /// Notes on an answer from the maps, and on what it lacks: `first`, and what is in force.
 fn notes_on(maps: &dyn Observed, first: &str) -> Result<Notes, Failure> {
-    let brake = maps.brake().map_err(Failure::Pinned)?;
+    let bypass = maps.bypass().map_err(Failure::Pinned)?;
     let limited = maps
         .attachments()
         .iter()
         .filter(|at| at.state.is_attached() || at.state == LinkState::Unseen);
     let names: Vec<_> = limited.map(|at| at.interface.as_str()).collect();
-    let in_force = match (names.as_slice(), brake) {
+    let in_force = match (names.as_slice(), bypass) {
         ([], _) => "the program is on no interface".to_owned(),
         (_, true) => "the bypass lets every packet pass".to_owned(),
         (names, false) => format!("the limits are in force on {}", names.join(", ")),

@@ -15,21 +15,21 @@ pub const TEXT_MAX: usize = 64;
 pub enum Change {
     /// A source is banned.
     Ban {
-        /// The source.
+        /// Address that a node has banned.
         source: IpAddr,
         /// Time that is left of it.
         left: Duration,
     },
     /// Bans and strikes of sources are forgotten.
     Unban {
-        /// The sources.
+        /// Addresses that the change is for.
         sources: IpNet,
     },
     /// Sources are put on a list.
     List {
-        /// The list.
+        /// Allow or deny list.
         list: List,
-        /// The sources.
+        /// Addresses that the change is for.
         sources: IpNet,
         /// Time that is left of the entry; `None`: it does not end.
         left: Option<Duration>,

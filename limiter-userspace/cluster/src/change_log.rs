@@ -24,13 +24,10 @@ struct Own {
     change: Change,
     /// When it was made, in microseconds of the node's clock.
     at: u64,
-    /// Number among this daemon's.
     sequence: u64,
-    /// Number in the store.
     number: Option<u64>,
 }
 
-/// News of the store.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct News {
     /// Changes of others, in their order.
@@ -43,7 +40,6 @@ pub(super) struct News {
     pub(super) more: bool,
 }
 
-/// Changes on their way.
 #[derive(Debug)]
 pub(super) struct ChangeLog {
     instance: u64,

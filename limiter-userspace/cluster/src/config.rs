@@ -122,7 +122,6 @@ fn place(line: u64) -> String {
     if line == 0 { String::new() } else { format!(":{line}") }
 }
 
-/// Fields of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields {

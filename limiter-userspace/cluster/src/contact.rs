@@ -15,15 +15,12 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// still answers questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// For limits.
     Limits,
-    /// A heartbeat.
     Heartbeat,
     /// A question for news: its answer says nothing of the others.
     Question,
 }
 
-/// Calls of one kind.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     last_answer: Instant,
@@ -106,7 +103,6 @@ impl Calls {
         }
     }
 
-    /// A call failed.
     pub(super) fn failed(&mut self, kind: Kind, error: String) {
         self.made += 1;
         self.failed += 1;

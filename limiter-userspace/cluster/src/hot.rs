@@ -20,7 +20,6 @@ const AGAIN: u64 = 10_000_000;
 /// A key that has leases.
 #[derive(Debug)]
 struct HotEntry {
-    /// Index of the rule.
     rule: usize,
     /// The first of the leases.
     first: u32,
@@ -28,7 +27,6 @@ struct HotEntry {
     limits: Vec<u64>,
 }
 
-/// Keys of shared rules.
 #[derive(Debug, Default)]
 pub(super) struct Hot {
     rules: Vec<SharedRule>,
@@ -49,7 +47,6 @@ pub(super) struct Hot {
 /// Limits of a key that begin.
 #[derive(Debug)]
 pub(super) struct Promoted {
-    /// The key.
     pub(super) key: TableKey,
     /// Limits of the key, with their leases.
     pub(super) limits: Vec<Shared>,
@@ -60,7 +57,6 @@ pub(super) struct Promoted {
 pub(super) struct Ended {
     /// The first of the leases, for [`Hot::free`].
     pub(super) first: u32,
-    /// Numbers of the limits.
     pub(super) limits: Vec<u64>,
 }
 
@@ -238,7 +234,6 @@ impl Hot {
         self.lines.free(first);
     }
 
-    /// Ends all of them.
     pub(super) fn end(&mut self, leases: &mut impl Leases) {
         let keys = self.entries.drain().map(|(key, _)| key);
         for key in keys.chain(std::mem::take(&mut self.marked).into_keys()) {

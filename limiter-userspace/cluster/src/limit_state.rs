@@ -222,7 +222,6 @@ impl LimitState {
         &self.key
     }
 
-    /// Name of the limit.
     pub(super) fn name(&self) -> &Arc<str> {
         &self.name
     }

@@ -69,7 +69,6 @@ pub struct Sent {
 }
 
 impl From<&Change> for Sent {
-    /// An unsigned one.
     fn from(change: &Change) -> Self {
         Self { line: change.to_string(), left: change.left() }
     }
@@ -121,7 +120,7 @@ pub struct Met {
     pub latest: u64,
     /// Number of the first change that this call added; 0: it added none.
     pub added: u64,
-    /// Nodes, to a beat. Those that cannot be read are left out.
+    /// Nodes, as of a heartbeat. Those that cannot be read are left out.
     pub nodes: Vec<Heard>,
     /// Changes after the one that is known, oldest first.
     pub changes: Vec<Entry>,

@@ -129,7 +129,7 @@ impl Shard {
 pub struct SharedMemory(Mutex<Memory>);
 
 impl SharedMemory {
-    /// The memory, locked.
+    /// Locks the store in memory.
     pub fn lock(&self) -> MutexGuard<'_, Memory> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,7 +2,6 @@
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-/// A random number.
 pub(super) fn number() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -64,7 +64,6 @@ struct Leaving {
     first: Option<u32>,
 }
 
-/// A node.
 pub(super) struct Loop<S, L> {
     settings: NodeSettings,
     store: Arc<S>,
@@ -77,7 +76,6 @@ pub(super) struct Loop<S, L> {
     leaving: Vec<Leaving>,
     /// Limits that begin when their leases are free.
     waiting: Vec<Shared>,
-    /// Keys of rules.
     hot: Hot,
     /// Accounts of limits without leases, and what the store granted beyond all of them.
     remembered: Remembered,
@@ -291,7 +289,6 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Takes over new rules.
     fn set_rules(&mut self) {
         let rules = self.ends.rules.borrow_and_update().clone();
         self.peers.set_digest(rules.digest);

@@ -32,7 +32,6 @@ const DAEMONS_MAX: usize = 4096;
 #[derive(Clone)]
 pub struct Keys {
     keys: Arc<[hmac::Key]>,
-    /// For comparing: one-way.
     digest: [u8; 32],
 }
 

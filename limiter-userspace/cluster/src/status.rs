@@ -15,9 +15,9 @@ pub enum Notice {
     Change(Change),
     /// Changes of other nodes that are not taken over.
     Refused {
-        /// Number of them.
+        /// Changes that were refused.
         count: u64,
-        /// The latest of them.
+        /// The latest changes that were refused.
         latest: Vec<RefusedChange>,
     },
     /// Changes of other nodes that will not come any more: the store has dropped them.
@@ -39,7 +39,7 @@ pub enum Notice {
     ServerLost {
         /// Address of the server.
         address: String,
-        /// Number of its slots.
+        /// Hash slots that the server has.
         slots: u16,
         /// The latest error.
         error: String,
@@ -51,7 +51,7 @@ pub enum Notice {
     },
     /// The store granted more of a limit than the limit allows this node alone: it was not taken.
     Beyond {
-        /// Name of the limit.
+        /// Name of the limit, as in rule files.
         limit: String,
         /// Units that were not taken since the last notice.
         units: u64,
@@ -63,7 +63,7 @@ pub enum Notice {
     },
     /// Another daemon that lives has the name of this node.
     SameName {
-        /// The name.
+        /// Name that two nodes have.
         name: String,
     },
     /// Nodes have another rule set than this one.
@@ -147,7 +147,7 @@ pub struct Status {
 /// A limit of which the store granted more than it allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beyond {
-    /// Name of the limit.
+    /// Name of the limit, as in rule files.
     pub limit: Arc<str>,
     /// When it did.
     pub at: SystemTime,
@@ -166,12 +166,12 @@ pub struct ServerStatus {
     pub error: Option<String>,
 }
 
-/// A lease.
+/// A lease that this node has now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseStatus {
     /// Name of the limit.
     pub name: Arc<str>,
-    /// Index of the lease.
+    /// Index in `LEASES`.
     pub lease: u32,
     /// Units that this daemon was granted.
     pub granted: u64,
@@ -187,7 +187,7 @@ pub struct LeaseStatus {
     pub in_contact: bool,
 }
 
-/// A node.
+/// A node of the cluster, as this one knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
     /// Name of the node.

@@ -27,7 +27,6 @@ struct Watched {
 struct Raised {
     /// Packets marked when it began.
     before: u64,
-    /// Looks since it began.
     looks: u32,
     /// Looks since the last marked packet.
     quiet: u32,

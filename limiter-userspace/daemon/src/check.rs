@@ -30,7 +30,6 @@ use crate::warnings;
 /// A rate that the program holds to less than this is not worth a word.
 const WORTH_REPORTING: f64 = 0.001;
 
-/// Sentences that anybody reads.
 const MOST_SENTENCES: usize = 100;
 
 /// Meaning of rule files, and mistakes in them.
@@ -43,7 +42,6 @@ pub struct Checked {
     /// All that is wrong: of each descriptor and budget the first mistake, and each limit that
     /// cannot be held.
     pub errors: Vec<Mistake>,
-    /// Number of rules.
     pub(crate) rules: usize,
     /// A sentence for each rule, budget and entry of the lists, up to [`MOST_SENTENCES`].
     pub(crate) sentences: Vec<String>,
@@ -71,15 +69,12 @@ pub struct Checked {
 pub struct Mistake {
     /// The file, or all of them.
     pub(crate) file: String,
-    /// The line, from 1.
     pub(crate) line: Option<u64>,
-    /// The column, from 1.
     pub(crate) column: Option<u64>,
     /// Text of the mistake in one line.
     pub message: String,
 }
 
-/// A table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Table {
     /// Keys of the table, in the order in which they are nested.
@@ -93,7 +88,6 @@ pub(crate) struct Table {
 pub(crate) struct Rate {
     /// Path of the rule that has the limit.
     pub(crate) rule: String,
-    /// The limit.
     pub(crate) limit: String,
     /// Unit of both rates, which the limit shows.
     #[serde(skip)]

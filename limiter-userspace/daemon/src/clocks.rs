@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use limiter_common::time::Ticks;
 use limiter_datapath::Observed;
 
-/// The two clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocks {
     pub(crate) now: Ticks,

@@ -13,12 +13,9 @@ use limiter_sharing::SharedSet;
 
 use crate::api::limits::Origin;
 
-/// A rule in force.
 #[derive(Clone, Debug)]
 pub(super) struct Effective {
-    /// The rule.
     pub(super) rule: Arc<Rule>,
-    /// Layer of the rule.
     pub(super) origin: Origin,
     /// The end of an edit that is for a time, in seconds since 1970.
     pub(super) end: Option<u64>,
@@ -35,7 +32,6 @@ pub(super) struct FromMaps {
     pub(super) known: Known,
 }
 
-/// All rules in force.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EffectiveSet {
     /// Rules by source alone in the order of their prefixes, then rules on other keys in the order
@@ -134,7 +130,6 @@ impl EffectiveSet {
         read.map_or_else(|| budget_tag(name), |(tag, _)| *tag)
     }
 
-    /// Origin of the budgets.
     pub(super) const fn budget_origin(&self) -> Origin {
         if self.read_back.is_some() { Origin::Unknown } else { Origin::File }
     }

@@ -32,7 +32,7 @@ const NOT_HELD: &str = "names, labels and origins of rules, until when they are 
 /// Fact that no answer with budgets has.
 const NO_NAMES: &str = "names of budgets: (unknown 1) and so on stand for them";
 
-/// `limiter list`.
+/// Answer of `limiter list` without a daemon.
 pub fn limits(maps: &dyn Observed) -> Result<Limits, Refusal> {
     let limits: Limits = reported::<LimitsText, _>(maps)?;
     Ok(Limits { unknown: unknown(), ..limits })
@@ -84,7 +84,6 @@ pub fn daemon_lost(maps: &dyn Observed) -> Result<bool, Refusal> {
     Ok(is_daemon_lost(word, maps.now()))
 }
 
-/// The rules in force.
 fn effective(maps: &dyn Observed) -> Result<EffectiveSet, ServiceError> {
     let header = maps.header()?;
     let generation = Generation::new(maps.generation());

@@ -7,10 +7,10 @@ use limiter_datapath::Datapath;
 use crate::alarm::{Alarms, Notice};
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
-use crate::nearness;
 use crate::not_ip::NotIp;
 use crate::recent::Recent;
 use crate::sources::Views;
+use crate::utilization;
 use crate::views;
 
 /// Gauges that are read from look to look.
@@ -28,15 +28,18 @@ pub(crate) struct Gauges {
     pub(crate) views: Views,
     /// How near sources come to their limits. Behind a cell: an answer reads on while it is
     /// reported.
-    pub(crate) nearness: RefCell<nearness::Watch>,
+    pub(crate) utilization: RefCell<utilization::Watch>,
     /// The counters of the last minutes.
     pub(crate) recent: Recent,
 }
 
 impl Gauges {
     /// Reads a few buckets on.
-    pub(crate) fn look_at_nearness(&mut self, datapath: &dyn Datapath) -> Result<(), ServiceError> {
-        self.nearness.get_mut().look(datapath)
+    pub(crate) fn look_at_utilization(
+        &mut self,
+        datapath: &dyn Datapath,
+    ) -> Result<(), ServiceError> {
+        self.utilization.get_mut().look(datapath)
     }
 
     /// Looks at soft limits, full tables and packets without IP. Full tables are for the events to

@@ -65,7 +65,6 @@ pub(super) struct Scene<'a> {
 enum Barrier {
     /// An entry of the deny list.
     Denied(Selector),
-    /// A rule.
     Limited(Path, Terms),
 }
 

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 
 use super::state_dir::{Damage, StateDir, StateError};
 
-/// Name of the file.
 pub(super) const HEARD: &str = "heard.json";
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -19,7 +19,6 @@ use crate::store_guard::STORE;
 pub(super) struct Layers {
     /// The rule files, or what `limiter apply` put in their place.
     pub(super) file: RuleFiles,
-    /// Texts of these files.
     pub(super) texts: Texts,
     /// True if `limiter apply` put `file` there.
     pub(super) applied: bool,
@@ -97,7 +96,6 @@ impl Layers {
         kept_out.collect()
     }
 
-    /// Puts the layers together.
     pub(super) fn effective(&self) -> EffectiveSet {
         let rules = &self.file.rules.rules;
         let mut out_of_force = Vec::new();

@@ -15,7 +15,6 @@ use super::layers::Layers;
 use super::own_files::is_absent;
 use super::state_dir::{Damage, StateDir, StateError};
 
-/// Name of the file.
 pub(super) const ENDS: &str = "ends.json";
 
 /// The end of a limit.

@@ -32,7 +32,6 @@ impl LinkEvents {
         }
     }
 
-    /// Waits until something happened.
     pub(super) async fn next(&self) {
         let Some(socket) = &self.0 else {
             return std::future::pending().await;

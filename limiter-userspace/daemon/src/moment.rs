@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 
-/// A time zone.
+/// A time zone: how moments are read and shown.
 #[derive(Clone, Debug)]
 pub struct Zone(TimeZone);
 
@@ -18,6 +18,11 @@ pub enum Bound {
     Since,
     /// The end.
     Until,
+}
+
+/// A moment in RFC 3339 for a message: in the time of this process, with UTC beside.
+pub fn local(moment: &str) -> String {
+    Zone::of_this_process().both(moment)
 }
 
 impl Zone {

@@ -68,7 +68,7 @@ impl Notifier {
     }
 
     /// How often to call [`Notifier::alive`]: twice in the time that the manager waits.
-    pub(super) fn beat(&self) -> Option<Duration> {
+    pub(super) fn watchdog_period(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 2)
     }
 
@@ -95,7 +95,6 @@ impl Notifier {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now}\nSTATUS=reading the rule files"));
     }
 
-    /// The daemon answers.
     pub(super) fn alive(&self) {
         self.send("WATCHDOG=1");
     }
@@ -179,7 +178,7 @@ mod tests {
     fn nobody_is_notified_where_there_is_no_manager() {
         let mut notifier = Notifier::default();
         notifier.ready("");
-        assert_eq!(notifier.beat(), None);
+        assert_eq!(notifier.watchdog_period(), None);
         assert!(Notifier::open(b"relative/path").is_err());
         // The manager went away: that is no error of the daemon.
         let to = Some(Notifier::open(b"/nowhere/notify").unwrap());

@@ -24,7 +24,6 @@ impl Readable {
         AsyncFd::with_interest(descriptor, Interest::READABLE).map(Self)
     }
 
-    /// The descriptor itself.
     pub(super) fn get(&self) -> &OwnedFd {
         self.0.get_ref()
     }

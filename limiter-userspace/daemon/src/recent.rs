@@ -26,7 +26,7 @@ const READINGS: usize = 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scene {
     pub(crate) generation: u64,
-    pub(crate) brake: bool,
+    pub(crate) bypass: bool,
     pub(crate) on_trial: bool,
     /// True if the last trial that ended was confirmed.
     pub(crate) confirmed: bool,
@@ -43,7 +43,7 @@ impl Scene {
             _ if self.generation != before.generation => changes.push(MarkKind::Rules),
             _ => {}
         }
-        match (before.brake, self.brake) {
+        match (before.bypass, self.bypass) {
             (false, true) => changes.push(MarkKind::Off),
             (true, false) => changes.push(MarkKind::On),
             _ => {}
@@ -168,8 +168,8 @@ mod tests {
             (trial, Scene { confirmed: true, ..calm }, vec![MarkKind::Confirmed]),
             (trial, Scene { generation: 5, ..calm }, vec![MarkKind::Reverted]),
             (trial, trial, vec![]),
-            (calm, Scene { brake: true, ..calm }, vec![MarkKind::Off]),
-            (Scene { brake: true, ..calm }, trial, vec![MarkKind::Trial, MarkKind::On]),
+            (calm, Scene { bypass: true, ..calm }, vec![MarkKind::Off]),
+            (Scene { bypass: true, ..calm }, trial, vec![MarkKind::Trial, MarkKind::On]),
         ] {
             assert_eq!(now.since(before), changes, "{before:?} {now:?}");
         }

@@ -14,7 +14,6 @@ const APART: Duration = Duration::from_secs(10);
 /// Time for which `limiter status` warns of the latest one.
 const WARNED: Duration = Duration::from_mins(10);
 
-/// Changes that were refused.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     count: u64,

@@ -94,7 +94,6 @@ struct Column {
     detail: bool,
 }
 
-/// Spaces between columns.
 const GAP: usize = 2;
 
 /// Columns of what stands below a row that is folded.

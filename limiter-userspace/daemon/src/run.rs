@@ -309,7 +309,7 @@ async fn serve(
     // The line that scripts wait for, also when the log is off.
     limiter_text::stderr::say(format_args!("limiter: ready: {}", service.summary()));
     let notifier = Notifier::from_environment();
-    let mut beat = notifier.beat().map(tokio::time::interval);
+    let mut watchdog = notifier.watchdog_period().map(tokio::time::interval);
     service.notify(notifier);
     let service = Arc::new(Mutex::new(service));
     let links = LinkEvents::listen();
@@ -338,7 +338,7 @@ async fn serve(
                 () = links.next() => lock(&service).look_after_links(),
                 () = &mut handling => {}
                 // Only this loop beats: the task that accepts connections, on the only thread.
-                () = next(&mut beat) => lock(&service).notify_alive(),
+                () = next(&mut watchdog) => lock(&service).notify_alive(),
                 Some(()) = reload.recv() => {
                     if let Err(error) = lock(&service).reload() {
                         // The service has logged and kept it for `limiter status`.
@@ -399,11 +399,11 @@ fn housekeep(service: &Mutex<Service>) {
     service.notify_changes();
 }
 
-/// Waits for the next beat, if there are any.
-async fn next(beat: &mut Option<Interval>) {
-    match beat {
-        Some(beat) => {
-            beat.tick().await;
+/// Waits for the next tick, if there are any.
+async fn next(watchdog: &mut Option<Interval>) {
+    match watchdog {
+        Some(watchdog) => {
+            watchdog.tick().await;
         }
         None => std::future::pending().await,
     }

@@ -25,7 +25,7 @@ pub enum StateError {
         directory.display(), pid_text(pid)
     )]
     Locked {
-        /// The directory.
+        /// State directory that another daemon uses.
         directory: PathBuf,
         /// The other's process, as it wrote it down.
         pid: String,
@@ -88,7 +88,6 @@ pub(super) const NOT_APPLIED: &str =
 pub(super) struct Applied {
     /// The digest of the rule files that they replace: of no others.
     pub(super) replaces: String,
-    /// The rules.
     pub(super) documents: Vec<Document>,
 }
 
@@ -132,7 +131,6 @@ enum Before {
 }
 
 impl StateDir {
-    /// Makes and locks it.
     pub(super) fn open(directory: &Path) -> Result<Self, StateError> {
         DirBuilder::new()
             .recursive(true)

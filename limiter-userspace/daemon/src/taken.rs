@@ -9,11 +9,11 @@ use limiter_rules::RuleFileError;
 use serde::{Deserialize, Serialize};
 
 use crate::api::rules::Document;
+use crate::moment;
 use crate::own_files::is_absent;
 use crate::rule_files::{self, Digest};
 use crate::state_dir::{Damage, Prepared, StateDir, StateError};
 
-/// Name of the file.
 const TAKEN: &str = "taken.json";
 
 /// Consequence of a file that cannot be used.
@@ -23,7 +23,6 @@ pub(super) const LOST: &str = "whether the rule files changed before this start 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Taken {
-    /// The digest of all.
     digest: String,
     /// The digest of each, by its name; none where they changed again before they were noted.
     files: BTreeMap<String, String>,
@@ -84,7 +83,7 @@ pub(super) fn changed(
         differences(&files, &now)
     };
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(at.min(u64::from(u32::MAX)));
-    let at = humantime::format_rfc3339_seconds(at);
+    let at = moment::local(&humantime::format_rfc3339_seconds(at).to_string());
     Ok(Some(format!(
         "{names} on disk since the rules were last put in force, {at}; this start took what is \
          there: look at `limiter list`, and `limiter reload` ends this notice"

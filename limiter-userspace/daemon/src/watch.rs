@@ -187,7 +187,6 @@ impl Events {
         self.watched = watched;
     }
 
-    /// Waits until something happened.
     async fn next(&mut self) {
         self.inotify.taken(read).await;
     }

@@ -53,7 +53,7 @@ pub struct Attachment {
     pub asked: String,
     /// Index of the interface; 0 while there is none.
     pub ifindex: u32,
-    /// Mode of the attachment.
+    /// Native or generic.
     pub mode: Mode,
     /// Kernel's id of the program.
     pub program_id: u32,

@@ -64,8 +64,8 @@ pub trait Observed: Reading<Error = DatapathError> {
     /// Addresses of this machine, each with the name of its interface and its network.
     fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError>;
     /// True if the bypass lets every packet pass.
-    fn brake(&self) -> Result<bool, DatapathError> {
-        Ok(self.control(Control::Brake)? != 0)
+    fn bypass(&self) -> Result<bool, DatapathError> {
+        Ok(self.control(Control::Bypass)? != 0)
     }
     /// Packets and bytes by [`Reason`] since the maps were made, summed over the CPUs.
     fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError>;
@@ -125,7 +125,7 @@ pub trait Datapath: Observed + Send {
     /// True if an interface takes VLAN tags off before the program sees a frame.
     fn strips_tags(&self, interface: &str) -> Result<bool, DatapathError>;
     /// `limiter off` and `on`: with the bypass every packet passes.
-    fn set_brake(&mut self, engaged: bool) -> Result<(), DatapathError>;
+    fn set_bypass(&mut self, engaged: bool) -> Result<(), DatapathError>;
     /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.
     fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError>;
     /// Takes a prefix off its list; says whether it was on one.
@@ -206,7 +206,7 @@ pub trait Backend {
     /// changes.
     fn read(&self, pin_dir: &Path) -> Result<Box<dyn Observed>, DatapathError>;
     /// Without a daemon: lets every packet pass, or no longer.
-    fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError>;
+    fn set_bypass(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError>;
     /// Without a daemon: the interfaces that the pins keep limited, as far as this process may see
     /// that; none while the bypass lets every packet pass.
     fn limited(&self, pin_dir: &Path) -> Vec<String>;

@@ -34,7 +34,6 @@ macro_rules! take {
 }
 
 impl CaptureMaps {
-    /// Takes them by name.
     pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
         Ok(Self {
             filter: take!(source, map::CAPTURE),

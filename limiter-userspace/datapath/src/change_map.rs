@@ -6,11 +6,9 @@ use limiter_common::wire::{Moment, map};
 use super::DatapathError;
 use super::maps::MapSource;
 
-/// The map of moments.
 pub(super) struct ChangeMap(Array<MapData, u64>);
 
 impl ChangeMap {
-    /// Takes it by name.
     pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
         Ok(Self(source(map::CHANGES)?.try_into().map_err(DatapathError::map(map::CHANGES))?))
     }

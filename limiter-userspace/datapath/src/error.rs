@@ -80,7 +80,7 @@ pub enum DatapathError {
     /// A map operation failed.
     #[error("map {map}: {}", Reported(source))]
     Map {
-        /// Name of the map.
+        /// Map that could not be used.
         map: &'static str,
         /// Why it failed.
         source: MapError,
@@ -88,7 +88,7 @@ pub enum DatapathError {
     /// The process has no file descriptor left for it.
     #[error("map {map}: cannot wait for it: {source}: check the limit of open files")]
     Descriptor {
-        /// Name of the map.
+        /// Map that could not be used.
         map: &'static str,
         /// Why it failed.
         source: io::Error,
@@ -114,7 +114,7 @@ pub enum DatapathError {
         removal(name, interface, other.as_ref())
     )]
     Foreign {
-        /// The interface.
+        /// Interface that the error is about.
         interface: String,
         /// The program's name, as the kernel has it.
         name: String,
@@ -141,7 +141,7 @@ pub enum DatapathError {
         "{interface} takes no native XDP ({source}): allow the slower generic mode with --mode auto"
     )]
     NoNative {
-        /// The interface.
+        /// Interface that the error is about.
         interface: String,
         /// Error of the kernel.
         source: io::Error,
@@ -149,7 +149,7 @@ pub enum DatapathError {
     /// Attaching failed otherwise.
     #[error("attaching to {interface}: {}", Reported(source.as_ref()))]
     Attach {
-        /// The interface.
+        /// Interface that the error is about.
         interface: String,
         /// Error of the kernel.
         source: Box<ProgramError>,
@@ -160,7 +160,7 @@ pub enum DatapathError {
          Linux 5.9 or newer is needed"
     )]
     NoLink {
-        /// The interface.
+        /// Interface that the error is about.
         interface: String,
         /// Error of aya for the attachment.
         source: LinkError,
@@ -168,7 +168,7 @@ pub enum DatapathError {
     /// The route netlink socket failed.
     #[error("asking the kernel about {interface}: {}", Reported(source))]
     Netlink {
-        /// The interface.
+        /// Interface that the error is about.
         interface: String,
         /// Why it failed.
         source: io::Error,
@@ -179,7 +179,7 @@ pub enum DatapathError {
          that its packets come in by"
     )]
     Framing {
-        /// The interface.
+        /// Interface that the error is about.
         interface: String,
         /// Type of the device: `ARPHRD_...` of `include/uapi/linux/if_arp.h`.
         kind: String,
@@ -217,14 +217,14 @@ pub enum DatapathError {
         /// Interfaces that are limited.
         limited: Vec<String>,
     },
-    /// Nothing is pinned.
+    /// The pin directory has no maps: limiter does not run there.
     #[error("nothing is pinned under {0}: limiter is not attached (or used another --pin-dir)")]
     NothingPinned(PathBuf),
     /// The maps are another version's.
     #[error(
         "the maps in {path} are of another version (layout {found}; this limiter reads layout \
          {ABI_VERSION}): {}; ask with that version, or start this one, which takes them over",
-        in_force(*brake, limited)
+        in_force(*bypass, limited)
     )]
     OtherLayout {
         /// The pin directory.
@@ -232,7 +232,7 @@ pub enum DatapathError {
         /// ABI number of the maps.
         found: u64,
         /// True if the bypass lets every packet pass.
-        brake: bool,
+        bypass: bool,
         /// Interfaces that the program is on.
         limited: Vec<String>,
     },
@@ -311,8 +311,8 @@ impl DatapathError {
 }
 
 /// Facts about the limits in maps of any layout.
-fn in_force(brake: bool, limited: &[String]) -> String {
-    match (limited, brake) {
+fn in_force(bypass: bool, limited: &[String]) -> String {
+    match (limited, bypass) {
         ([], _) => "no interface is limited by them".to_owned(),
         (_, true) => "the bypass lets every packet pass".to_owned(),
         (limited, false) => format!("their limits are in force on {}", limited.join(", ")),

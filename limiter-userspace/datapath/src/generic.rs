@@ -21,7 +21,6 @@ const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 const ETHTOOL_A_HEADER: u16 = 1;
 const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
 
-/// Of all families here.
 const VERSION: u8 = 1;
 
 /// Before the attributes: command, version, two bytes of nothing.

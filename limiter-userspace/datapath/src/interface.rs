@@ -13,9 +13,9 @@ use super::{DatapathError, Mode, netlink};
 /// An interface, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Name of the interface.
+    /// Name of the interface, which may change.
     pub name: String,
-    /// Index of the interface.
+    /// Index of the interface, which stays as long as it does.
     pub index: u32,
     /// Largest network packet in bytes.
     pub mtu: u32,

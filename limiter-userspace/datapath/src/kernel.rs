@@ -50,11 +50,9 @@ pub struct Kernel {
 
 /// Finding in the place of the maps.
 enum Found {
-    /// Maps of this layout.
     Ours,
     /// No maps that anybody uses.
     None,
-    /// Maps of another layout.
     Others(Box<Predecessor>),
 }
 

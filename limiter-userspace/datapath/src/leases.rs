@@ -32,7 +32,6 @@ struct KeyMaps {
 }
 
 impl LeaseMemory {
-    /// Maps the pinned ones.
     pub(super) fn open(pins: &PinDir) -> Result<Arc<Self>, DatapathError> {
         let failed = DatapathError::map(map::LEASES);
         let data = MapData::from_pin(pins.map(map::LEASES)).map_err(failed)?;

@@ -16,15 +16,12 @@ use super::{DatapathError, PinDir};
 /// Lines of both families, and of compact keys.
 pub(super) struct LineMaps {
     data: MapData,
-    /// Lines of a family.
     sources: u32,
-    /// Lines of compact keys.
     compact: u32,
     seed: u64,
 }
 
 impl LineMaps {
-    /// Opens the pinned map.
     pub(super) fn open(pins: &PinDir, source_store: &SourceStore) -> Result<Self, DatapathError> {
         let SourceStore { lines: sources, compact_lines: compact, seed, .. } = *source_store;
         let data =

@@ -26,7 +26,6 @@ impl Window {
         Ok(Self { memory, count })
     }
 
-    /// The lines.
     #[expect(unsafe_code, reason = "memory that the kernel shares")]
     pub(super) fn lines(&self) -> &[HostLine] {
         // SAFETY: so many lines are mapped, until this is dropped, from a multiple of their size

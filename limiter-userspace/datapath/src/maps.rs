@@ -72,7 +72,6 @@ pub(super) fn capacity(pins: &PinDir, map: &'static str) -> Result<u32, Datapath
 pub(super) struct PinnedControl(Array<MapData, u64>);
 
 impl PinnedControl {
-    /// Opens them.
     pub(super) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
         let map = of_pins(pins)(map::CONTROL)?;
         map.try_into().map(Self).map_err(DatapathError::map(map::CONTROL))
@@ -88,7 +87,6 @@ impl PinnedControl {
 }
 
 impl Maps {
-    /// Takes them by name.
     pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
         Ok(Self {
             control: take!(source, map::CONTROL),
@@ -121,7 +119,6 @@ impl Maps {
         Ok(self.limits.get(&slot, 0).map_err(DatapathError::map(map::LIMITS))?.0)
     }
 
-    /// As [`limiter_model::Reading::limit`].
     pub(super) fn limit_at(&self, slot: Slot) -> Result<Option<Limit>, DatapathError> {
         Ok(found(map::LIMITS, self.limits.get(&slot.index(), 0))?.map(|limit| limit.0))
     }

@@ -51,7 +51,6 @@ pub(super) struct OpenMaps {
     leases: OnceLock<Arc<LeaseMemory>>,
     pub(super) entries: EntryMaps,
     pub(super) program_maps: ProgramMaps,
-    /// Interfaces under limits.
     pub(super) attachments: Vec<Attachment>,
     /// Largest frame of the interfaces in bytes.
     pub(super) max_frame: u64,
@@ -117,7 +116,6 @@ impl OpenMaps {
 
 /// Data paths over opened maps.
 pub(super) trait HasMaps {
-    /// The maps.
     fn held(&self) -> &OpenMaps;
 }
 

@@ -16,7 +16,6 @@ use super::{DatapathError, PinDir};
 /// The kernel's word on the descriptors of this process, links among them.
 const DESCRIPTORS: &str = "/proc/self/fdinfo";
 
-/// A pinned link.
 #[derive(Debug)]
 pub(super) struct OwnLink {
     /// The interface's name, as the pin has it.
@@ -123,7 +122,6 @@ pub(super) fn behind(
     Ok(Some(OwnLink::open(interface.name.clone(), pin)?).filter(is_behind))
 }
 
-/// Link of an id.
 pub(super) fn of_id(pins: &PinDir, id: u32) -> Result<Option<OwnLink>, DatapathError> {
     Ok(all(pins)?.into_iter().find(|link| link.id == id))
 }

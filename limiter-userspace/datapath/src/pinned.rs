@@ -19,10 +19,10 @@ pub fn read(pin_dir: &Path) -> Result<Box<dyn Observed>, DatapathError> {
     match machine::pinned(pin_dir) {
         Pinned::Maps { .. } => {}
         Pinned::Nothing => return Err(DatapathError::NothingPinned(pin_dir.to_owned())),
-        Pinned::OtherLayout { found, brake } => {
+        Pinned::OtherLayout { found, bypass } => {
             let limited = limited(pin_dir).into_iter().map(|link| link.name).collect();
             let path = pin_dir.to_owned();
-            return Err(DatapathError::OtherLayout { path, found, brake, limited });
+            return Err(DatapathError::OtherLayout { path, found, bypass, limited });
         }
         Pinned::Refused(error) => return Err(error),
     }
@@ -71,13 +71,13 @@ fn attachment(link: &OwnLink) -> Option<Attachment> {
 }
 
 /// `limiter off` and `on`.
-pub fn set_brake(pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {
-    open(pin_dir)?.set(Control::Brake, u64::from(engaged))
+pub fn set_bypass(pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {
+    open(pin_dir)?.set(Control::Bypass, u64::from(engaged))
 }
 
 /// True if the bypass is on.
-pub fn brake(pin_dir: &Path) -> Result<bool, DatapathError> {
-    Ok(open(pin_dir)?.get(Control::Brake)? != 0)
+pub fn bypass(pin_dir: &Path) -> Result<bool, DatapathError> {
+    Ok(open(pin_dir)?.get(Control::Bypass)? != 0)
 }
 
 /// Removes every pin, and with the links the program. Says which interfaces are free now. A daemon

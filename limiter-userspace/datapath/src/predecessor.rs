@@ -32,7 +32,7 @@ pub(super) struct Predecessor {
     /// Lists in the old maps, likewise.
     lists: Option<Lists>,
     /// Value of the bypass that was carried over last.
-    pub(super) brake: u64,
+    pub(super) bypass: u64,
     /// Interfaces to take over, and the mode for those that are new.
     pub(super) asked: Vec<String>,
     pub(super) choice: ModeChoice,
@@ -49,7 +49,7 @@ impl Predecessor {
             opened.inspect_err(|error| tracing::debug!(%error, "no lists that can be read")).ok()
         });
         let (asked, choice) = (Vec::new(), ModeChoice::Native);
-        Self { abi, control, bans, lists, brake: 0, asked, choice }
+        Self { abi, control, bans, lists, bypass: 0, asked, choice }
     }
 
     /// Copies the entries of the lists. Only a daemon changes them, and the new one has the lock.

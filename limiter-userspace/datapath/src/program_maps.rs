@@ -15,7 +15,6 @@ pub(super) struct ProgramMaps {
 }
 
 impl ProgramMaps {
-    /// Takes them by name.
     pub(super) fn take(take: &mut MapSource<'_>) -> Result<Self, DatapathError> {
         let failed = DatapathError::map(map::AGGREGATES);
         let aggregates = take(map::AGGREGATES)?.try_into().map_err(failed)?;

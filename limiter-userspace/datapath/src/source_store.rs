@@ -98,7 +98,6 @@ impl SourceStore {
             .map_max_entries(map::LINES, self.all_lines().saturating_mul(PLACES).max(1));
     }
 
-    /// Lines of all kinds.
     const fn all_lines(&self) -> u32 {
         self.lines.saturating_mul(2).saturating_add(self.compact_lines)
     }

@@ -14,13 +14,10 @@ use super::{DatapathError, PinDir};
 
 /// Handles on the maps of the buckets of sources.
 pub(super) enum Sources {
-    /// Hash maps.
     Hashed(Box<Hashed>),
-    /// Lines of an array.
     Lines(LineMaps),
 }
 
-/// Hash maps, by kind.
 pub(super) struct Hashed {
     v4: HashMap<MapData, [u8; 4], Wire<Bucket>>,
     v6: HashMap<MapData, [u8; 8], Wire<Bucket>>,
@@ -29,7 +26,6 @@ pub(super) struct Hashed {
 }
 
 impl Sources {
-    /// Opens the pinned maps.
     pub(super) fn open(pins: &PinDir, source_store: &SourceStore) -> Result<Self, DatapathError> {
         if source_store.table == SourceTable::Lines {
             return Ok(Self::Lines(LineMaps::open(pins, source_store)?));

@@ -105,10 +105,10 @@ impl Kernel {
 
     /// Copies the bypass, and bans that are not there yet; says how many sources have a record.
     fn carry(&mut self, before: &mut Predecessor) -> Result<usize, DatapathError> {
-        let brake = before.control.get(Control::Brake)?;
-        if brake != before.brake {
-            self.held.maps.set_control(Control::Brake, brake)?;
-            before.brake = brake;
+        let bypass = before.control.get(Control::Bypass)?;
+        if bypass != before.bypass {
+            self.held.maps.set_control(Control::Bypass, bypass)?;
+            before.bypass = bypass;
         }
         let bans = before.bans()?;
         for (source, ban) in &bans {

@@ -42,7 +42,6 @@ macro_rules! take {
 }
 
 impl TableMaps {
-    /// Takes them by name.
     pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
         Ok(Self {
             tables: take!(source, map::TABLES),
@@ -165,12 +164,10 @@ impl TableMaps {
             .collect()
     }
 
-    /// Record in a slot.
     pub(super) fn record(&self, slot: u32) -> Result<Record, DatapathError> {
         Ok(self.records.get(&slot, 0).map_err(DatapathError::map(map::RECORDS))?.0)
     }
 
-    /// An action.
     pub(super) fn action(&self, index: u32) -> Result<Action, DatapathError> {
         Ok(self.actions.get(&index, 0).map_err(DatapathError::map(map::ACTIONS))?.0)
     }

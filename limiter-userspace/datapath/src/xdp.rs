@@ -128,12 +128,12 @@ impl Backend for Xdp {
         pinned::read(pin_dir)
     }
 
-    fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {
-        pinned::set_brake(pin_dir, engaged)
+    fn set_bypass(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {
+        pinned::set_bypass(pin_dir, engaged)
     }
 
     fn limited(&self, pin_dir: &Path) -> Vec<String> {
-        match pinned::brake(pin_dir) {
+        match pinned::bypass(pin_dir) {
             Ok(false) => pinned::limited(pin_dir).into_iter().map(|link| link.name).collect(),
             Ok(true) | Err(_) => Vec::new(),
         }

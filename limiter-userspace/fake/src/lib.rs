@@ -99,7 +99,7 @@ pub struct State {
     pub clock_refreshed: usize,
     /// Drops that the program has reported, and nobody has taken.
     pub events: VecDeque<Event>,
-    /// Counts of events.
+    /// Counts of events that the program would have.
     pub event_counts: EventBudget,
     /// Events a second.
     pub event_rate: Option<NonZero<u32>>,
@@ -109,9 +109,9 @@ pub struct State {
     pub captured: VecDeque<CapturedPacket>,
     /// Packets that a capture takes.
     pub capture_filter: CaptureFilter,
-    /// End of the capture.
+    /// Time at which a capture under way ends.
     pub capture_end: Ticks,
-    /// Counts of the capture.
+    /// Counts of packets that the capture would have.
     pub capture_counts: CaptureBudget,
 }
 
@@ -123,7 +123,7 @@ impl State {
 
     /// True if every packet passes.
     pub fn is_off(&self) -> bool {
-        self.model.control(Control::Brake).unwrap() != 0
+        self.model.control(Control::Bypass).unwrap() != 0
     }
 
     /// Empties the lists, as a restart of the machine does.
@@ -287,17 +287,17 @@ impl Backend for Fake {
         Ok(Box::new(Opened { fake: self.clone(), installed, trial_end: None }))
     }
 
-    fn set_brake(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {
+    fn set_bypass(&self, pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {
         if !pin_dir.ends_with("pinned") {
             return Err(DatapathError::NothingPinned(pin_dir.to_owned()));
         }
-        self.state().model.set_brake(engaged);
+        self.state().model.set_bypass(engaged);
         Ok(())
     }
 
     fn limited(&self, _pin_dir: &Path) -> Vec<String> {
-        let brake = self.state().model.control(Control::Brake);
-        let engaged = brake.is_ok_and(|brake| brake != 0);
+        let bypass = self.state().model.control(Control::Bypass);
+        let engaged = bypass.is_ok_and(|bypass| bypass != 0);
         if engaged { Vec::new() } else { vec!["fake0".to_owned()] }
     }
 

@@ -102,8 +102,8 @@ impl Datapath for Opened {
         self.fake.state().strips_tags.ok_or_else(refused)
     }
 
-    fn set_brake(&mut self, engaged: bool) -> Result<(), DatapathError> {
-        self.fake.state().model.set_brake(engaged);
+    fn set_bypass(&mut self, engaged: bool) -> Result<(), DatapathError> {
+        self.fake.state().model.set_bypass(engaged);
         Ok(())
     }
 

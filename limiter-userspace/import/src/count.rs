@@ -7,7 +7,6 @@ use limiter_rules::model::{Meter, Quota, RateLimit};
 use super::difference::Difference;
 use super::packets::{Packets, state};
 
-/// ICMP and `ICMPv6`.
 const ICMP: [u8; 2] = [1, 58];
 
 /// The meter with the unit that packets and chain ask for; the conditions that it stands for are

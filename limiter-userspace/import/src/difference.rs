@@ -13,7 +13,11 @@ pub(super) enum Difference {
     /// Rates there are held in ticks of the kernel's clock.
     Ticks,
     /// Bytes are counted otherwise, in pieces of so many, up to so many at first.
-    Bytes { what: &'static str, piece: u64, most: u64 },
+    Bytes {
+        what: &'static str,
+        piece: u64,
+        most: u64,
+    },
     /// The burst of bytes, which is written otherwise.
     ByteBurst(&'static str),
     /// Lengths are of packets that were merged.
@@ -38,17 +42,17 @@ pub(super) enum Difference {
     Hook(&'static str),
     /// Packets that another rule drops are charged.
     DroppedBefore(String),
-    /// Names of interfaces.
     Interface,
     /// Loopback is not limited by either.
     Loopback,
     /// Packets within the limit need a rule that accepts them.
     Accepted,
     /// Elements are forgotten after milliseconds: however much was sent, or without packets.
-    Forgotten { milliseconds: u64, always: bool },
-    /// A full table.
+    Forgotten {
+        milliseconds: u64,
+        always: bool,
+    },
     Full(&'static str),
-    /// The sender is notified.
     Rejected,
     /// The sender is notified there, and not by a list.
     Silent,
@@ -63,11 +67,14 @@ pub(super) enum Difference {
     /// A rule of `tc`.
     Policed(&'static str),
     /// Packets to one port are given another, and both have one bucket.
-    Redirected { place: String, from: u16, to: u16 },
+    Redirected {
+        place: String,
+        from: u16,
+        to: u16,
+    },
 }
 
 impl Difference {
-    /// The letter in docs/import.md.
     const fn letter(&self) -> char {
         match self {
             Self::DefaultBurst => 'A',

@@ -33,7 +33,6 @@ pub(super) struct Elements {
 }
 
 impl Elements {
-    /// An empty list.
     pub(super) fn named(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }

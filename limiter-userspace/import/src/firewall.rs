@@ -14,11 +14,9 @@ use super::translation::Change;
 pub(super) enum Hook {
     /// Every packet that comes in, before routing.
     Prerouting,
-    /// Packets to this host.
     Input,
     /// Packets that go through this host.
     Forward,
-    /// Packets that leave it.
     Outgoing,
     /// Packets of the address translation before routing: only the first of each connection.
     Nat,
@@ -56,12 +54,10 @@ pub(super) enum Key {
     Source(u8),
     Destination,
     Port,
-    /// The protocol.
     Protocol,
     Interface,
 }
 
-/// Limit of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) meter: Meter,
@@ -107,7 +103,6 @@ impl Case {
     }
 }
 
-/// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     /// Place of it: a line, or a handle.
@@ -119,7 +114,6 @@ pub(super) struct Rule {
     pub(super) cases: Vec<Case>,
 }
 
-/// A chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chain {
     /// Place where it begins; none for one that rules jump to.
@@ -130,7 +124,6 @@ pub(super) struct Chain {
     pub(super) drops: bool,
     /// Packets that it is for, where it has a hook.
     pub(super) packets: Packets,
-    /// Indices of its rules.
     pub(super) rules: Vec<usize>,
 }
 
@@ -153,7 +146,6 @@ pub(super) enum Written {
 /// Chains by the name of their table, and their own.
 pub(super) type ChainName = (String, String);
 
-/// A whole rule set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Firewall {
     pub(super) rules: Vec<Rule>,

@@ -37,7 +37,6 @@ const MOST_EFFORT: usize = 10_000_000;
 /// Most sources that are exempt from one limit.
 const MOST_EXEMPT: usize = 256;
 
-/// Fate of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fate {
@@ -46,7 +45,6 @@ pub(crate) enum Fate {
     Unseen,
     /// The rule is none of limiter's business, for this reason.
     Left(String),
-    /// Translated.
     Translated,
     /// Not translated, for this reason.
     Not(String),
@@ -70,11 +68,9 @@ pub(super) struct Judge<'a> {
     pub(super) differences: BTreeMap<usize, BTreeSet<Difference>>,
     pub(super) tables: Tables,
     pub(super) denied: Vec<Denied>,
-    /// Rules that translate addresses.
     pub(super) translations: Vec<Translation>,
     /// Rules that are for what is forwarded.
     pub(super) forwarded: BTreeSet<usize>,
-    /// Limits that were translated.
     placed: Vec<Placed>,
     /// Rules that drop what is over the limit of another.
     consumed: BTreeSet<usize>,
@@ -125,7 +121,6 @@ impl<'a> Judge<'a> {
         self.fate(rule, if case.limit.is_some() { Fate::Not(why) } else { Fate::Left(why) });
     }
 
-    /// A rule that jumps.
     pub(super) fn jump(&mut self, rule: usize, packets: &Packets) {
         let limits = packets.unknown.iter().any(|unknown| unknown.limits);
         self.fate(
@@ -137,7 +132,6 @@ impl<'a> Judge<'a> {
         );
     }
 
-    /// The walk was ended.
     pub(super) fn cut_short(&mut self) {
         let why = "there are more rules, or jumps to them, than are followed";
         self.tables = Tables::default();

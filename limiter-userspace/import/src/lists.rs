@@ -7,13 +7,11 @@ use std::fmt::Write as _;
 use ipnet::IpNet;
 use limiter_rules::Selector;
 
-/// Sources in one command.
 const IN_A_LINE: usize = 8;
 
 /// Sources that a rule drops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Denied {
-    /// Index of the rule.
     pub(super) rule: usize,
     pub(super) sources: Vec<IpNet>,
     /// Seconds for each source; empty if all are denied for ever.

@@ -15,7 +15,6 @@ pub(super) const ALL_BUT: &str =
 /// Advice for flags of TCP that are no attempt to open a connection.
 pub(super) const BY_FLAGS: &str = "write a rule with `tcp_flags` by hand";
 
-/// An address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Family {
     V4,
@@ -142,7 +141,6 @@ impl Packets {
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
-    /// Both conditions.
     pub(super) fn and(&self, other: &Self) -> Result<Self, Never> {
         let family = match (self.family, other.family) {
             (Some(one), Some(other)) if one != other => return Err(Never),

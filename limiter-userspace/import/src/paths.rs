@@ -15,7 +15,6 @@ const MOST: usize = 1024;
 /// The most ports of one rule that each have a bucket.
 const MOST_PORTS: usize = 64;
 
-/// Paths of a rule.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Paths {
     /// Paths that the limit is for.

@@ -1,15 +1,14 @@
 //! Rates as other programs write them, and limits made of them.
 
 use limiter_common::wire::Count;
-use limiter_rules::model::{Meter, Period, RateLimit, Unit};
+use limiter_rules::model::{Meter, Period, Quota, Unit};
 
 /// The reason why quotas are not translated, and what is near to them here.
 pub(super) const QUOTA: &str = "a quota there never begins anew; for so much in a time, write \
      `algorithm: fixed_window` and a rate as 10GB/day by hand";
 
-/// A token bucket.
 pub(super) fn bucket(count: Count, amount: u64, period: Period, burst: u64) -> Meter {
-    Meter::TokenBucket(RateLimit { count, requests_per_unit: amount, period, burst })
+    Meter::TokenBucket(Quota::new(count, amount, period).with_burst(burst))
 }
 
 /// Unit of time by a beginning of its name, as iptables takes it: `s`, `sec`, `second`, ...
@@ -20,7 +19,6 @@ pub(super) fn unit(text: &str) -> Option<Unit> {
     found.filter(|_| !text.is_empty())
 }
 
-/// A whole number.
 pub(super) fn whole(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use limiter_rules::model::{
-    Budget, LimitList, Limits, Over, Part, Path, Period, RateLimit, Rule, RuleLimit, RuleSet,
-    Terms, Unit, Values,
+    Budget, LimitList, Limits, Over, Part, Path, Period, Quota, RateLimit, Rule, RuleLimit,
+    RuleSet, Terms, Unit, Values,
 };
 
 use super::firewall::Hook;
@@ -24,7 +24,6 @@ const MOST_EFFORT: usize = 10_000_000;
 /// A limit of another program, as paths of a rule file.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
-    /// Index of the rule.
     pub(super) rule: usize,
     /// Name in the rule file.
     pub(super) name: String,
@@ -37,7 +36,6 @@ pub(super) struct Piece {
     pub(super) budget: Option<String>,
 }
 
-/// Relation of two paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Relation {
     Apart,
@@ -49,7 +47,6 @@ enum Relation {
     Partial,
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pieces: Vec<Piece>,
@@ -208,12 +205,9 @@ impl Tables {
 }
 
 /// Replies that `reject` may send, where the other program rejected.
-const REPLIES: RateLimit = RateLimit {
-    count: limiter_common::wire::Count::Packets,
-    requests_per_unit: 100,
-    period: Period::one(Unit::Second),
-    burst: 100,
-};
+const REPLIES: RateLimit =
+    Quota::new(limiter_common::wire::Count::Packets, 100, Period::one(Unit::Second))
+        .with_burst(100);
 
 fn limits(limits: Vec<RuleLimit>, over: Over, shadow: bool) -> Limits {
     Limits { over, shadow, ..Limits::new(LimitList::from(limits)) }

@@ -12,7 +12,6 @@ const DESTINATIONS: i64 = -100;
 /// A part of the address that a rule writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum To<T> {
-    /// As it was.
     #[default]
     Same,
     One(T),
@@ -79,7 +78,6 @@ impl Translation {
         !self.change.source && self.hook == Hook::Nat && !self.made().is_apart(packets)
     }
 
-    /// The packets behind it.
     fn made(&self) -> Packets {
         let mut made = self.packets.clone();
         match &self.change.addresses {

@@ -56,7 +56,6 @@ pub(super) struct Walk<'a> {
     barriers: Vec<Barrier>,
     /// Number of barriers that returned.
     returned: usize,
-    /// Chains on the way.
     way: Vec<ChainName>,
     callers: Vec<Caller<'a>>,
     steps: usize,

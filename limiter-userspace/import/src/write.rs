@@ -23,7 +23,6 @@ use super::walk::Walk;
 /// Characters of a rule that are shown.
 const LONGEST: usize = 4000;
 
-/// Columns of a comment.
 const WIDTH: usize = 98;
 
 /// Translates a rule set and writes it down.

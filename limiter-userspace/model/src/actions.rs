@@ -7,10 +7,10 @@ use limiter_common::source::Source;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{ActionKind, Ban, FlowKey};
 use limiter_decision::act::{self, FrameMut};
+use limiter_decision::maps::Maps as _;
 use limiter_decision::outcome::Packed;
 use limiter_decision::packet::Facts;
 use limiter_decision::table::Scratch;
-use limiter_decision::world::Maps as _;
 
 use super::Model;
 use super::left::Left;

@@ -38,7 +38,6 @@ impl ModelBanRef {
     }
 }
 
-/// Word of a ban.
 struct Word(Arc<ModelBan>, fn(&ModelBan) -> &AtomicU64);
 
 impl Cell for Word {

@@ -39,7 +39,7 @@ impl Model {
     /// A copy for one packet, which may change in it what it likes.
     pub(super) fn copy(&self, now: Ticks) -> Self {
         let mut copy = Self {
-            brake: self.brake,
+            bypass: self.bypass,
             judged_at: now,
             generation: self.generation,
             trial_end: self.trial_end,

@@ -13,8 +13,8 @@ use limiter_common::window::WallOffset;
 use limiter_common::wire::{
     Control, EntryKind, EntryTable, LISTS_EXACT, LISTS_PREFIXES, MAX_SHAPES, RuleSetHeader,
 };
+use limiter_decision::maps::Maps as _;
 use limiter_decision::outcome::Outcome;
-use limiter_decision::world::Maps as _;
 use limiter_rules::model::TriePrefix;
 
 use super::part::{Entry, Part};
@@ -88,7 +88,7 @@ impl<'m, E> Excerpt<'m, E> {
         let mut model = Model::with_room(FRAMES, FRAMES, 0);
         let mut part = Part::default();
         model.generation = maps.control(Control::Generation)?;
-        model.brake = maps.control(Control::Brake)? != 0;
+        model.bypass = maps.control(Control::Bypass)? != 0;
         model.trial_end = Ticks::new(maps.control(Control::TrialEnd)?);
         model.daemon_lost = Ticks::new(maps.control(Control::DaemonLost)?);
         model.set_wall_offset(WallOffset::from_raw(maps.control(Control::WallOffset)?));
@@ -185,9 +185,9 @@ impl<'m, E> Excerpt<'m, E> {
                     model.put_ban(&source, &ban);
                 }
             }
-            Entry::Slot(generation, owner) => {
-                let slot = maps.slot(generation, &owner)?;
-                let prefix = TriePrefix { length: SOURCE_BITS, address: owner.trie_key() };
+            Entry::Slot(generation, bucket_key) => {
+                let slot = maps.slot(generation, &bucket_key)?;
+                let prefix = TriePrefix { length: SOURCE_BITS, address: bucket_key.trie_key() };
                 let [even, odd] = &mut model.tries;
                 let trie = if generation.buffer() == 0 { even } else { odd };
                 trie.extend(slot.map(|slot| (prefix, slot.index())));
@@ -195,9 +195,9 @@ impl<'m, E> Excerpt<'m, E> {
             Entry::Limit(slot) => {
                 model.limits.extend(maps.limit(slot)?.map(|limit| (slot.index(), limit)));
             }
-            Entry::Bucket(owner) => {
-                if let Some(bucket) = maps.bucket_of(&owner)? {
-                    model.put_bucket(owner, &bucket);
+            Entry::Bucket(bucket_key) => {
+                if let Some(bucket) = maps.bucket_of(&bucket_key)? {
+                    model.put_bucket(bucket_key, &bucket);
                 }
             }
             Entry::Aggregate(index) => {

@@ -5,9 +5,9 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Table, TableKey};
 use limiter_decision::engine;
 use limiter_decision::host;
+use limiter_decision::maps::Maps as _;
 use limiter_decision::packet::{self, Bytes, Layer3, Packet};
 use limiter_decision::table::{self, Begun, KeyFacts, Scratch, locate};
-use limiter_decision::world::Maps as _;
 
 use super::Model;
 use crate::Framing;

@@ -7,8 +7,8 @@ use limiter_common::time::Ticks;
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{Bucket, KeyedBucket, LimitSpec, WORDS};
 use limiter_decision::algorithm::Words;
+use limiter_decision::maps::Keyed;
 use limiter_decision::meter::{self, Share};
-use limiter_decision::world::Keyed;
 
 /// A bucket of a table, or a budget.
 #[derive(Debug, Default)]

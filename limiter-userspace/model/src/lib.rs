@@ -13,6 +13,7 @@ mod keyed;
 mod left;
 mod lines;
 mod look;
+mod maps;
 mod moments;
 mod part;
 mod reading;
@@ -21,7 +22,6 @@ mod source_bucket;
 mod tables;
 mod trail;
 mod way;
-mod world;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -65,7 +65,7 @@ const ENTRIES: u32 = 1 << 16;
 /// The whole data path.
 #[derive(Debug)]
 pub struct Model {
-    brake: bool,
+    bypass: bool,
     generation: u64,
     installed: Installed,
     /// Rules of the generation before.
@@ -114,7 +114,7 @@ impl Model {
     /// `seed` decides which prefixes share a bucket when there is none.
     pub fn with_room(sources: u32, keys: u32, seed: u64) -> Self {
         Self {
-            brake: false,
+            bypass: false,
             generation: 0,
             installed: Installed::default(),
             before: Installed::default(),
@@ -168,9 +168,9 @@ impl Model {
         self.daemon_lost = from;
     }
 
-    /// As `Datapath::set_brake` of a data path.
-    pub fn set_brake(&mut self, engaged: bool) {
-        self.brake = engaged;
+    /// As `Datapath::set_bypass` of a data path.
+    pub fn set_bypass(&mut self, engaged: bool) {
+        self.bypass = engaged;
     }
 
     /// As `Datapath::list` of a data path.

@@ -100,7 +100,6 @@ impl ModelEntry {
     }
 }
 
-/// A word of it.
 struct ModelWord<'m>(&'m ModelEntry, Field);
 
 #[derive(Clone, Copy)]

@@ -16,11 +16,11 @@ use limiter_decision::engine;
 use limiter_decision::entries::aggregate::debt;
 use limiter_decision::gcra::{self, Charge};
 use limiter_decision::host;
+use limiter_decision::maps::Maps;
 use limiter_decision::meter::{self, Arrival, Charged, Peek, Share, Undo};
 use limiter_decision::packet::{self, Bytes, Layer3};
 use limiter_decision::table::limit::wall_offset;
-use limiter_decision::table::{self, KeyCell, Scratch, StepResult};
-use limiter_decision::world::Maps;
+use limiter_decision::table::{self, KeyCell, Scratch, TableResult};
 use limiter_rules::model::TriePrefix;
 
 use super::excerpt::wait_until;
@@ -32,7 +32,7 @@ use crate::Framing;
 #[derive(Clone, Debug)]
 pub struct Looked {
     /// True if the bypass lets everything pass.
-    pub brake: bool,
+    pub bypass: bool,
     /// Source of the packet; `None` for one that is exempt.
     pub source: Option<Source>,
     /// List that the source is on, and the entry.
@@ -155,7 +155,7 @@ impl Model {
     fn look_at(&self, read: &impl Bytes, packet: &Packet<'_>, now: Ticks) -> Looked {
         let (generation, header) = self.in_force(now);
         let mut looked = Looked {
-            brake: self.control(Control::Brake) != 0,
+            bypass: self.control(Control::Bypass) != 0,
             source: None,
             listed: None,
             ban: None,
@@ -207,7 +207,7 @@ impl Model {
         let keyed = of.fixed == Slot::NONE.index();
         let counted = Self::keyed(self, &key).map(|bucket| [bucket.passed, bucket.dropped]);
         let bucket = if keyed { table::bucket(self, scratch, index) } else { None };
-        if table::peek(self, scratch, bucket.as_ref(), index) == StepResult::STALE {
+        if table::peek(self, scratch, bucket.as_ref(), index) == TableResult::STALE {
             table::peek_again(self, scratch, index);
         }
         let reported = scratch.last_reason(index);

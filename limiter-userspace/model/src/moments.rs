@@ -2,7 +2,6 @@
 
 use limiter_common::wire::{CHANGES, Moment};
 
-/// The map of moments.
 #[derive(Clone, Debug)]
 pub(super) struct Moments([Moment; CHANGES as usize]);
 

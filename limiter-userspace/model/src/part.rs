@@ -19,7 +19,6 @@ pub(super) enum Entry {
     Bucket(BucketKey),
     Aggregate(u32),
     Fingerprints(u32),
-    /// Table with its shapes.
     Table(Generation, u32),
     TableRule(Generation, TableKey),
     Record(Slot),
@@ -47,7 +46,6 @@ pub(super) struct Part {
 /// An entry table, as far as a copy knows it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PartEntryTable {
-    /// Capacity in entries.
     pub(super) entries: u64,
     /// Budget of new entries by CPU.
     pub(super) cpus: Vec<Admission>,

@@ -13,7 +13,7 @@ use limiter_common::wire::{
     Table, TableKey, TrieValue, WORDS,
 };
 use limiter_decision::cell::Cell as _;
-use limiter_decision::world::Maps;
+use limiter_decision::maps::Maps;
 use limiter_rules::model::TriePrefix;
 
 use super::Model;
@@ -62,13 +62,13 @@ pub trait Reading {
     fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, Self::Error>;
     /// A table of a rule set.
     fn table(&self, generation: Generation, index: u32) -> Read<Table, Self::Error>;
-    /// A shape of it.
+    /// A shape of a table, by its index there.
     fn shape(&self, generation: Generation, table: u32, shape: u32) -> Read<Shape, Self::Error>;
     /// The rule with the longest source prefix among those that have all the rest of the key.
     fn table_rule(&self, generation: Generation, key: &TableKey) -> Read<TrieValue, Self::Error>;
     /// The record in a slot.
     fn record(&self, slot: Slot) -> Read<Record, Self::Error>;
-    /// An action.
+    /// An action on packets over a limit, by its index in `ACTIONS`.
     fn action(&self, index: u32) -> Read<Action, Self::Error>;
     /// The bucket of a key.
     fn keyed(&self, key: &TableKey) -> Read<KeyedBucket, Self::Error>;

@@ -16,7 +16,6 @@ use limiter_rules::TablesPlan;
 use super::entries::WordRef;
 use super::keyed::ModelKeyed;
 
-/// One rule set's tables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Buffer {
     pub(super) header: RuleSetHeader,

@@ -9,10 +9,10 @@ use limiter_decision::table::{SOURCE_CLASS, Scratch};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// `limiter off`.
-    Brake,
+    Bypass,
     /// The allow list, the deny list and the management prefixes.
     Lists,
-    /// Bans.
+    /// The look-up of a ban.
     Bans,
     /// Sources that no host can have.
     Martians,

@@ -13,7 +13,7 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// All of them.
+    /// Both framings: with and without Ethernet headers.
     pub const ALL: [Self; 2] = [Self::Ethernet, Self::Layer3];
 
     /// The name of the program in the object and in the kernel.

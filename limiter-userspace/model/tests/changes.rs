@@ -51,7 +51,6 @@ fn bucket() -> impl Strategy<Value = Bucket> {
     prop_oneof![second, day].prop_map(|(rate, a_day, burst)| Bucket { rate, a_day, burst })
 }
 
-/// Next thing that happens.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// So many packets at once.
@@ -110,7 +109,7 @@ struct Maps {
 
 impl Maps {
     fn new(place: Place, everybody: Bucket) -> Self {
-        let mut world = Self {
+        let mut maps = Self {
             model: Model::new(),
             place,
             now: START,
@@ -121,8 +120,8 @@ impl Maps {
             counted: START,
             never_cut: [true; 2],
         };
-        world.commit();
-        world
+        maps.commit();
+        maps
     }
 
     fn limit(&self) -> Bucket {
@@ -256,32 +255,32 @@ proptest! {
         place in place(), first in bucket(),
         events in prop::collection::vec((gap(), event()), 1..40),
     ) {
-        let mut world = Maps::new(place, first);
+        let mut maps = Maps::new(place, first);
         let mut changed = false;
         for (gap, event) in events {
-            world.now += gap;
-            let before = world.limit();
+            maps.now += gap;
+            let before = maps.limit();
             match event {
                 Event::Packets(packets) => {
                     changed = false;
                     for _ in 0..packets {
-                        world.catch_up();
-                        let tokens = world.tokens.unwrap_or_else(|| world.limit().burst());
-                        let passed = world.passes();
+                        maps.catch_up();
+                        let tokens = maps.tokens.unwrap_or_else(|| maps.limit().burst());
+                        let passed = maps.passes();
                         if passed {
                             prop_assert!(tokens >= 1.0 - ERROR, "passed with {tokens}");
                         } else {
                             prop_assert!(tokens < 1.0 + ERROR, "dropped with {tokens}");
                         }
-                        world.tokens = Some(if passed { (tokens - 1.0).max(0.0) } else { tokens });
+                        maps.tokens = Some(if passed { (tokens - 1.0).max(0.0) } else { tokens });
                     }
                 }
                 Event::Everybody(_) | Event::Own(_) | Event::NoOwn if changed => {}
                 event => {
-                    world.change(event);
+                    maps.change(event);
                     // An equal limit in another slot is a change all the same.
                     let moved = matches!(event, Event::Own(_) | Event::NoOwn);
-                    changed |= world.limit() != before || moved;
+                    changed |= maps.limit() != before || moved;
                 }
             }
         }
@@ -295,29 +294,29 @@ proptest! {
         place in place(), first in bucket(),
         events in prop::collection::vec((gap(), event()), 1..60),
     ) {
-        let mut world = Maps::new(place, first);
+        let mut maps = Maps::new(place, first);
         // Packets that came back until each one that passed, and the burst of then.
         let mut passed: Vec<(f64, f64)> = Vec::new();
-        let (mut came_back, mut counted) = (0.0, world.now);
+        let (mut came_back, mut counted) = (0.0, maps.now);
         let mut changed = false;
         for (gap, event) in events {
-            world.now += gap;
-            came_back += (world.now - counted) as f64 * world.limit().per_nanosecond();
-            counted = world.now;
+            maps.now += gap;
+            came_back += (maps.now - counted) as f64 * maps.limit().per_nanosecond();
+            counted = maps.now;
             match event {
                 Event::Packets(packets) => {
                     changed = false;
                     for _ in 0..packets {
-                        if world.passes() {
-                            passed.push((came_back, world.limit().burst()));
+                        if maps.passes() {
+                            passed.push((came_back, maps.limit().burst()));
                         }
                     }
                 }
                 Event::Everybody(bucket) | Event::Own(bucket) if !changed => {
                     changed = true;
-                    world.change(Event::Everybody(bucket));
+                    maps.change(Event::Everybody(bucket));
                 }
-                Event::Other(_) => world.change(event),
+                Event::Other(_) => maps.change(event),
                 Event::Everybody(_) | Event::Own(_) | Event::NoOwn => {}
             }
         }
@@ -338,21 +337,21 @@ proptest! {
         place in place(), first in bucket(),
         events in prop::collection::vec((gap(), event()), 1..60),
     ) {
-        let mut world = Maps::new(place, first);
+        let mut maps = Maps::new(place, first);
         let (mut burst, mut rate) = (first.burst(), first.per_nanosecond());
         let mut passed: Vec<u64> = Vec::new();
         for (gap, event) in events {
-            world.now += gap;
+            maps.now += gap;
             if let Event::Packets(packets) = event {
                 for _ in 0..packets {
-                    if world.passes() {
-                        passed.push(world.now);
+                    if maps.passes() {
+                        passed.push(maps.now);
                     }
                 }
             } else {
-                world.change(event);
-                burst = burst.max(world.limit().burst());
-                rate = rate.max(world.limit().per_nanosecond());
+                maps.change(event);
+                burst = burst.max(maps.limit().burst());
+                rate = rate.max(maps.limit().per_nanosecond());
             }
         }
         for (index, since) in passed.iter().enumerate() {
@@ -371,14 +370,14 @@ fn changes_to_and_fro_grant_no_burst_each_time() {
     let small = Bucket { rate: 100, a_day: false, burst: 1 };
     let large = Bucket { rate: 1000, a_day: false, burst: 1000 };
     for place in [Place::Sources, Place::Keys] {
-        let mut world = Maps::new(place, large);
+        let mut maps = Maps::new(place, large);
         let mut passed = 0;
         for step in 0..6_000u64 {
-            world.now = START + step * 1_000_000 / GRAIN * GRAIN;
+            maps.now = START + step * 1_000_000 / GRAIN * GRAIN;
             if step > 0 && step % 50 == 0 {
-                world.change(Event::Everybody(if step % 100 == 0 { large } else { small }));
+                maps.change(Event::Everybody(if step % 100 == 0 { large } else { small }));
             }
-            passed += (0..8).filter(|_| world.passes()).count();
+            passed += (0..8).filter(|_| maps.passes()).count();
         }
         // Three seconds of each rate, and of the first burst what is sent before the first change.
         assert!((3_500..=3_700).contains(&passed), "{place:?}: {passed}");
@@ -391,17 +390,17 @@ fn a_loosened_limit_costs_a_silent_source_nothing() {
     let tight = Bucket { rate: 1, a_day: true, burst: 1 };
     let loose = Bucket { rate: 1000, a_day: false, burst: 200 };
     for place in [Place::Sources, Place::Keys] {
-        let mut world = Maps::new(place, loose);
-        world.change(Event::Own(tight));
-        assert!(world.passes());
-        assert!(!world.passes());
-        world.now += 5 * SECOND;
-        world.change(Event::NoOwn);
+        let mut maps = Maps::new(place, loose);
+        maps.change(Event::Own(tight));
+        assert!(maps.passes());
+        assert!(!maps.passes());
+        maps.now += 5 * SECOND;
+        maps.change(Event::NoOwn);
         // Somebody else's rule in between is no change of this one.
-        world.now += 100 * SECOND;
-        world.change(Event::Other(tight));
-        world.now += GRAIN;
-        let passed = (0..300).take_while(|_| world.passes()).count();
+        maps.now += 100 * SECOND;
+        maps.change(Event::Other(tight));
+        maps.now += GRAIN;
+        let passed = (0..300).take_while(|_| maps.passes()).count();
         assert_eq!(passed, 200, "{place:?}");
     }
 }
@@ -412,28 +411,28 @@ fn a_loosened_limit_costs_a_silent_source_nothing() {
 fn a_raise_gives_the_difference_once() {
     let day = |rate| Bucket { rate, a_day: true, burst: rate };
     for place in [Place::Sources, Place::Keys] {
-        let mut world = Maps::new(place, day(10));
-        let pass = |world: &mut Maps| (0..200).take_while(|_| world.passes()).count();
-        assert_eq!(pass(&mut world), 10);
-        world.change(Event::Everybody(day(20)));
-        assert_eq!(pass(&mut world), 10, "{place:?}");
+        let mut maps = Maps::new(place, day(10));
+        let pass = |maps: &mut Maps| (0..200).take_while(|_| maps.passes()).count();
+        assert_eq!(pass(&mut maps), 10);
+        maps.change(Event::Everybody(day(20)));
+        assert_eq!(pass(&mut maps), 10, "{place:?}");
         // Nobody came under this one.
-        world.change(Event::Everybody(day(30)));
-        world.change(Event::Everybody(day(50)));
-        assert_eq!(pass(&mut world), 30, "{place:?}");
+        maps.change(Event::Everybody(day(30)));
+        maps.change(Event::Everybody(day(50)));
+        assert_eq!(pass(&mut maps), 30, "{place:?}");
         for _ in 0..3 {
-            world.change(Event::Own(day(99)));
-            assert_eq!(pass(&mut world), 0, "{place:?}: of another rule");
-            world.change(Event::Own(day(120)));
-            assert_eq!(pass(&mut world), 0, "{place:?}: of a rule that took it over");
-            world.change(Event::NoOwn);
-            assert_eq!(pass(&mut world), 0, "{place:?}");
-            world.change(Event::Everybody(day(5)));
-            assert_eq!(pass(&mut world), 0, "{place:?}");
-            world.change(Event::Everybody(day(50)));
-            assert_eq!(pass(&mut world), 0, "{place:?}: after a cut");
-            world.change(Event::Everybody(day(90)));
-            assert_eq!(pass(&mut world), 0, "{place:?}: after a cut");
+            maps.change(Event::Own(day(99)));
+            assert_eq!(pass(&mut maps), 0, "{place:?}: of another rule");
+            maps.change(Event::Own(day(120)));
+            assert_eq!(pass(&mut maps), 0, "{place:?}: of a rule that took it over");
+            maps.change(Event::NoOwn);
+            assert_eq!(pass(&mut maps), 0, "{place:?}");
+            maps.change(Event::Everybody(day(5)));
+            assert_eq!(pass(&mut maps), 0, "{place:?}");
+            maps.change(Event::Everybody(day(50)));
+            assert_eq!(pass(&mut maps), 0, "{place:?}: after a cut");
+            maps.change(Event::Everybody(day(90)));
+            assert_eq!(pass(&mut maps), 0, "{place:?}: after a cut");
         }
     }
 }
@@ -444,22 +443,22 @@ fn a_raise_gives_the_difference_once() {
 fn trials_to_and_fro_grant_no_burst() {
     let day = |rate| Bucket { rate, a_day: true, burst: rate };
     for place in [Place::Sources, Place::Keys] {
-        let mut world = Maps::new(place, day(10));
-        let pass = |world: &mut Maps| (0..200).take_while(|_| world.passes()).count();
-        assert_eq!(pass(&mut world), 10);
+        let mut maps = Maps::new(place, day(10));
+        let pass = |maps: &mut Maps| (0..200).take_while(|_| maps.passes()).count();
+        assert_eq!(pass(&mut maps), 10);
         for _ in 0..3 {
-            world.on_trial(day(30));
-            assert_eq!(pass(&mut world), 0, "{place:?}");
-            world.model.revert(Ticks::from_nanos(world.now));
-            assert_eq!(pass(&mut world), 0, "{place:?}");
+            maps.on_trial(day(30));
+            assert_eq!(pass(&mut maps), 0, "{place:?}");
+            maps.model.revert(Ticks::from_nanos(maps.now));
+            assert_eq!(pass(&mut maps), 0, "{place:?}");
         }
         // As it was, but for those trials: a raise gives the difference.
-        world.change(Event::Everybody(day(20)));
-        assert_eq!(pass(&mut world), 10, "{place:?}");
-        world.on_trial(day(30));
-        world.model.confirm();
-        assert_eq!(pass(&mut world), 10, "{place:?}: confirmed before the next packet");
-        world.change(Event::Everybody(day(40)));
-        assert_eq!(pass(&mut world), 10, "{place:?}: a confirmed trial is no cut");
+        maps.change(Event::Everybody(day(20)));
+        assert_eq!(pass(&mut maps), 10, "{place:?}");
+        maps.on_trial(day(30));
+        maps.model.confirm();
+        assert_eq!(pass(&mut maps), 10, "{place:?}: confirmed before the next packet");
+        maps.change(Event::Everybody(day(40)));
+        assert_eq!(pass(&mut maps), 10, "{place:?}: a confirmed trial is no cut");
     }
 }

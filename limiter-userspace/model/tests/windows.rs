@@ -58,18 +58,15 @@ impl Window {
     }
 }
 
-/// Next thing that happens.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     /// So many packets at once.
     Packets(usize),
-    /// Another number.
     Number(u64),
     /// Another number on trial, for so long.
     Trial(u64, u64),
     /// A trial is taken back.
     Revert,
-    /// A trial is confirmed.
     Confirm,
 }
 
@@ -89,7 +86,6 @@ fn span() -> impl Strategy<Value = u64> {
         .prop_map(|grains| grains * GRAIN)
 }
 
-/// The rules in force.
 struct Maps {
     model: Model,
     window: Window,
@@ -104,12 +100,11 @@ struct Maps {
 impl Maps {
     fn new(window: Window, keyed: bool, number: u64) -> Self {
         let model = Model::new();
-        let mut world = Self { model, window, keyed, now: START, number, before: None };
-        world.commit(number, None);
-        world
+        let mut maps = Self { model, window, keyed, now: START, number, before: None };
+        maps.commit(number, None);
+        maps
     }
 
-    /// The number in force.
     fn limit(&self) -> u64 {
         match self.before {
             Some((before, end)) if self.now >= end => before,
@@ -211,30 +206,30 @@ proptest! {
         window in prop::sample::select(Window::ALL.to_vec()), keyed: bool, first in 1u64..25,
         events in prop::collection::vec((span(), event()), 1..60),
     ) {
-        let mut world = Maps::new(window, keyed, first);
+        let mut maps = Maps::new(window, keyed, first);
         let mut passed = Vec::new();
         // The smallest log since a minute: packets that a cut left no entry for count a little
         // longer.
         let mut cut = 0;
         for (gap, event) in events {
-            world.now += gap;
+            maps.now += gap;
             if let Event::Packets(packets) = event {
                 for _ in 0..packets {
-                    let room = window.has_room(&passed, world.limit(), world.now);
-                    let passes = world.passes();
-                    let lingers = window == Window::Log && world.now < cut + MINUTE;
+                    let room = window.has_room(&passed, maps.limit(), maps.now);
+                    let passes = maps.passes();
+                    let lingers = window == Window::Log && maps.now < cut + MINUTE;
                     prop_assert!(
                         passes == room || room && lingers,
-                        "{window:?} {}: {room}, {passes}", world.limit()
+                        "{window:?} {}: {room}, {passes}", maps.limit()
                     );
                     if passes {
-                        passed.push(world.now);
+                        passed.push(maps.now);
                     }
                 }
             } else {
-                let before = world.limit();
-                world.change(event);
-                cut = if world.limit() == before { cut } else { world.now };
+                let before = maps.limit();
+                maps.change(event);
+                cut = if maps.limit() == before { cut } else { maps.now };
             }
         }
     }
@@ -245,18 +240,18 @@ proptest! {
 fn a_raise_gives_the_difference_once() {
     for window in Window::ALL {
         for keyed in [false, true] {
-            let mut world = Maps::new(window, keyed, 10);
-            assert_eq!(world.pass(), 10, "{window:?}");
+            let mut maps = Maps::new(window, keyed, 10);
+            assert_eq!(maps.pass(), 10, "{window:?}");
             for round in 0..5 {
-                world.change(Event::Number(20));
-                assert_eq!(world.pass(), if round == 0 { 10 } else { 0 }, "{window:?}");
-                world.change(Event::Number(10));
-                assert_eq!(world.pass(), 0, "{window:?}");
-                world.change(Event::Number(1));
-                assert_eq!(world.pass(), 0, "{window:?}");
+                maps.change(Event::Number(20));
+                assert_eq!(maps.pass(), if round == 0 { 10 } else { 0 }, "{window:?}");
+                maps.change(Event::Number(10));
+                assert_eq!(maps.pass(), 0, "{window:?}");
+                maps.change(Event::Number(1));
+                assert_eq!(maps.pass(), 0, "{window:?}");
             }
-            world.change(Event::Number(24));
-            assert_eq!(world.pass(), 4, "{window:?}");
+            maps.change(Event::Number(24));
+            assert_eq!(maps.pass(), 4, "{window:?}");
         }
     }
 }
@@ -268,20 +263,20 @@ fn a_trial_taken_back_leaves_the_quota() {
     for window in Window::ALL {
         for (number, taken) in [(2, 0), (6, 0), (6, 1), (24, 3)] {
             for by_itself in [false, true] {
-                let mut world = Maps::new(window, true, 10);
+                let mut maps = Maps::new(window, true, 10);
                 for _ in 0..5 {
-                    assert!(world.passes());
+                    assert!(maps.passes());
                 }
-                world.now += SECOND / GRAIN * GRAIN;
-                world.change(Event::Trial(number, 5 * SECOND / GRAIN * GRAIN));
-                let passed = (0..taken).take_while(|_| world.passes()).count();
+                maps.now += SECOND / GRAIN * GRAIN;
+                maps.change(Event::Trial(number, 5 * SECOND / GRAIN * GRAIN));
+                let passed = (0..taken).take_while(|_| maps.passes()).count();
                 assert_eq!(passed, taken, "{window:?}");
                 if by_itself {
-                    world.now += 6 * SECOND / GRAIN * GRAIN;
+                    maps.now += 6 * SECOND / GRAIN * GRAIN;
                 } else {
-                    world.change(Event::Revert);
+                    maps.change(Event::Revert);
                 }
-                assert_eq!(world.pass(), 5 - taken, "{window:?}: {number}");
+                assert_eq!(maps.pass(), 5 - taken, "{window:?}: {number}");
             }
         }
     }

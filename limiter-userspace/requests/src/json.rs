@@ -130,7 +130,7 @@ impl LimitIn {
             UnitIn::Year => (Unit::Day, 366, Some(12)),
         };
         let period = Period { unit, multiplier: days };
-        let quota = Quota { count: Count::Packets, requests_per_unit, period };
+        let quota = Quota::new(Count::Packets, requests_per_unit, period);
         match months {
             Some(months) => RequestLimit {
                 meter: Meter::FixedWindow(quota),

@@ -8,6 +8,7 @@ use limiter_common::wire::{Count, Kind, Limit};
 
 pub use super::model::Quota;
 use super::model::{Period, RateLimit, Terms, Unit};
+use super::rate_text;
 
 mod compact;
 mod environment;
@@ -68,7 +69,7 @@ pub fn limit(terms: &Terms, max_frame: u64) -> Result<Limit, LimitError> {
 }
 
 fn rate_limit(rate: &RateLimit, max_frame: u64) -> Result<Limit, LimitError> {
-    let RateLimit { count, requests_per_unit, period, burst } = *rate;
+    let RateLimit { count, requests_per_unit, period, burst, .. } = *rate;
     let pace = Pace { count, units: requests_per_unit, nanos: period.nanos(), burst };
     paced(pace, max_frame, || display_rate(rate))
 }
@@ -167,8 +168,19 @@ pub fn effective_per_second(limit: &Limit) -> Option<f64> {
     Some(1e9 * f64::from(1u32 << TICK_BITS) / ticks)
 }
 
-/// A rate as the command line takes it: `100/s`, `5/day`, `10mbit/s`.
+/// A rate as the command line takes it: `100/s`, `5/day`, `10mbit/s`, `1MB/s`. A rate of bytes is
+/// in the units that it was written in, in the largest of which it is a whole number.
 pub fn display_rate(rate: &RateLimit) -> String {
+    if rate.count != Count::Bytes {
+        return kept_rate(rate);
+    }
+    let eighths = u128::from(rate.requests_per_unit) * 8;
+    let (size, unit) = rate_text::largest_size(rate.byte_units, eighths);
+    format!("{}{unit}/{}", eighths / size, rate.period)
+}
+
+/// [`display_rate`] as all versions write it, to be kept on disk and compared.
+pub fn kept_rate(rate: &RateLimit) -> String {
     let period = rate.period;
     match rate.count {
         Count::Packets => format!("{}/{period}", rate.requests_per_unit),

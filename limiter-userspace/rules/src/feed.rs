@@ -19,7 +19,7 @@ const MOST_OF_RANGE: usize = 256;
 pub struct Entry {
     /// Line, or number of the decision.
     pub line: usize,
-    /// The source.
+    /// Address or prefix of the entry.
     pub source: Selector,
     /// Seconds for which the feed lists it; none if it does not say.
     pub seconds: Option<u64>,
@@ -109,7 +109,6 @@ impl Feed {
         }
     }
 
-    /// A row of CSV.
     fn row(&mut self, line: usize, columns: &[&str], text: &str) {
         if text.is_empty() {
             return;

@@ -7,7 +7,7 @@
 
 use limiter_common::wire::Count;
 
-use super::model::{Limits, Over, Period, Quota, RateLimit, Terms, Unit};
+use super::model::{ByteUnits, Limits, Over, Period, Quota, RateLimit, Terms, Unit};
 
 mod error;
 mod meant;
@@ -26,7 +26,7 @@ const MAX_DIGITS: usize = 24;
 pub enum RateText {
     /// `unlimited`.
     Unlimited,
-    /// A rate.
+    /// A number of units in a length of time.
     Rate {
         /// Unit of the count.
         count: Count,
@@ -34,6 +34,8 @@ pub enum RateText {
         requests_per_unit: u64,
         /// The length of time.
         period: Period,
+        /// Units of a rate of bytes.
+        byte_units: ByteUnits,
     },
 }
 
@@ -75,6 +77,41 @@ const SUFFIXES: [(&str, Count, u128); 17] = [
     ("syns", Count::Syns, 8),
     ("flows", Count::Flows, 8),
 ];
+
+impl ByteUnits {
+    /// Units of a suffix of a rate.
+    fn of(suffix: &str) -> Self {
+        if suffix.ends_with("bit") {
+            Self::Bits
+        } else if suffix.ends_with("iB") {
+            Self::Binary
+        } else if suffix.ends_with('B') {
+            Self::Decimal
+        } else {
+            Self::Shortest
+        }
+    }
+}
+
+/// The largest size of some units of which a number of bits is a multiple: bits and suffix. A byte
+/// where that is none.
+pub(crate) fn largest_size(units: ByteUnits, bits: u128) -> (u128, &'static str) {
+    let of_units = |suffix: &str| match units {
+        ByteUnits::Shortest => true,
+        ByteUnits::Bits => suffix.ends_with("bit"),
+        ByteUnits::Decimal => suffix.ends_with('B') && !suffix.ends_with("iB"),
+        ByteUnits::Binary => suffix.ends_with("iB"),
+    };
+    // Of two with as many digits: bytes, as bursts are.
+    let digits = |size: u128| (bits / size).checked_ilog10();
+    SUFFIXES
+        .into_iter()
+        .filter(|(suffix, count, size)| {
+            *count == Count::Bytes && of_units(suffix) && *size > 1 && bits.is_multiple_of(*size)
+        })
+        .min_by_key(|(suffix, _, size)| (digits(*size), !suffix.ends_with('B'), u128::MAX - *size))
+        .map_or((8, "B"), |(suffix, _, size)| (size, suffix))
+}
 
 const UNITS: [(&str, Unit); 11] = [
     ("s", Unit::Second),
@@ -140,7 +177,7 @@ impl RateText {
         if requests_per_unit == 0 {
             return Err(RateTextError::Zero);
         }
-        Ok(Self::Rate { count, requests_per_unit, period })
+        Ok(Self::Rate { count, requests_per_unit, period, byte_units: ByteUnits::of(suffix) })
     }
 
     /// This rate as one that counts `count`, if that is said elsewhere; none of `unlimited`. A rate
@@ -150,7 +187,7 @@ impl RateText {
     ///
     /// The rate counts another unit. `text` is the text that it was read from.
     pub fn quota(self, count: Option<Count>, text: &str) -> Result<Option<Quota>, RateTextError> {
-        let Self::Rate { count: has, requests_per_unit, period } = self else {
+        let Self::Rate { count: has, requests_per_unit, period, byte_units } = self else {
             return Ok(None);
         };
         let count = match (has, count) {
@@ -162,7 +199,7 @@ impl RateText {
                 return Err(RateTextError::Counts { text, has, wants });
             }
         };
-        Ok(Some(Quota { count, requests_per_unit, period }))
+        Ok(Some(Quota { count, requests_per_unit, period, byte_units }))
     }
 
     /// This rate as one of `count`: [`RateText::quota`].
@@ -172,8 +209,8 @@ impl RateText {
     /// The rate counts another unit. `text` is the text that it was read from.
     pub fn counting(self, count: Option<Count>, text: &str) -> Result<Self, RateTextError> {
         Ok(self.quota(count, text)?.map_or(self, |quota| {
-            let Quota { count, requests_per_unit, period } = quota;
-            Self::Rate { count, requests_per_unit, period }
+            let Quota { count, requests_per_unit, period, byte_units } = quota;
+            Self::Rate { count, requests_per_unit, period, byte_units }
         }))
     }
 
@@ -183,10 +220,10 @@ impl RateText {
         match (self, burst) {
             (Self::Unlimited, None) => Ok(Terms::Unlimited),
             (Self::Unlimited, Some(_)) => Err(RateTextError::UnlimitedBurst),
-            (Self::Rate { count, requests_per_unit, period }, burst) => {
+            (Self::Rate { count, requests_per_unit, period, byte_units }, burst) => {
                 let burst =
                     burst.unwrap_or_else(|| default_burst(count, requests_per_unit, max_frame));
-                Ok(RateLimit { count, requests_per_unit, period, burst }.into())
+                Ok(RateLimit { count, requests_per_unit, period, burst, byte_units }.into())
             }
         }
     }

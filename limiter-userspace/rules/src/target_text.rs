@@ -116,10 +116,10 @@ impl Target {
     ///
     /// The question.
     pub fn ask(&self, rate: RateText, count: Option<Count>, text: &str) -> Result<(), TargetError> {
-        let RateText::Rate { count: Count::Packets, requests_per_unit, period } = rate else {
+        let RateText::Rate { count: Count::Packets, requests_per_unit, period, .. } = rate else {
             return Ok(());
         };
-        let quota = Quota { count: Count::Packets, requests_per_unit, period };
+        let quota = Quota::new(Count::Packets, requests_per_unit, period);
         let traffic = self.path.traffic();
         let asks = count.is_none()
             && period.seconds() >= Unit::Minute.seconds()

@@ -41,7 +41,8 @@ fn magnitude(max_exponent: u32) -> impl Strategy<Value = u64> {
 
 fn packets() -> impl Strategy<Value = RateLimit> {
     (magnitude(8), period(), magnitude(5)).prop_map(|(requests_per_unit, period, burst)| {
-        RateLimit { count: Count::Packets, requests_per_unit, period, burst }
+        limiter_rules::model::Quota::new(Count::Packets, requests_per_unit, period)
+            .with_burst(burst)
     })
 }
 
@@ -52,7 +53,8 @@ fn small_packets() -> impl Strategy<Value = RateLimit> {
 
 fn bytes() -> impl Strategy<Value = RateLimit> {
     (magnitude(10), period(), magnitude(8)).prop_map(|(requests_per_unit, period, burst)| {
-        RateLimit { count: Count::Bytes, requests_per_unit, period, burst: burst + FRAME }
+        limiter_rules::model::Quota::new(Count::Bytes, requests_per_unit, period)
+            .with_burst(burst + FRAME)
     })
 }
 
@@ -147,7 +149,6 @@ proptest! {
         }
     }
 
-    /// P1 for packets.
     #[test]
     fn never_over_in_any_window_packets(rate in packets(), start in 0u64..1 << 60, gaps in gaps()) {
         if let Some(limit) = compiled(rate) {
@@ -241,12 +242,7 @@ proptest! {
         burst in 1u32..50,
         gaps in prop::collection::vec(0u64..3_000_000_000, 1..100),
     ) {
-        let rate = RateLimit {
-            count: Count::Packets,
-            requests_per_unit: u64::from(interval),
-            period: Period::one(Unit::Second),
-            burst: u64::from(burst),
-        };
+        let rate = limiter_rules::model::Quota::new(Count::Packets, u64::from(interval), Period::one(Unit::Second)).with_burst(u64::from(burst));
         let limit = compiled(rate).unwrap();
         let clock = FakeRelativeClock::default();
         let quota = Quota::per_second(NonZeroU32::new(interval).unwrap())
@@ -356,17 +352,13 @@ proptest! {
 /// From 5 a day to 100 Mpps and 1 kbit/s to 100 Gbit/s: accepted, and past that refused.
 #[test]
 fn the_promised_range_is_accepted() {
-    let packets = |requests_per_unit, unit| RateLimit {
-        count: Count::Packets,
-        requests_per_unit,
-        period: Period::one(unit),
-        burst: 1,
+    let packets = |requests_per_unit, unit| {
+        limiter_rules::model::Quota::new(Count::Packets, requests_per_unit, Period::one(unit))
+            .with_burst(1)
     };
-    let bytes = |bits: u64| RateLimit {
-        count: Count::Bytes,
-        requests_per_unit: bits / 8,
-        period: Period::one(Unit::Second),
-        burst: FRAME,
+    let bytes = |bits: u64| {
+        limiter_rules::model::Quota::new(Count::Bytes, bits / 8, Period::one(Unit::Second))
+            .with_burst(FRAME)
     };
     let year = Period { unit: Unit::Day, multiplier: 366 };
     for rate in [

@@ -31,7 +31,6 @@ pub struct SharedSet {
 }
 
 impl From<Vec<Shared>> for SharedSet {
-    /// Budgets alone.
     fn from(budgets: Vec<Shared>) -> Self {
         Self { budgets, ..Self::default() }
     }
@@ -118,7 +117,7 @@ pub enum SharedId {
     Named,
     /// A limit of a key of a rule.
     Key {
-        /// [`SharedPlace::tag`].
+        /// Tag of the limit in the store: [`SharedPlace::tag`].
         tag: u64,
         /// The key, without the table.
         key: TableKey,

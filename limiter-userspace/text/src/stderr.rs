@@ -99,7 +99,7 @@ mod tests {
                 .finish();
             tracing::subscriber::with_default(log, || {
                 tracing::warn!("{name} is over its soft limit");
-                tracing::warn!(%name, debug = ?name, "told");
+                tracing::warn!(%name, debug = ?name, "reported");
             });
             let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
             assert_eq!(text.lines().count(), 2, "{text:?}");

@@ -7,7 +7,6 @@ use aya_ebpf::{bindings::xdp_action, macros::xdp, programs::XdpContext};
 
 limiter_tests_ebpf::licence!();
 
-/// Passes.
 #[xdp]
 pub(crate) fn foreign(_ctx: XdpContext) -> u32 {
     xdp_action::XDP_PASS

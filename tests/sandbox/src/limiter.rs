@@ -144,7 +144,7 @@ impl Limiter {
         self
     }
 
-    /// The binary.
+    /// Path of the binary that is started.
     pub fn binary(&self) -> &Path {
         &self.binary
     }

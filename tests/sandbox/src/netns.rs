@@ -35,7 +35,7 @@ impl Netns {
         Ok(netns)
     }
 
-    /// Name of the namespace.
+    /// Name of the namespace, as `ip netns` has it.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use crate::netns::Netns;
 use crate::packet::Mac;
 
-/// The sending end.
+/// End of the cable that sends.
 pub const SENDER: End = End {
     interface: "send0",
     mac: [2, 0, 0, 0, 0, 1],

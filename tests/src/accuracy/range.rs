@@ -26,12 +26,12 @@ impl Multiple {
         Self(1_000_000),
     ];
 
-    /// In thousandths.
+    /// The multiple of the limit, in thousandths.
     pub const fn thousandths(self) -> u32 {
         self.0
     }
 
-    /// As a number.
+    /// The multiple of the limit.
     pub fn factor(self) -> f64 {
         f64::from(self.0) / 1000.0
     }
@@ -64,7 +64,6 @@ pub struct Entry {
     pub frame: u64,
 }
 
-/// Frames in a burst.
 const BURST: u64 = 10;
 
 const PACKETS: [&str; 20] = [

@@ -35,13 +35,11 @@ enum Format {
     Ng,
 }
 
-/// Recording of one capture.
 struct Recording {
     name: &'static str,
     format: Format,
     /// Bytes of every packet; 0 for all.
     snap: u32,
-    /// Makes the traffic.
     traffic: fn(&Testbed, &Path) -> Result<()>,
 }
 

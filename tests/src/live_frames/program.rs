@@ -34,13 +34,11 @@ pub(super) struct Live {
     choice: u32,
     /// Of how many sources or octaves, or the number of the first new one.
     of: u32,
-    /// 4 or 6.
     family: u32,
     /// The word of a source is its number times this,
     spread: u32,
     /// of which these bits are taken,
     mask: u32,
-    /// and these set.
     base: u32,
     /// Sum of the 16-bit words that the checksum is over, with zero for the word that changes.
     sum: u32,
@@ -49,7 +47,6 @@ pub(super) struct Live {
     /// New sources that send in turn, and how often each sends.
     block: u32,
     times: u32,
-    /// Frames sent.
     pub(super) sent: u64,
     /// When the next one is due.
     due: u64,
@@ -57,7 +54,6 @@ pub(super) struct Live {
     random: u64,
     /// How often the program ran, where it counts that.
     runs: u64,
-    /// Regular sources.
     pub(super) groups: [Group; GROUPS],
 }
 
@@ -65,19 +61,15 @@ pub(super) struct Live {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(super) struct Group {
-    /// Time between two frames.
     period: u64,
     /// The changing word of the first source.
     first: u32,
-    /// How many there are.
     count: u32,
-    /// Frames sent.
     pub(super) sent: u64,
     /// When the next one is due.
     due: u64,
 }
 
-/// Words of [`Live`].
 const WORDS: usize = size_of::<Live>() / size_of::<u64>();
 
 impl Live {
@@ -146,13 +138,11 @@ pub(super) const fn places(family: Family) -> (usize, usize) {
 pub(super) struct Progress(Array<MapData, [u64; WORDS]>);
 
 impl Progress {
-    /// As it is now.
     pub(super) fn read(&self) -> Result<Live> {
         Ok(bytemuck::cast(self.0.get(&0, 0)?))
     }
 }
 
-/// The loaded program.
 pub(super) struct Program(Ebpf);
 
 impl Program {

@@ -19,7 +19,6 @@ enum Piece {
     Kind(&'static str),
     /// Seconds that run.
     Seconds(f64),
-    /// `...`
     Any,
 }
 

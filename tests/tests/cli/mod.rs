@@ -1,6 +1,6 @@
 //! The command line: what is refused, and that what is accepted comes back.
 
-mod faces;
+mod documents;
 mod metrics;
 mod rule_sets;
 

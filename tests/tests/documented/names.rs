@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Directories with tests.
 const CRATES: [&str; 5] = ["fuzz-targets", "limiter-common", "limiter-userspace", "tests", "xtask"];
 
 /// The root of the checkout.
@@ -69,7 +68,6 @@ pub(crate) fn holds(name: &str, tests: &BTreeSet<String>) -> bool {
     !is_rust || names_modules || text.contains("proptest!") || !tests_in(&text).is_empty()
 }
 
-/// Names between backquotes.
 pub(crate) fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }

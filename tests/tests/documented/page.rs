@@ -50,7 +50,6 @@ pub(crate) fn anchor(heading: &str) -> String {
 pub(crate) struct Row {
     /// The heading, of level 2 or 3.
     pub(crate) section: String,
-    /// Texts of the cells.
     pub(crate) cells: Vec<String>,
 }
 

@@ -17,11 +17,9 @@ struct Section {
     title: String,
     /// Tests of each row of the page's tables; empty where the rows have tests of their own.
     of_all: String,
-    /// Statements and their tests.
     rows: Vec<(String, String)>,
 }
 
-/// All sections of docs/tests.md.
 #[derive(Debug)]
 pub(crate) struct Statements(Vec<Section>);
 

@@ -71,7 +71,6 @@ fn tunnel(random: &mut Rng) -> (Transport, Vec<u8>) {
     }
 }
 
-/// One frame.
 pub(crate) fn frame(random: &mut Rng) -> Vec<u8> {
     let v6 = random.bool();
     let mut frame = if v6 {

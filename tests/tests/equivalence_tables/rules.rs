@@ -341,7 +341,6 @@ impl Rules {
         rest.push_str(["", ", mark: {dscp: cs1}", ", mark: {ecn: true}"][self.random.usize(0..3)]);
     }
 
-    /// The rule file.
     pub(crate) fn file(&self) -> String {
         let mut file = String::from("budgets:\n");
         for budget in &self.budgets {

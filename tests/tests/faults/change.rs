@@ -9,7 +9,7 @@ use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 
 use super::inject::{self, BPF, Calls, FILES, OPEN, WRITE};
-use super::world::{
+use super::scene::{
     DRAINING, MANAGEMENT, arrive, contents, drain, ensure_clean, ensure_clear_output,
     ensure_in_force,
 };
@@ -41,13 +41,13 @@ fn seen(limiter: &Limiter) -> Result<[String; 2]> {
     Ok([limiter.ok(["export"])?, limiter.ok(["lists"])?])
 }
 
-struct World {
+struct Scene {
     bed: Testbed,
     limiter: Limiter,
     seen: [String; 2],
 }
 
-impl World {
+impl Scene {
     fn new(tag: &str) -> Result<Self> {
         let bed = Testbed::create(tag)?;
         let mut limiter = bed.limiter(DRAINING)?;
@@ -197,62 +197,62 @@ fn deny() -> Change {
 #[test]
 fn a_change_of_which_a_bpf_call_fails_changes_nothing() -> Result<()> {
     require_root();
-    let mut world = World::new("faultchange")?;
-    for change in [set(), apply(&world.bed)?, confirm(&world.bed)?] {
-        enough(3, || world.all(&change, BPF)).context(change.name)?;
+    let mut scene = Scene::new("faultchange")?;
+    for change in [set(), apply(&scene.bed)?, confirm(&scene.bed)?] {
+        enough(3, || scene.all(&change, BPF)).context(change.name)?;
     }
-    world.close()
+    scene.close()
 }
 
 #[test]
 fn a_change_of_which_a_file_call_fails_changes_nothing() -> Result<()> {
     require_root();
-    let mut world = World::new("faultstate")?;
-    for change in [set(), apply(&world.bed)?, confirm(&world.bed)?] {
+    let mut scene = Scene::new("faultstate")?;
+    for change in [set(), apply(&scene.bed)?, confirm(&scene.bed)?] {
         enough(3, || {
-            let mut failed = world.all(&change, OPEN)? + world.all(&change, WRITE)?;
+            let mut failed = scene.all(&change, OPEN)? + scene.all(&change, WRITE)?;
             for calls in FILES {
-                failed += world.all(&change, calls)?;
+                failed += scene.all(&change, calls)?;
             }
             Ok(failed)
         })
         .context(change.name)?;
     }
-    world.close()
+    scene.close()
 }
 
 /// A rule file that cannot be read, and rules that cannot be put in force, change nothing.
 #[test]
 fn a_reload_of_which_a_call_fails_changes_nothing() -> Result<()> {
     require_root();
-    let world = World::new("faultreload")?;
-    enough(4, || reloads(&world))?;
-    world.close()
+    let scene = Scene::new("faultreload")?;
+    enough(4, || reloads(&scene))?;
+    scene.close()
 }
 
 /// Reloads with every fault of a sample; says how many failed.
-fn reloads(world: &World) -> Result<usize> {
-    let rules = world.limiter.rules().to_owned();
+fn reloads(scene: &Scene) -> Result<usize> {
+    let rules = scene.limiter.rules().to_owned();
     let mut failed = 0;
     for calls in [BPF, OPEN] {
         for case in calls.cases(MOST) {
             fs::write(&rules, rules_of(OTHER))?;
-            let log = world.bed.dir.path().join("strace");
-            let strace = inject::attach(&world.limiter, calls, case.0, case.1, &log)?;
-            let output = world.run(&words("reload"))?;
+            let log = scene.bed.dir.path().join("strace");
+            let strace = inject::attach(&scene.limiter, calls, case.0, case.1, &log)?;
+            let output = scene.run(&words("reload"))?;
             let injected = strace.end()?;
             let when = format!("{case:?}: {}", injected.join("; "));
             if output.status.success() {
-                ensure!(seen(&world.limiter)? != world.seen, "{when}: nothing changed");
+                ensure!(seen(&scene.limiter)? != scene.seen, "{when}: nothing changed");
             } else {
                 failed += 1;
                 ensure_clear_output(&output, &when)?;
-                ensure!(seen(&world.limiter)? == world.seen, "{when}: something changed");
-                world.ok(&words("reload"))?;
+                ensure!(seen(&scene.limiter)? == scene.seen, "{when}: something changed");
+                scene.ok(&words("reload"))?;
             }
-            ensure_in_force(&world.bed, 0, &when)?;
+            ensure_in_force(&scene.bed, 0, &when)?;
             fs::write(&rules, DRAINING)?;
-            world.ok(&words("reload"))?;
+            scene.ok(&words("reload"))?;
             if injected.is_empty() {
                 break;
             }
@@ -265,35 +265,35 @@ fn reloads(world: &World) -> Result<usize> {
 #[test]
 fn a_list_of_which_a_call_fails_gets_all_entries_or_none() -> Result<()> {
     require_root();
-    let mut world = World::new("faultlist")?;
-    enough(3, || lists(&world))?;
-    world.seen = seen(&world.limiter)?;
-    world.close()
+    let mut scene = Scene::new("faultlist")?;
+    enough(3, || lists(&scene))?;
+    scene.seen = seen(&scene.limiter)?;
+    scene.close()
 }
 
 /// Runs the changes of lists with faults.
-fn lists(world: &World) -> Result<usize> {
+fn lists(scene: &Scene) -> Result<usize> {
     let change = deny();
     let mut failed = 0;
     for case in BPF.cases(MOST) {
-        let log = world.bed.dir.path().join("strace");
-        let strace = inject::attach(&world.limiter, BPF, case.0, case.1, &log)?;
-        let output = world.run(&change.words)?;
+        let log = scene.bed.dir.path().join("strace");
+        let strace = inject::attach(&scene.limiter, BPF, case.0, case.1, &log)?;
+        let output = scene.run(&change.words)?;
         let injected = strace.end()?;
         let when = format!("{case:?}: {}", injected.join("; "));
         if !output.status.success() {
             failed += 1;
             ensure_clear_output(&output, &when)?;
-            ensure!(seen(&world.limiter)? == world.seen, "{when}: some are on the list");
-            let passed = arrive(&world.bed, &[[203, 0, 113, 99], [192, 0, 2, 66]])?;
+            ensure!(seen(&scene.limiter)? == scene.seen, "{when}: some are on the list");
+            let passed = arrive(&scene.bed, &[[203, 0, 113, 99], [192, 0, 2, 66]])?;
             ensure!(passed.iter().all(|passed| *passed <= 5), "{when}: {passed:?}");
-            world.ok(&change.words)?;
+            scene.ok(&change.words)?;
         }
-        let passed = arrive(&world.bed, &[[203, 0, 113, 99], [192, 0, 2, 66]])?;
+        let passed = arrive(&scene.bed, &[[203, 0, 113, 99], [192, 0, 2, 66]])?;
         ensure!(passed == [0, 0], "{when}: {passed:?} of the denied");
-        ensure_in_force(&world.bed, 0, &when)?;
+        ensure_in_force(&scene.bed, 0, &when)?;
         for source in &change.words[1..] {
-            world.ok(&words(&format!("unlist {source}")))?;
+            scene.ok(&words(&format!("unlist {source}")))?;
         }
         if injected.is_empty() {
             break;

@@ -12,7 +12,7 @@ use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
 
-use super::world::{DRAINING, MANAGEMENT, drain, ensure_clear_output, ensure_in_force};
+use super::scene::{DRAINING, MANAGEMENT, drain, ensure_clear_output, ensure_in_force};
 
 /// Clients at once.
 const MANY: usize = 1000;
@@ -23,7 +23,7 @@ const ROOM: u64 = 32 << 10;
 /// Connections that the daemon holds at once.
 const BOUND: usize = 64;
 
-fn world(tag: &str) -> Result<(Testbed, Limiter)> {
+fn scene(tag: &str) -> Result<(Testbed, Limiter)> {
     let bed = Testbed::create(tag)?;
     let mut limiter = bed.limiter(DRAINING)?;
     let management = std::net::Ipv4Addr::from(MANAGEMENT).to_string();
@@ -110,7 +110,7 @@ fn ensure_well(bed: &Testbed, limiter: &Limiter, when: &str) -> Result<()> {
 fn a_thousand_clients_keep_nobody_out() -> Result<()> {
     require_root();
     allow_many_files()?;
-    let (bed, limiter) = world("clients")?;
+    let (bed, limiter) = scene("clients")?;
     limiter.ok(["status"])?;
     let (before, open) = (memory(&limiter)?, descriptors(&limiter)?);
     let mut idle = (0..MANY).map(|_| connect(&limiter)).collect::<Result<Vec<_>>>()?;
@@ -155,7 +155,7 @@ fn a_thousand_clients_keep_nobody_out() -> Result<()> {
 fn slow_and_hostile_clients_hurt_nobody() -> Result<()> {
     require_root();
     allow_many_files()?;
-    let (bed, limiter) = world("hostile")?;
+    let (bed, limiter) = scene("hostile")?;
     limiter.ok(["status"])?;
     let before = memory(&limiter)?;
     let mut kept = Vec::new();
@@ -223,7 +223,7 @@ fn slow_and_hostile_clients_hurt_nobody() -> Result<()> {
 fn without_file_descriptors_the_daemon_neither_ends_nor_spins() -> Result<()> {
     require_root();
     allow_many_files()?;
-    let (bed, limiter) = world("nofile")?;
+    let (bed, limiter) = scene("nofile")?;
     let quiet = descriptors(&limiter)?;
     leave_free(&limiter, 4)?;
     let (begun, clients) = (ticks(&limiter)?, Instant::now());

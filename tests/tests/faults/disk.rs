@@ -14,11 +14,10 @@ use limiter_tests::testbed::Testbed;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::Value;
 
-use super::world::{
+use super::scene::{
     DRAINING, MANAGEMENT, contents, drain, ensure_clean, ensure_clear_output, ensure_in_force,
 };
 
-/// A small disk.
 pub(crate) struct SmallDisk(pub(crate) PathBuf);
 
 /// 64 KiB.
@@ -66,7 +65,7 @@ impl Drop for SmallDisk {
     }
 }
 
-fn world(tag: &str) -> Result<(Testbed, SmallDisk, Limiter)> {
+fn scene(tag: &str) -> Result<(Testbed, SmallDisk, Limiter)> {
     let bed = Testbed::create(tag)?;
     let disk = SmallDisk::mount(bed.dir.path().join("state"), SMALL)?;
     let mut limiter = bed.limiter(DRAINING)?;
@@ -82,7 +81,7 @@ fn seen(limiter: &Limiter) -> Result<[String; 2]> {
 #[test]
 fn on_a_full_disk_nothing_changes_and_nothing_is_lost() -> Result<()> {
     require_root();
-    let (bed, disk, mut limiter) = world("fulldisk")?;
+    let (bed, disk, mut limiter) = scene("fulldisk")?;
     limiter.start()?;
     limiter.ok(["set", "192.0.2.7", "5/s"])?;
     drain(&bed)?;
@@ -137,7 +136,7 @@ fn on_a_full_disk_nothing_changes_and_nothing_is_lost() -> Result<()> {
 #[test]
 fn lists_are_saved_when_there_is_room_again() -> Result<()> {
     require_root();
-    let (bed, disk, mut limiter) = world("fulllists")?;
+    let (bed, disk, mut limiter) = scene("fulllists")?;
     limiter.start()?;
     disk.fill()?;
     limiter.ok(["deny", "203.0.113.77"])?;
@@ -189,7 +188,7 @@ fn lists_are_saved_when_there_is_room_again() -> Result<()> {
 #[test]
 fn a_first_start_needs_no_room() -> Result<()> {
     require_root();
-    let (bed, disk, mut limiter) = world("fullstart")?;
+    let (bed, disk, mut limiter) = scene("fullstart")?;
     disk.fill()?;
     limiter.start()?;
     ensure_in_force(&bed, 5, "started on a full disk")?;
@@ -230,7 +229,7 @@ fn a_log_on_a_full_disk_ends_nothing() -> Result<()> {
 }
 
 fn ensure_in_force_alone(bed: &Testbed) -> Result<()> {
-    let passed = super::world::arrive(bed, &[super::world::SOURCE])?;
+    let passed = super::scene::arrive(bed, &[super::scene::SOURCE])?;
     ensure!(passed == [0], "{passed:?} passed");
     Ok(())
 }
@@ -263,7 +262,6 @@ fn a_socket_that_cannot_be_made_is_reported() -> Result<()> {
 }
 
 impl SmallDisk {
-    /// Takes all inodes.
     fn fill_places(&self) -> Result<()> {
         for number in 0..100_000 {
             match File::create(self.place(number)) {

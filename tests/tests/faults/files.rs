@@ -12,7 +12,7 @@ use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::work_dir::WorkDir;
 
-use super::world::{DRAINING, MANAGEMENT, drain, ensure_clear_output, ensure_in_force};
+use super::scene::{DRAINING, MANAGEMENT, drain, ensure_clear_output, ensure_in_force};
 
 /// Address space in bytes that a check may take, however bad the file is.
 const ROOM: u64 = 1 << 30;

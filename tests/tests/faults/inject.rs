@@ -10,7 +10,6 @@ use limiter_tests::strace::Strace;
 /// Calls that fail, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Calls {
-    /// As strace takes them.
     pub(crate) names: &'static str,
     /// Errors that the kernel may answer.
     pub(crate) errors: &'static [&'static str],
@@ -42,7 +41,6 @@ const fn file(names: &'static str) -> Calls {
     Calls { names, errors: &["EIO", "ENOSPC", "EROFS", "EACCES"], step: 13 }
 }
 
-/// Calls that open files.
 pub(crate) const OPEN: Calls =
     Calls { names: "openat", errors: &["EMFILE", "EIO", "EACCES"], step: 34 };
 

@@ -14,5 +14,5 @@ mod inject;
 mod named;
 mod readers;
 mod room;
+mod scene;
 mod start;
-mod world;

@@ -13,14 +13,14 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use rustix::process::Signal;
 
-use super::world::DRAINING;
+use super::scene::DRAINING;
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn braked(limiter: &Limiter) -> Result<bool> {
-    limiter.json(&["status"])?["brake"].as_bool().context("status has no brake")
+fn bypassed(limiter: &Limiter) -> Result<bool> {
+    limiter.json(&["status"])?["brake"].as_bool().context("status has no `brake`")
 }
 
 /// A command with a directory of pins, whatever its exit code.
@@ -42,14 +42,14 @@ fn a_named_pin_directory_wins_over_the_daemon_that_answers() -> Result<()> {
     // All through the socket of the first.
     let done = with_pins(&first, "off", &other)?;
     ensure!(done.status.success(), "{}", said(&done));
-    ensure!(!braked(&first)? && braked(&second)?, "the bypass of another daemon");
+    ensure!(!bypassed(&first)? && bypassed(&second)?, "the bypass of another daemon");
     let done = with_pins(&first, "on", &other)?;
-    ensure!(done.status.success() && !braked(&second)?, "{}", said(&done));
+    ensure!(done.status.success() && !bypassed(&second)?, "{}", said(&done));
     let by_another_name = format!("{own}/../{}", own.rsplit('/').next().unwrap_or_default());
     let done = with_pins(&first, "off", &by_another_name)?;
     ensure!(done.status.success(), "{}", said(&done));
-    ensure!(braked(&first)? && !braked(&second)?, "not its own brake");
-    first.wait_until_logged("brake")?;
+    ensure!(bypassed(&first)? && !bypassed(&second)?, "not its own bypass");
+    first.wait_until_logged("bypass")?;
     first.ok(["on"])?;
     // A place without anything.
     let nowhere = format!("{own}/nowhere");
@@ -58,7 +58,7 @@ fn a_named_pin_directory_wins_over_the_daemon_that_answers() -> Result<()> {
         ensure!(refused.status.code() == Some(2), "{command}: {refused:?}");
         ensure!(said(&refused).contains(&nowhere), "{command}: {}", said(&refused));
     }
-    ensure!(!braked(&first)? && !braked(&second)?, "something happened");
+    ensure!(!bypassed(&first)? && !bypassed(&second)?, "something happened");
     let done = with_pins(&first, "detach", &other)?;
     ensure!(done.status.success(), "{}", said(&done));
     ensure!(!first.xdp()?.is_null(), "the first is not limited any more");
@@ -69,7 +69,7 @@ fn a_named_pin_directory_wins_over_the_daemon_that_answers() -> Result<()> {
 }
 
 #[test]
-fn the_brake_works_beside_a_daemon_that_does_not_answer() -> Result<()> {
+fn the_bypass_works_beside_a_daemon_that_does_not_answer() -> Result<()> {
     require_root();
     let bed = Testbed::create("silent")?;
     let mut limiter = bed.limiter(DRAINING)?;
@@ -83,7 +83,7 @@ fn the_brake_works_beside_a_daemon_that_does_not_answer() -> Result<()> {
         ensure!(done.status.success(), "{command}: {}", said(&done));
         let note = format!("did not answer within 2 s: done without it, on the maps in {pins}");
         ensure!(said(&done).contains(&note), "{command}: {}", said(&done));
-        ensure!(braked(&limiter)? == (command == "off"), "{command} was not done");
+        ensure!(bypassed(&limiter)? == (command == "off"), "{command} was not done");
     }
     // Of another daemon's socket nobody takes the maps of the default place.
     let elsewhere = bed.dir.path().join("nobody.sock");
@@ -142,7 +142,7 @@ fn a_directory_without_pins_is_left_alone() -> Result<()> {
     let kept = fs::read_to_string(dir.path().join("maps/CONTROL"))?;
     ensure!(kept == "mine" && empty.is_dir(), "something was removed");
     fs::remove_dir(&empty)?;
-    ensure!(!braked(&limiter)?, "the bypass of the daemon");
+    ensure!(!bypassed(&limiter)?, "the bypass of the daemon");
     limiter.close()?;
     bed.close()
 }
@@ -150,7 +150,7 @@ fn a_directory_without_pins_is_left_alone() -> Result<()> {
 /// A daemon that hangs, behind a queue that others have filled: a command without a directory gives
 /// up, and with one it is done.
 #[test]
-fn a_full_queue_holds_up_no_brake() -> Result<()> {
+fn a_full_queue_holds_up_no_bypass() -> Result<()> {
     require_root();
     let bed = Testbed::create("queue")?;
     let mut limiter = bed.limiter(DRAINING)?;
@@ -175,12 +175,12 @@ fn a_full_queue_holds_up_no_brake() -> Result<()> {
         bed.receiver.output(command.arg("off").args(pin_dir).stdin(Stdio::null()))
     };
     let gave_up = off(&[])?;
-    let braked_anyway = off(&["--pin-dir", &pins])?;
+    let bypassed_anyway = off(&["--pin-dir", &pins])?;
     limiter.signal(Signal::CONT)?;
     ensure!(gave_up.status.code() == Some(1), "{gave_up:?}");
-    ensure!(braked_anyway.status.success(), "{braked_anyway:?}");
+    ensure!(bypassed_anyway.status.success(), "{bypassed_anyway:?}");
     drop(waiting);
-    ensure!(braked(&limiter)?, "it is not bypassed");
+    ensure!(bypassed(&limiter)?, "it is not bypassed");
     limiter.close()?;
     bed.close()
 }

@@ -62,7 +62,7 @@ fn lists() -> String {
 }
 
 /// A daemon with much to report, to whom anybody may connect.
-fn world() -> Result<(Testbed, Limiter)> {
+fn scene() -> Result<(Testbed, Limiter)> {
     let bed = Testbed::create("readers")?;
     let state = bed.dir.path().join("state");
     fs::create_dir(&state)?;
@@ -132,7 +132,7 @@ fn request(limiter: &Limiter, request: &str, when: &str) -> Result<String> {
     Ok(answer.into_owned())
 }
 
-fn brake(limiter: &Limiter, engaged: bool, when: &str) -> Result<()> {
+fn bypass(limiter: &Limiter, engaged: bool, when: &str) -> Result<()> {
     let body = format!("{{\"engaged\":{engaged}}}");
     let head = format!("PUT /v1/brake HTTP/1.1\r\nhost: x\r\ncontent-length: {}", body.len());
     request(limiter, &format!("{head}\r\n\r\n{body}"), when).map(drop)
@@ -142,7 +142,7 @@ fn brake(limiter: &Limiter, engaged: bool, when: &str) -> Result<()> {
 fn whoever_changes_comes_before_whoever_reads() -> Result<()> {
     require_root();
     allow_many_files()?;
-    let (bed, limiter) = world()?;
+    let (bed, limiter) = scene()?;
     // The most memory from here on.
     thread::sleep(Duration::from_secs(2));
     fs::write(format!("/proc/{}/clear_refs", pid(&limiter)?), "5")?;
@@ -161,7 +161,7 @@ fn whoever_changes_comes_before_whoever_reads() -> Result<()> {
     let asking = hang_up(&socket, &stop);
     for round in 0..10 {
         thread::sleep(Duration::from_millis(300));
-        brake(&limiter, round % 2 == 0, "amid readers")?;
+        bypass(&limiter, round % 2 == 0, "amid readers")?;
     }
     let follow = "GET /v1/events?follow=true HTTP/1.1\r\nhost: x\r\n\r\n";
     request(&limiter, follow, "a follower amid followers")?;
@@ -172,7 +172,7 @@ fn whoever_changes_comes_before_whoever_reads() -> Result<()> {
     ensure!(whole == LISTED as usize, "{whole} are listed");
     stop.store(true, Ordering::Relaxed);
     let asked = asking.into_iter().map(join).sum::<Result<u64>>()?;
-    brake(&limiter, false, "after the readers")?;
+    bypass(&limiter, false, "after the readers")?;
     limiter.ok(["status"])?;
     let grown = memory(&limiter)?.saturating_sub(rest);
     eprintln!("{asked} asked and hung up; {grown} KiB over {rest} KiB");

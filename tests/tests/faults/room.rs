@@ -5,9 +5,9 @@ use limiter_tests::limiter::Limiter;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 
-use super::world::{DRAINING, MANAGEMENT, arrive, drain, ensure_clear_output, ensure_in_force};
+use super::scene::{DRAINING, MANAGEMENT, arrive, drain, ensure_clear_output, ensure_in_force};
 
-fn world(tag: &str, options: [&str; 2]) -> Result<(Testbed, Limiter)> {
+fn scene(tag: &str, options: [&str; 2]) -> Result<(Testbed, Limiter)> {
     let bed = Testbed::create(tag)?;
     let mut limiter = bed.limiter(DRAINING)?;
     let management = std::net::Ipv4Addr::from(MANAGEMENT).to_string();
@@ -20,7 +20,7 @@ fn world(tag: &str, options: [&str; 2]) -> Result<(Testbed, Limiter)> {
 #[test]
 fn rules_without_room_are_refused_whole() -> Result<()> {
     require_root();
-    let (bed, limiter) = world("fullrules", ["--max-rules", "16"])?;
+    let (bed, limiter) = scene("fullrules", ["--max-rules", "16"])?;
     let mut refused = None;
     for last in 1..20 {
         let export = limiter.ok(["export"])?;
@@ -61,7 +61,7 @@ fn rules_without_room_are_refused_whole() -> Result<()> {
 #[test]
 fn sources_without_room_neither_escape_nor_push_others_out() -> Result<()> {
     require_root();
-    let (bed, limiter) = world("fullsources", ["--max-sources", "16"])?;
+    let (bed, limiter) = scene("fullsources", ["--max-sources", "16"])?;
     for part in 0..4_u8 {
         let sources: Vec<[u8; 4]> = (1..=16).map(|last| [198, 18, part, last]).collect();
         let passed = arrive(&bed, &sources)?;
@@ -77,7 +77,7 @@ fn sources_without_room_neither_escape_nor_push_others_out() -> Result<()> {
 #[test]
 fn a_list_without_room_is_refused_with_its_remedy() -> Result<()> {
     require_root();
-    let (bed, limiter) = world("fulllist", ["--max-rules", "64"])?;
+    let (bed, limiter) = scene("fulllist", ["--max-rules", "64"])?;
     let prefixes = |count: u32| -> String {
         (0..count)
             .map(|n| format!("{}/31\n", std::net::Ipv4Addr::from(0x0a00_0000 + 2 * n)))

@@ -6,7 +6,7 @@ use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 
 use super::inject::{self, BPF, Calls, FILES, OPEN, SOCKETS, WRITE};
-use super::world::{DRAINING, MANAGEMENT, contents, drain, ensure_clear, ensure_in_force};
+use super::scene::{DRAINING, MANAGEMENT, contents, drain, ensure_clear, ensure_in_force};
 
 /// More calls than any start has.
 const MOST: usize = 1000;

@@ -17,16 +17,13 @@ use limiter_tests::test_run::Flood;
 /// Nanoseconds of a second.
 pub(crate) const NANOS: u64 = 1_000_000_000;
 
-/// When everything begins.
 pub(crate) const START: u64 = 1_000 * NANOS;
 
 /// Nanoseconds between two looks at who is due.
 const PACE: u64 = NANOS / 10;
 
-/// Sources of a flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spoofed {
-    /// Packets of each.
     pub(crate) times: u64,
     /// Nanoseconds from one packet of a source to its next.
     pub(crate) gap: u64,
@@ -96,7 +93,6 @@ impl Scene {
         Self { program, spoofed, pace, cpus, now: START, number: 0 }
     }
 
-    /// The time.
     pub(crate) fn now(&self) -> u64 {
         self.now
     }

@@ -10,7 +10,6 @@ use limiter_tests::veth::SENDER;
 
 use super::scene::{MODES, Scene};
 
-/// One packet.
 const ONE: &str = "key: remote_address, rate_limit: {unit: week, requests_per_unit: 1, burst: 1}";
 
 /// Frames of each kind: of all kinds more within ten seconds than the daemon takes for the noise of

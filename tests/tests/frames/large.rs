@@ -18,7 +18,6 @@ use super::scene::{Count, Counters, MODES, Scene};
 const THREE: &str = "key: remote_address, \
     rate_limit: {unit: week, requests_per_unit: 604800, count: bytes, burst: 27042}";
 
-/// More than is sent.
 const BYTES: &str = "key: remote_address, \
     rate_limit: {unit: second, requests_per_unit: 1000000000, count: bytes, burst: 1000000000}";
 

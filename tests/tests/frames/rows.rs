@@ -15,13 +15,11 @@ use super::scene::{Count, Counters, Scene};
 /// More than all rows together.
 const ROOM: &str = "key: remote_address, rate_limit: {unit: second, requests_per_unit: 1000}";
 
-/// One packet.
 const ONE: &str = "key: remote_address, rate_limit: {unit: week, requests_per_unit: 1, burst: 1}";
 
 /// The largest there is, so that every row fits into one frame.
 const MTU: u32 = 65_535;
 
-/// Frames of each row.
 const EACH: u64 = 2;
 
 /// The stack takes the tag off before a packet socket sees the frame, and discards it when nothing

@@ -15,7 +15,6 @@ use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
 use serde_json::Value;
 
-/// Native and generic.
 pub(crate) const MODES: [&str; 2] = ["native", "generic"];
 
 /// For what happens at once on an idle machine.
@@ -32,10 +31,8 @@ pub(crate) struct Count {
     pub(crate) bytes: u64,
 }
 
-/// Counts of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
-    /// All packets.
     pub(crate) seen: u64,
     /// By reason, if there are any.
     pub(crate) reasons: BTreeMap<String, Count>,
@@ -46,7 +43,6 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Counts since then.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let less =
             |a: Count, b: Count| Count { packets: a.packets - b.packets, bytes: a.bytes - b.bytes };
@@ -62,7 +58,6 @@ impl Counters {
     }
 }
 
-/// The place.
 pub(crate) struct Scene {
     pub(crate) limiter: Limiter,
     pub(crate) bed: Testbed,
@@ -156,7 +151,6 @@ impl Scene {
         Ok([number("passed")?, number("dropped")?])
     }
 
-    /// Takes everything down.
     pub(crate) fn close(self) -> Result<()> {
         self.limiter.close()?;
         self.bed.close()

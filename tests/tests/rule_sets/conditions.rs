@@ -2,7 +2,6 @@
 
 use fastrand::Rng;
 
-/// Languages of rule sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Language {
     Iptables,
@@ -25,7 +24,6 @@ impl Family {
         if self == Self::V4 { Self::V6 } else { Self::V4 }
     }
 
-    /// Sources that rules name.
     const fn nets(self) -> [&'static str; 3] {
         match self {
             Self::V4 => ["10.1.0.0/16", "10.1.2.3", "203.0.113.0/24"],
@@ -55,7 +53,6 @@ impl Family {
         }
     }
 
-    /// An address behind it.
     pub(super) const fn behind(self) -> &'static str {
         match self {
             Self::V4 => "10.9.9.9",
@@ -71,7 +68,6 @@ impl Family {
         }
     }
 
-    /// The family in nft.
     pub(super) const fn nft(self) -> &'static str {
         match self {
             Self::V4 => "ip",
@@ -80,7 +76,6 @@ impl Family {
     }
 }
 
-/// Conditions of a rule.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conditions {
     family: Family,

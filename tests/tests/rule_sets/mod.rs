@@ -30,14 +30,12 @@ fn number(name: &str, default: u64) -> Result<u64> {
     }
 }
 
-/// Numbers of a run.
 #[derive(Debug, Default)]
 struct Sum {
     sets: u64,
     translated: usize,
     refused: usize,
     packets: usize,
-    /// Those of IPv6.
     packets_v6: usize,
     /// Packets that both sides drop by a limit.
     limited: usize,
@@ -79,7 +77,6 @@ fn goes_the_way(imported: &Imported, judged: &[bed::Judged], kinds: usize) -> bo
     })
 }
 
-/// Tries one set.
 fn try_one(seed: u64, sum: &mut Sum) -> Result<()> {
     let mut random = Rng::with_seed(seed);
     let language = if seed % 3 == 2 { Language::Nft } else { Language::Iptables };

@@ -175,7 +175,6 @@ impl Making<'_> {
         }
     }
 
-    /// Rules that translate destinations.
     fn translation(&mut self) {
         let most = if self.small { 1 } else { 2 };
         for _ in 0..self.random.u8(1..=most) {

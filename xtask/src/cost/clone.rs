@@ -27,7 +27,6 @@ const OURS_FROM: [&str; 2] = ["CARGO_MANIFEST_", "CARGO_PKG_"];
 pub(super) struct Layout {
     /// The package of the command line.
     pub(super) package: &'static str,
-    /// A file of it.
     pub(super) source: &'static str,
     /// Arguments of the cargo commands by which `cargo xtask run` builds.
     pub(super) run: Vec<Vec<&'static str>>,

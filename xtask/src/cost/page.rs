@@ -22,7 +22,6 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    /// A number of things.
     #[expect(clippy::cast_precision_loss, reason = "far under 2^52")]
     pub(super) fn count(name: &str, number: u64) -> Self {
         Self { name: name.to_owned(), value: number as f64, decimals: 0 }

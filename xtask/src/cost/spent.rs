@@ -14,7 +14,6 @@ const PER_SECOND: f64 = 100.0;
 /// Seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spent {
-    /// By the clock.
     pub(super) wall: f64,
     /// Of all processors, in user and kernel, by the command and everything it started and waited
     /// for.

@@ -12,7 +12,6 @@ use serde_json::Value;
 /// same machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Crate {
-    /// Name and version.
     package: String,
     /// Name of the library or program, and `lib`, `proc-macro`, `bin`, `test` and the like.
     target: String,

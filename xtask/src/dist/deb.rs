@@ -16,7 +16,6 @@ const DEBIAN: &str = "dist/debian";
 /// Packages of the libraries that a program for another architecture is linked to.
 const LIBRARIES: [&str; 2] = ["libc6", "libgcc-s1"];
 
-/// Scripts that dpkg runs.
 const SCRIPTS: [&str; 3] = ["postinst", "postrm", "prerm"];
 
 /// Makes the package, and gives its name.

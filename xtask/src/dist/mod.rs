@@ -55,10 +55,8 @@ pub(crate) struct Arguments {
     sandbox: Option<PathBuf>,
 }
 
-/// Programs of a package.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
-    /// Daemon and command line.
     pub(crate) limiter: PathBuf,
     /// Program behind `limiter demo`.
     pub(crate) sandbox: PathBuf,

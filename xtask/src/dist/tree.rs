@@ -10,16 +10,13 @@ use anyhow::{Context as _, Result};
 use super::{Programs, Source, notices};
 use crate::process;
 
-/// Documentation of the package.
 const DOC: &str = "usr/share/doc/limiter";
 
-/// Programs, and their places.
 pub(super) const PROGRAMS: [(Program, &str); 2] = [
     (|programs| &programs.limiter, "usr/bin/limiter"),
     (|programs| &programs.sandbox, "usr/libexec/limiter/limiter-sandbox"),
 ];
 
-/// One of the programs.
 type Program = fn(&Programs) -> &Path;
 
 /// Files of the checkout, and their places.
@@ -133,7 +130,6 @@ impl<'a> Tree<'a> {
         Self { source, root }
     }
 
-    /// Manual pages and completions.
     fn made_by_the_binary(&self, binary: &Path, layout: Layout) -> Result<()> {
         let pages = tempfile::tempdir().context("no directory for the pages could be made")?;
         process::output(self.source.arch.run(binary).args(["man", "--dir"]).arg(pages.path()))?;

@@ -54,9 +54,7 @@ impl fmt::Display for Fault {
 /// Plan of an installation. An empty one means that nothing is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Debian packages.
     pub(super) packages: Vec<String>,
-    /// bpf-linker, with cargo.
     pub(super) linker: bool,
     /// The name for Debian's toolchain, with rustup.
     pub(super) link: bool,
@@ -194,7 +192,6 @@ fn system(facts: &Facts) -> &str {
     if facts.release.name.is_empty() { "this system" } else { &facts.release.name }
 }
 
-/// Remedy for one toolchain.
 fn remedy(candidate: &Candidate, fault: &Fault) -> String {
     let name = &candidate.name;
     match fault {

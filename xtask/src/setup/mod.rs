@@ -31,7 +31,6 @@ pub(crate) struct Arguments {
 pub(crate) enum Tools {
     /// None: building.
     None,
-    /// Tools of the sandbox.
     Run,
     /// Tools of the sandbox, and the store of limits over many nodes.
     Cluster,

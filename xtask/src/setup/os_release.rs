@@ -7,7 +7,6 @@ use std::fs;
 pub(super) struct OsRelease {
     id: String,
     like: Vec<String>,
-    /// For messages.
     pub(super) name: String,
 }
 

@@ -6,14 +6,12 @@ use crate::summary::Tally;
 /// Begins every line of the guest's that is not a test's.
 const MARK: &str = "limiter-vm: ";
 
-/// How a test ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// The test ran and held.
     Passed,
     /// The test is marked as to be ignored.
     Ignored,
-    /// Everything else, in words.
     Failed(String),
 }
 

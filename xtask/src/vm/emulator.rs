@@ -81,7 +81,6 @@ fn program(arch: Arch) -> String {
     format!("qemu-system-{}", arch.gnu())
 }
 
-/// Debian's package of it.
 const fn package_of(arch: Arch) -> &'static str {
     match arch {
         Arch::Amd64 => "qemu-system-x86",

@@ -69,7 +69,6 @@ pub(super) struct Report {
     pub(super) took: Duration,
 }
 
-/// A machine to start.
 pub(super) struct Machine<'a> {
     pub(super) emulator: &'a Emulator,
     pub(super) kernel: &'a Kernel,

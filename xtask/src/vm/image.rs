@@ -14,7 +14,6 @@ use super::userland::Userland;
 const INIT: &str = include_str!("init.sh");
 /// Programs that the tests and their harness call.
 const TOOLS: [&str; 2] = ["ip", "ping"];
-/// Mounted over.
 const MOUNTS: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "var"];
 /// Path of the binary under test in the guest.
 pub(super) const LIMITER: &str = "/tests/limiter";
@@ -26,7 +25,6 @@ const TESTS: &str = "tests/kernel";
 pub(super) struct Content {
     pub(super) userland: Userland,
     pub(super) busybox: PathBuf,
-    /// The binary under test.
     pub(super) limiter: PathBuf,
     /// The program with all tests.
     pub(super) tests: PathBuf,
@@ -77,7 +75,6 @@ fn plan(tests: &[(String, u32)]) -> String {
     tests.iter().map(line).collect()
 }
 
-/// For the shell.
 fn environment(variables: &[(&str, String)]) -> String {
     let line = |(name, value): &(&str, String)| {
         format!("export {name}='{}'\n", value.replace('\'', r"'\''"))

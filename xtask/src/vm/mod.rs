@@ -122,7 +122,6 @@ impl Run {
     }
 }
 
-/// Everything but the kernels.
 struct Prepared {
     arch: Arch,
     content: Content,

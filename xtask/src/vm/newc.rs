@@ -15,7 +15,6 @@ pub(super) struct Archive<W> {
 }
 
 impl<W: Write> Archive<W> {
-    /// An empty one.
     pub(super) fn new(out: W) -> Self {
         Self { out, entries: 0, directories: BTreeSet::new() }
     }
@@ -36,7 +35,6 @@ impl<W: Write> Archive<W> {
         self.entry(path, ModeFileType::Regular, content)
     }
 
-    /// Ends the archive.
     pub(super) fn finish(self) -> io::Result<W> {
         let mut out = trailer(self.out)?;
         out.flush()?;

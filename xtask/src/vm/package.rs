@@ -21,14 +21,11 @@ const KEPT: [(&str, &[&str]); 2] = [("modules", &MODULES), ("disk-modules", &DIS
 /// The package and the program in it.
 const BUSYBOX: (&str, &str) = ("busybox-static", "bin/busybox");
 
-/// A kernel to start.
 #[derive(Debug)]
 pub(super) struct Kernel {
     /// As it was asked for: `6.1`.
     pub(super) version: String,
-    /// Architecture of its machine.
     pub(super) arch: Arch,
-    /// Image to start.
     pub(super) image: PathBuf,
     /// Modules of the tests, in the order to load them.
     pub(super) modules: Vec<PathBuf>,
@@ -270,7 +267,6 @@ pub(super) fn unpack(
     }
 }
 
-/// Files in a directory.
 pub(super) fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     let read = || fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect();
     let files: std::io::Result<_> = read();

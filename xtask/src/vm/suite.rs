@@ -9,12 +9,10 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::workspace;
 
-/// How much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The part that fits into `cargo xtask test`.
     Quick,
-    /// Everything.
     Full,
 }
 

@@ -21,11 +21,10 @@ const PROGRAMS: [&str; 4] = ["bin", "sbin", "usr/bin", "usr/sbin"];
 /// Places from which programs and libraries are taken.
 #[derive(Debug)]
 pub(super) enum Userland {
-    /// This machine.
     Host,
     /// The packages of an architecture, unpacked into a directory.
     Unpacked {
-        /// The architecture.
+        /// Architecture of the guest.
         arch: Arch,
         /// The directory.
         root: PathBuf,

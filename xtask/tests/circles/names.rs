@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use super::read::Crate;
 
-/// Target of a name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Target<'a> {
     Module(usize),

@@ -3,8 +3,8 @@
 use limiter_common::header::Version;
 
 use super::FrameMut;
+use crate::call::call;
 use crate::reply::{self, ReplyKind};
-use crate::step::step;
 use crate::table::Scratch;
 
 /// The kind of answer that a frame may get, `None` when it must stay without an answer.
@@ -40,10 +40,10 @@ pub fn answer<F: FrameMut>(scratch: &Scratch, frame: &F, kind: Option<ReplyKind>
     };
     let offset = u32::from(scratch.facts.network_offset());
     let built = match kind {
-        ReplyKind::UnreachableV4 => step!(unreachable_v4(; frame, offset)),
-        ReplyKind::UnreachableV6 => step!(unreachable_v6(; frame, offset)),
-        ReplyKind::ResetV4 => step!(reset_v4(; frame, offset)),
-        ReplyKind::ResetV6 => step!(reset_v6(; frame, offset)),
+        ReplyKind::UnreachableV4 => call!(unreachable_v4(; frame, offset)),
+        ReplyKind::UnreachableV6 => call!(unreachable_v6(; frame, offset)),
+        ReplyKind::ResetV4 => call!(reset_v4(; frame, offset)),
+        ReplyKind::ResetV6 => call!(reset_v6(; frame, offset)),
     };
     if !built {
         return false;

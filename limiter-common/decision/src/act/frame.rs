@@ -4,7 +4,7 @@ use crate::packet::Facts;
 
 /// A frame that may be changed. Offsets count from the Ethernet header.
 pub trait FrameMut {
-    /// The address of the context, by which it crosses to a step.
+    /// The address of the context, by which it crosses to a subprogram.
     #[cfg(target_arch = "bpf")]
     fn address(&self) -> *mut u8;
 

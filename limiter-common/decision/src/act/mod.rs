@@ -15,11 +15,11 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{Action, ActionKind, Evidence, OwnBudget};
 
 use crate::ban::{self, BanTerms, StrikeResult};
+use crate::call::call;
+use crate::maps::Maps;
 use crate::outcome::{Insert, Packed};
 use crate::packet::Facts;
-use crate::step::step;
 use crate::table::{BANS, REPLIES, Scratch, spend};
-use crate::world::Maps;
 
 /// Carries out what an outcome says, and returns what became of it. A redirection is left to the
 /// caller: it is the packet's way out.
@@ -35,7 +35,7 @@ where
     let kind = action.kind();
     if outcome.is(Reason::Marked) {
         if matches!(kind, ActionKind::Mark) {
-            step!(mark(scratch; frame, action.dscp));
+            call!(mark(scratch; frame, action.dscp));
         }
         return outcome;
     }
@@ -43,11 +43,11 @@ where
         return outcome;
     }
     if matches!(kind, ActionKind::Reject) {
-        let reply = step!(reply_kind(scratch; frame));
+        let reply = call!(reply_kind(scratch; frame));
         // The budget comes last: only an answer that can be sent is charged.
         return if reply.is_some()
-            && step!(spend(maps, scratch; OwnBudget::Replies, REPLIES))
-            && step!(answer(scratch; frame, reply))
+            && call!(spend(maps, scratch; OwnBudget::Replies, REPLIES))
+            && call!(answer(scratch; frame, reply))
         {
             outcome.rejected()
         } else {
@@ -56,9 +56,9 @@ where
     }
     if matches!(kind, ActionKind::Ban) && is_evident(scratch, frame, action) {
         let index = outcome.action();
-        let allowed = step!(is_last(maps, scratch; index))
-            && step!(spend(maps, scratch; OwnBudget::Bans, BANS));
-        ban::record(|| step!(strike(maps, scratch; index, outcome.rule(), allowed)));
+        let allowed = call!(is_last(maps, scratch; index))
+            && call!(spend(maps, scratch; OwnBudget::Bans, BANS));
+        ban::record(|| call!(strike(maps, scratch; index, outcome.rule(), allowed)));
     }
     outcome
 }

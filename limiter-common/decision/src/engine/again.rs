@@ -8,12 +8,12 @@ use limiter_common::wire::RULE_NONE;
 use super::changed::{re_resolve, rescale};
 use super::first::resolve;
 use super::source_packet::{SourceCharge, SourcePacket};
+use crate::call::call;
 use crate::cell::{Cell, SourceBucket};
 use crate::gcra::Charge;
+use crate::maps::Maps;
 use crate::outcome::Outcome;
 use crate::rounds::{MAX_TRIES, Rounds};
-use crate::step::step;
-use crate::world::Maps;
 
 /// Times that a packet may find the bucket pointed at another limit before it is dropped as
 /// [`Reason::Contended`]. One rule change takes two; a second one that finds the first unfinished
@@ -39,8 +39,8 @@ pub fn charge_again<W: Maps>(
             continue;
         }
         if !resolved.generation().covers(*generation) {
-            match step!(resolve(maps; bucket_key, *generation)) {
-                Some(slot) => step!(re_resolve(maps; bucket, bucket_key, *generation, slot)),
+            match call!(resolve(maps; bucket_key, *generation)) {
+                Some(slot) => call!(re_resolve(maps; bucket, bucket_key, *generation, slot)),
                 None => return judged(Outcome::without_rule(Reason::NoRule)),
             }
             continue;
@@ -51,7 +51,7 @@ pub fn charge_again<W: Maps>(
         if limit.is_unlimited() {
             return judged(Outcome::new(Reason::Unlimited, limit.rule));
         }
-        let (outcome, stored) = step!(charge_contended(maps; bucket, packet));
+        let (outcome, stored) = call!(charge_contended(maps; bucket, packet));
         if outcome.is_some() {
             return (outcome, stored);
         }

@@ -5,13 +5,13 @@ use limiter_common::bucket_key::BucketKey;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, Limit, Moment};
 
+use crate::call::call;
 use crate::cell::{Cell, SourceBucket};
 use crate::change::{instant, instant_of};
 use crate::gcra;
 use crate::line::{line_slot, repoint};
+use crate::maps::Maps;
 use crate::meter::carried_tat;
-use crate::step::step;
-use crate::world::Maps;
 
 /// Points the bucket at the limit of a newer generation. The caller looks again, whoever won.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -42,7 +42,7 @@ pub fn re_resolve<W: Maps>(
         Resolved::new(generation, slot, previous, !old.scale())
     };
     if bucket.is_in_line() {
-        step!(repoint(maps; bucket_key, step!(line_slot(maps; bucket_key)), old.raw(), new.raw()));
+        call!(repoint(maps; bucket_key, call!(line_slot(maps; bucket_key)), old.raw(), new.raw()));
     } else {
         bucket.resolved().compare_exchange(old.raw(), new.raw());
     }
@@ -57,9 +57,9 @@ pub(super) fn rescale<W: Maps>(
     word: Word,
     now: Ticks,
 ) {
-    let at = step!(changed_at(maps; resolved, now));
-    let tat = step!(converted(maps; resolved, word.tat(), at, now));
-    step!(store(; bucket, resolved, word, tat));
+    let at = call!(changed_at(maps; resolved, now));
+    let tat = call!(converted(maps; resolved, word.tat(), at, now));
+    call!(store(; bucket, resolved, word, tat));
 }
 
 /// The instant at which the limit of a bucket changed that waits for its conversion.
@@ -67,7 +67,7 @@ pub(super) fn rescale<W: Maps>(
 pub fn changed_at<W: Maps>(maps: &W, resolved: Resolved, now: Ticks) -> Ticks {
     let ended = maps.limit(resolved.previous()).map_or(0, |old| old.ended);
     let since = maps.limit(resolved.slot()).map_or(0, |new| new.since);
-    step!(instant(maps; u32::from(ended), since, resolved.generation(), now))
+    call!(instant(maps; u32::from(ended), since, resolved.generation(), now))
 }
 
 /// The TAT of a bucket, which waits for its conversion, under the limit that it was pointed at.

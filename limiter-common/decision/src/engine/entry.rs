@@ -9,16 +9,16 @@ use limiter_common::bucket_key::{BucketKey, EMPTY};
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, EntryKind};
 
+use crate::call::call;
 use crate::cell::{Cell as _, SourceBucket};
 use crate::entries::EvictionPolicy;
 use crate::entries::admission::full;
 use crate::entries::ring::{self, Claim, PROBES};
 use crate::line;
+use crate::maps::Maps;
 use crate::outcome::Insert;
 use crate::register::Register;
 use crate::rounds::Rounds;
-use crate::step::step;
-use crate::world::Maps;
 
 /// A ring slot that is taken, and whether the first packet of its source was dropped.
 #[derive(Clone, Copy, Debug)]
@@ -42,20 +42,20 @@ impl Register for NewEntry {
 }
 
 /// Makes the bucket of a source that was granted an entry ([`crate::entries::admission::admit`]),
-/// only if there is none and there is room. With hash maps in two steps, one after the other: their
-/// callers share 512 bytes of stack with them.
+/// only if there is none and there is room. With hash maps in two subprograms, one after the other:
+/// their callers share 512 bytes of stack with them.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn insert<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &Bucket, now: Ticks) -> Insert {
     let kind = bucket_key.kind();
     if maps.lines(kind).is_some() {
         return line::enter(maps, bucket_key, bucket, now);
     }
-    let claim = step!(reserve(maps; kind, now));
+    let claim = call!(reserve(maps; kind, now));
     let Some(Claim { index: slot, .. }) = claim else {
         return Insert::Refused;
     };
     let new = NewEntry { slot, dropped: bucket.dropped & 1 != 0 };
-    step!(make(maps; bucket_key, new, bucket.word, bucket.resolved))
+    call!(make(maps; bucket_key, new, bucket.word, bucket.resolved))
 }
 
 /// Takes a ring slot for one more source, if their table has room.
@@ -63,7 +63,7 @@ pub fn insert<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &Bucket, now: T
 pub fn reserve<W: Maps>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim> {
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
-        let claim = step!(probe(maps; kind, number, now));
+        let claim = call!(probe(maps; kind, number, now));
         if claim.is_some() {
             return claim;
         }
@@ -79,7 +79,7 @@ pub fn probe<W: Maps>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Opt
     let slot = maps.ring_slot(kind, index)?;
     let state = ring::state(&slot)?;
     if state != EMPTY {
-        if !step!(evict_source(maps; state, kind, now, keep)) {
+        if !call!(evict_source(maps; state, kind, now, keep)) {
             return None;
         }
         ring::count_evicted(maps, kind);

@@ -8,12 +8,12 @@ use limiter_common::wire::{Bucket, RULE_NONE};
 
 use super::entry::insert;
 use super::source_packet::{SourceCharge, SourcePacket};
+use crate::call::call;
 use crate::entries::admission::{Admittance, admit};
 use crate::entries::aggregate::{Unplaced, debt, judge_aggregate, over};
 use crate::gcra::Charge;
+use crate::maps::Maps;
 use crate::outcome::{Insert, Outcome, Packed};
-use crate::step::step;
-use crate::world::Maps;
 
 /// The slot of the rule of a source: of the longest prefix around it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -25,11 +25,11 @@ pub fn resolve<W: Maps>(maps: &W, bucket_key: &BucketKey, generation: Generation
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn without_bucket<W: Maps>(maps: &W, packet: &SourcePacket) -> Packed {
     let SourcePacket { bucket_key, generation, length, now, .. } = packet;
-    let Some(slot) = step!(resolve(maps; bucket_key, *generation)) else {
+    let Some(slot) = call!(resolve(maps; bucket_key, *generation)) else {
         return Outcome::without_rule(Reason::NoRule).pack();
     };
     let unplaced = Unplaced { slot, first_seen: false };
-    let reason = step!(judge_aggregate(maps; bucket_key, unplaced, *length, *now));
+    let reason = call!(judge_aggregate(maps; bucket_key, unplaced, *length, *now));
     Outcome::new(reason, maps.limit(slot).map_or(RULE_NONE, |limit| limit.rule)).pack()
 }
 
@@ -44,7 +44,7 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
     let SourcePacket { bucket_key, generation, length, now, deferred } = packet;
     let (length, now) = (*length, *now);
     let no_rule = Outcome::without_rule(Reason::NoRule).pack();
-    let Some(slot) = step!(resolve(maps; bucket_key, *generation)) else {
+    let Some(slot) = call!(resolve(maps; bucket_key, *generation)) else {
         return (Some(no_rule), Change::NONE);
     };
     let Some(limit) = maps.limit(slot) else {
@@ -66,11 +66,11 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         return (Some(outcome), Change::NONE);
     }
     let name = bucket_key.name().unwrap_or(EMPTY);
-    let first_seen = match step!(admit(maps; bucket_key.kind(), name, now)) {
+    let first_seen = match call!(admit(maps; bucket_key.kind(), name, now)) {
         Admittance::FirstSeen => true,
         Admittance::OverBudget => false,
         Admittance::Granted => {
-            let debt = step!(debt(maps; bucket_key, slot));
+            let debt = call!(debt(maps; bucket_key, slot));
             let tat = match charge.apply(debt) {
                 _ if limit.is_unlimited() => Ticks::ZERO,
                 Some(tat) => tat,
@@ -110,6 +110,6 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         return (Some(outcome), Change::NONE);
     }
     let unplaced = Unplaced { slot, first_seen };
-    let reason = step!(judge_aggregate(maps; bucket_key, unplaced, length, now));
+    let reason = call!(judge_aggregate(maps; bucket_key, unplaced, length, now));
     (Some(Outcome::new(reason, outcome.rule()).pack()), Change::NONE)
 }

@@ -1,8 +1,9 @@
 //! The decision for one packet: parse, ask the lists, charge every bucket that it falls under.
 //!
 //! [`classify`] says which way a packet goes on. With the source table alone and nothing but drops
-//! over its limits, that is one look-up in a bucket map: [`plain_source`]. Everything else goes
-//! through [`crate::table::run_tables`].
+//! over its limits, that is one look-up of a bucket: [`plain_source`]. Every other packet takes the
+//! route of plain tables, [`crate::table::judge_plain`], or the general one,
+//! [`crate::table::run_tables`].
 
 mod again;
 pub mod changed;
@@ -23,11 +24,11 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{Control, LISTS_EXACT, LISTS_PREFIXES, Listed, RuleSetHeader};
 
 use crate::ban::Entry as _;
+use crate::call::call;
 use crate::cell::Cell as _;
 use crate::clock::SLACK;
+use crate::maps::Maps;
 use crate::packet::{self, Bytes, Packet};
-use crate::step::step;
-use crate::world::Maps;
 
 /// The way of a packet behind [`classify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +37,8 @@ pub enum Next {
     Done(Reason),
     /// The source table alone, of a rule set that has nothing else: [`plain_source`].
     Sources(SourcePacket),
-    /// The tables: [`crate::table::begin_packet`], and then [`crate::table::run_tables`].
+    /// The tables: [`crate::table::begin_packet`], then [`crate::table::judge_plain`], and
+    /// [`crate::table::run_tables`] for packets that have to take the general route.
     Tables {
         /// The rule set that judges the packet.
         generation: Generation,
@@ -52,8 +54,8 @@ pub enum Next {
 /// ends that much later.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
-    if maps.control(Control::Brake) != 0 {
-        return Next::Done(Reason::Brake);
+    if maps.control(Control::Bypass) != 0 {
+        return Next::Done(Reason::Bypass);
     }
     if now.is_past_range() {
         return Next::Done(Reason::Untracked);
@@ -63,18 +65,18 @@ pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) 
         Packet::From(source) => source,
     };
     if maps.control(Control::Lists) != 0 {
-        match step!(listed(maps; &source, now)) {
+        match call!(listed(maps; &source, now)) {
             Some(Listed::Allow | Listed::Management) => return Next::Done(Reason::Allowed),
             Some(Listed::Deny) => return Next::Done(Reason::Denied),
             None => {}
         }
     }
-    if maps.control(Control::BansKept) != 0 && step!(is_banned(maps; &source, now)) {
+    if maps.control(Control::BansKept) != 0 && call!(is_banned(maps; &source, now)) {
         return Next::Done(Reason::Banned);
     }
     let mut generation = Generation::new(maps.control(Control::Generation));
     let mut header = header(maps, generation);
-    if header.is_on_trial() && step!(is_trial_over(maps; now)) {
+    if header.is_on_trial() && call!(is_trial_over(maps; now)) {
         // The generation after it has the buffers of the one before it, where nothing was written
         // since.
         generation = generation.next();

@@ -13,14 +13,14 @@ use limiter_common::wire::{EntryKind, Uncounted};
 use super::again::charge_again;
 use super::first::{first, without_bucket};
 use super::source_packet::{SourceCharge, SourcePacket};
+use crate::call::call;
 use crate::cell::{Cell, SourceBucket};
 use crate::clock;
 use crate::gcra::Charge;
 use crate::line::{LineSlot, bucket_again, bucket_in, carry, in_line_slot};
+use crate::maps::Maps;
 use crate::outcome::{Outcome, Packed};
-use crate::step::step;
 use crate::stored::{Stored, StoredIn, either};
-use crate::world::Maps;
 
 /// Judges a packet by the source table alone: over a limit is a drop.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -57,7 +57,7 @@ fn judge_in<W: Maps, B: SourceBucket>(
     let bucket = if let Some(bucket) = bucket {
         bucket
     } else {
-        let (outcome, stored) = step!(first(maps; &packet.at(maps.now(packet.now))));
+        let (outcome, stored) = call!(first(maps; &packet.at(maps.now(packet.now))));
         if let Some(outcome) = outcome {
             return (outcome, stored);
         }
@@ -119,7 +119,7 @@ pub(crate) fn find_in<W: Maps>(
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn unbucketed<W: Maps>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
-    let outcome = step!(without_bucket(maps; &packet.at(maps.now(packet.now))));
+    let outcome = call!(without_bucket(maps; &packet.at(maps.now(packet.now))));
     (outcome, Change::NONE)
 }
 
@@ -130,7 +130,7 @@ fn charge<W: Maps>(maps: &W, bucket: &impl SourceBucket, packet: &SourcePacket) 
     let mut stored = Change::NONE;
     match charge_at_once(maps, bucket, packet, &mut stored) {
         Some(outcome) => (Some(outcome.pack()), stored),
-        None => step!(charge_again(maps; bucket, &packet.at(maps.now(packet.now)))),
+        None => call!(charge_again(maps; bucket, &packet.at(maps.now(packet.now)))),
     }
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn count_drop<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &imp
             if let Some(packets) = Uncounted::again(cell, bucket_key) {
                 packets
             } else {
-                step!(begin_drops(maps; bucket_key));
+                call!(begin_drops(maps; bucket_key));
                 1
             }
         }
@@ -203,7 +203,7 @@ pub fn count_over<W: Maps>(maps: &W, bucket_key: &BucketKey) {
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn carry_on<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &impl SourceBucket) {
     if bucket.is_due() {
-        step!(carry(maps; bucket_key));
+        call!(carry(maps; bucket_key));
     }
 }
 

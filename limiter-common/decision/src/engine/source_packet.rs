@@ -1,5 +1,5 @@
 //! A packet on its way into the source table, and its outcome there, in the form that crosses to
-//! steps.
+//! subprograms.
 
 use core::hint::black_box;
 
@@ -9,7 +9,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::EntryKind;
 
 use crate::outcome::Packed;
-use crate::register::{Aside, Register};
+use crate::register::{OutParameter, Register};
 
 /// A packet on its way into the source table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,8 @@ impl SourcePacket {
 /// Outcome of a packet, if that is known, and what the packet changed in the bucket of its source.
 pub type SourceCharge = (Option<Packed>, Change);
 
-/// Makes a [`Register`] of an outcome with what the packet changed, which is left aside.
+/// Makes a [`Register`] of an outcome with what the packet changed, which is left in the out
+/// parameter.
 macro_rules! with_change {
     ($outcome:ty, $lost:expr) => {
         impl Register for ($outcome, Change) {
@@ -98,8 +99,8 @@ macro_rules! with_change {
             }
 
             #[cfg_attr(target_arch = "bpf", inline(always))]
-            fn put_aside<'a>(self, aside: impl FnOnce() -> Option<&'a Aside>) {
-                if let Some(Aside { words: [old, new] }) = aside() {
+            fn put_out_parameter<'a>(self, out: impl FnOnce() -> Option<&'a OutParameter>) {
+                if let Some(OutParameter { words: [old, new] }) = out() {
                     old.set(self.1.old);
                     // Plain zeros in both would be made a call of memset by the compiler, as in
                     // `Facts::clear`.
@@ -108,9 +109,12 @@ macro_rules! with_change {
             }
 
             #[cfg_attr(target_arch = "bpf", inline(always))]
-            fn with_aside<'a>(self, aside: impl FnOnce() -> Option<&'a Aside>) -> Self {
-                match aside() {
-                    Some(Aside { words: [old, new] }) => {
+            fn with_out_parameter<'a>(
+                self,
+                out: impl FnOnce() -> Option<&'a OutParameter>,
+            ) -> Self {
+                match out() {
+                    Some(OutParameter { words: [old, new] }) => {
                         (self.0, Change { old: old.get(), new: new.get() })
                     }
                     None => self,

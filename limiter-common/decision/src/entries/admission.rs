@@ -22,8 +22,8 @@ use limiter_common::wire::EntryKind;
 use super::fingerprint::{MOST, STEP_BITS, come_back, hash};
 use super::{AdmissionCells, EntryTableWords, HYSTERESIS, bump};
 use crate::cell::Cell;
+use crate::maps::Maps;
 use crate::register::variants;
-use crate::world::Maps;
 
 /// The part of [`HYSTERESIS`] that may pass before the mark is renewed, so that a flood writes the
 /// shared word a few times a second.

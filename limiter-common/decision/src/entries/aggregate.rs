@@ -17,9 +17,9 @@ use limiter_common::wire::{AGGREGATES, EntryKind, Full, Limit};
 use super::EntryTableWords;
 use crate::cell::Cell as _;
 use crate::gcra::Charge;
+use crate::maps::Maps;
 use crate::register::Register;
 use crate::rounds::Rounds;
-use crate::world::Maps;
 
 /// Exchanges of one charge before the packet is dropped.
 const TRIES: u64 = 4;

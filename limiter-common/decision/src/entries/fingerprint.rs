@@ -15,7 +15,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::FINGERPRINTS;
 
 use crate::cell::Cell as SharedWord;
-use crate::world::Maps;
+use crate::maps::Maps;
 
 /// Bits of the ticks of a step, the unit of time in cells: 16.8 ms.
 pub const STEP_BITS: u32 = 29;

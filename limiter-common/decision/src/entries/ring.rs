@@ -12,9 +12,9 @@ use limiter_common::wire::EntryKind;
 
 use super::{EntryTableWords, EvictionPolicy, admission, bump};
 use crate::cell::Cell;
+use crate::maps::Maps;
 use crate::outcome::Insert;
 use crate::register::Register;
-use crate::world::Maps;
 
 /// Ring slots that are looked at for one new entry.
 pub const PROBES: u32 = 16;

@@ -6,9 +6,9 @@ use super::counts::{HALF, MASK, is_due, shift};
 use super::line_slot::{LineSlot, line_slot};
 use super::lock::unlock;
 use super::{Entry, Head, Line, take_lock};
+use crate::call::call;
 use crate::cell::Cell as _;
-use crate::step::step;
-use crate::world::Maps;
+use crate::maps::Maps;
 
 /// Forgets what was carried of a way that goes to another source. The caller has the lock.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -21,14 +21,14 @@ pub(super) fn begin(line: &impl Line, way: u32) {
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn carry<W: Maps>(maps: &W, bucket_key: &BucketKey) {
     let (Some(LineSlot { line, way }), Some(name)) =
-        (step!(line_slot(maps; bucket_key)), bucket_key.name())
+        (call!(line_slot(maps; bucket_key)), bucket_key.name())
     else {
         return;
     };
     let Some(line) = maps.line(bucket_key.kind(), line) else {
         return;
     };
-    if !step!(take_lock(; &line)) {
+    if !call!(take_lock(; &line)) {
         return;
     }
     if let Some(entry) = line.entry(way)

@@ -7,17 +7,17 @@ use limiter_common::wire::{Bucket, EntryKind};
 
 use super::LineInsert;
 use super::insert::insert;
+use crate::call::call;
 use crate::entries::admission::full;
 use crate::entries::bump;
+use crate::maps::Maps;
 use crate::outcome::Insert;
-use crate::step::step;
-use crate::world::Maps;
 
 /// Makes the entry of a source in one of its lines, if they have room, and counts the result.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn enter<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &Bucket, now: Ticks) -> Insert {
     let made = insert(maps, bucket_key, bucket, now);
-    step!(count_insert(maps; bucket_key.kind(), made, now))
+    call!(count_insert(maps; bucket_key.kind(), made, now))
 }
 
 /// Counts the result of an insert.

@@ -1,8 +1,8 @@
 //! The insertion of an entry, and the eviction of the one before it.
 //!
-//! The parts are steps that are called one after the other, and not one from the other: they share
-//! 512 bytes of stack with their callers. Each works out by itself where the lines of the source
-//! are.
+//! The parts are subprograms that are called one after the other, and not one from the other: they
+//! share 512 bytes of stack with their callers. Each works out by itself where the lines of the
+//! source are.
 
 use limiter_common::bucket::Word;
 use limiter_common::bucket_key::BucketKey;
@@ -13,13 +13,13 @@ use super::line_slot::place_of;
 use super::lock::unlock;
 use super::victim::{Choice, ChosenLine, Victim};
 use super::{Entry, Head, Line, NOBODY, Place, carry, line_slot, take_lock};
+use crate::call::call;
 use crate::cell::Cell as _;
 use crate::entries::EntryTableWords as _;
 use crate::entries::admission::is_flooded;
+use crate::maps::Maps;
 use crate::outcome::Insert;
 use crate::register::Register;
-use crate::step::step;
-use crate::world::Maps;
 
 /// The result of an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,14 +56,14 @@ pub(super) fn insert<W: Maps>(
     now: Ticks,
 ) -> LineInsert {
     let mut made = LineInsert { insert: Insert::Exists, evicted: false };
-    if !step!(lock_lines(maps; bucket_key)) {
+    if !call!(lock_lines(maps; bucket_key)) {
         return made;
     }
     // A source gets its entry under the lock of its first line alone: nobody else makes one now.
-    if step!(line_slot(maps; bucket_key)).is_none() {
+    if call!(line_slot(maps; bucket_key)).is_none() {
         made.insert = Insert::Refused;
-        let mut choice = step!(choose(maps; bucket_key, now));
-        if choice.line().is_some() && !step!(leave(maps; bucket_key, choice, now)) {
+        let mut choice = call!(choose(maps; bucket_key, now));
+        if choice.line().is_some() && !call!(leave(maps; bucket_key, choice, now)) {
             // Once more, because that entry was charged since, or went to another source.
             choice = make_room(maps, bucket_key, now);
         }
@@ -71,18 +71,18 @@ pub(super) fn insert<W: Maps>(
             let choice = choice.for_packet(bucket.dropped & 1 != 0);
             let word = beginning(Word::from_raw(bucket.word), now);
             made.insert = Insert::Made;
-            made.evicted = step!(settle(maps; bucket_key, choice, word.raw(), bucket.resolved));
+            made.evicted = call!(settle(maps; bucket_key, choice, word.raw(), bucket.resolved));
         }
     }
-    step!(unlock_lines(maps; bucket_key));
+    call!(unlock_lines(maps; bucket_key));
     made
 }
 
 /// Has one entry leave, if any may.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn make_room<W: Maps>(maps: &W, bucket_key: &BucketKey, now: Ticks) -> Choice {
-    let choice = step!(choose(maps; bucket_key, now));
-    if choice.line().is_some() && step!(leave(maps; bucket_key, choice, now)) {
+    let choice = call!(choose(maps; bucket_key, now));
+    if choice.line().is_some() && call!(leave(maps; bucket_key, choice, now)) {
         choice
     } else {
         Choice::NONE
@@ -121,10 +121,10 @@ pub fn lock_lines<W: Maps>(maps: &W, bucket_key: &BucketKey) -> bool {
     else {
         return false;
     };
-    if !step!(take_lock(; &lower_line)) {
+    if !call!(take_lock(; &lower_line)) {
         return false;
     }
-    if place.is_one() || step!(take_lock(; &upper_line)) {
+    if place.is_one() || call!(take_lock(; &upper_line)) {
         return true;
     }
     unlock(&lower_line);
@@ -231,7 +231,7 @@ pub fn leave<W: Maps>(maps: &W, bucket_key: &BucketKey, choice: Choice, now: Tic
     };
     let spills = matches!(choice.line(), Some(ChosenLine::Overflow));
     if spills {
-        if !step!(take_lock(; &line)) {
+        if !call!(take_lock(; &line)) {
             return false;
         }
         first.head(Head::Spilled).compare_exchange(0, 1);

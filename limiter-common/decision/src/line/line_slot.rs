@@ -6,17 +6,17 @@ use limiter_common::bucket_key::BucketKey;
 use super::lock::unlock;
 use super::place::way;
 use super::{Entry, Head, Line, LineBucket, Lines, Place, take_lock};
+use crate::call::call;
 use crate::cell::Cell as _;
+use crate::maps::Maps;
 use crate::register::Register;
-use crate::step::step;
-use crate::world::Maps;
 
 /// A way of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineSlot {
-    /// Index of the line.
+    /// Index among the lines of the family.
     pub line: u32,
-    /// The way.
+    /// Place in the line, from 0.
     pub way: u32,
 }
 
@@ -89,7 +89,7 @@ pub fn in_line_slot<W: Maps>(
         if let Some((way, entry)) = find(&maps.line(family, line)?, place.start(), name) {
             (LineSlot { line, way }, entry)
         } else {
-            let line_slot = step!(elsewhere(maps; bucket_key))?;
+            let line_slot = call!(elsewhere(maps; bucket_key))?;
             (line_slot, maps.line(family, line_slot.line)?.entry(line_slot.way)?)
         };
     if is_being_made(&entry) {
@@ -110,10 +110,10 @@ pub fn bucket_in<W: Maps>(
     Some(LineBucket::resume(entry, bucket_key.name()?))
 }
 
-/// The bucket of a source, as [`in_line_slot`] finds it, all of it in a step.
+/// The bucket of a source, as [`in_line_slot`] finds it, all of it in a subprogram.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn bucket_again<W: Maps>(maps: &W, bucket_key: &BucketKey) -> Option<LineBucket<W::Line>> {
-    let LineSlot { line, way } = step!(line_slot(maps; bucket_key))?;
+    let LineSlot { line, way } = call!(line_slot(maps; bucket_key))?;
     let entry = maps.line(bucket_key.kind(), line)?.entry(way)?;
     if is_being_made(&entry) {
         return None;
@@ -167,7 +167,7 @@ pub fn repoint<W: Maps>(
     let Some(line) = maps.line(bucket_key.kind(), line) else {
         return;
     };
-    if !step!(take_lock(; &line)) {
+    if !call!(take_lock(; &line)) {
         return;
     }
     if let Some(entry) = line.entry(way)

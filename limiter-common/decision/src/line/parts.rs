@@ -14,7 +14,7 @@ const _: () = assert!(LAST_WAY as usize == LINE_WAYS && (LINE_WAYS + 1).is_power
 
 /// An entry in place.
 pub trait Entry: Clone {
-    /// The address, by which its bucket crosses to a step.
+    /// The address, by which its bucket crosses to a subprogram.
     #[cfg(target_arch = "bpf")]
     fn address(&self) -> *mut u8;
 
@@ -70,7 +70,7 @@ pub trait Line: Clone {
     /// The type of an entry.
     type Entry: Entry;
 
-    /// The index among all lines, by which it crosses to a step.
+    /// The index among all lines, by which it crosses to a subprogram.
     #[cfg(target_arch = "bpf")]
     fn number(&self) -> u64;
 

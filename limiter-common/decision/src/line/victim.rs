@@ -7,9 +7,9 @@ use limiter_common::time::{MAX_TICKS, Ticks};
 
 use super::place::way;
 use super::{Entry, Line, counts};
+use crate::call::call;
 use crate::cell::Cell as _;
 use crate::register::Register;
-use crate::step::step;
 
 /// The bits of a victim with its way, in place of the lowest ones of its time.
 const WAYS: u64 = super::parts::LAST_WAY as u64;
@@ -34,7 +34,7 @@ impl Victim {
     /// The victim of a line whose lock the caller has.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn of<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> Self {
-        Self(step!(victim(; line, start, now, now.since(keep))))
+        Self(call!(victim(; line, start, now, now.since(keep))))
     }
 
     /// True if an entry may leave.
@@ -59,9 +59,9 @@ impl Victim {
 /// The line of a newcomer in which an entry leaves for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChosenLine {
-    /// The first one.
+    /// The first candidate line.
     First = 1,
-    /// The second one.
+    /// The second candidate line.
     Second = 2,
     /// The one of the overflow.
     Overflow = 3,
@@ -100,7 +100,6 @@ impl Choice {
         }
     }
 
-    /// The way.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn way(self) -> u32 {
         (self.0 & WAYS) as u32
@@ -135,8 +134,8 @@ impl Choice {
 /// Entries that drained by `since` may leave, and those of one packet that drained before `now`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, since: Ticks) -> u64 {
-    // The number of entries that stay is above the start: so few words are kept that the step has a
-    // small frame.
+    // The number of entries that stay is above the start: so few words are kept that the subprogram
+    // has a small frame.
     let mut found = [NEVER, u64::from(start)];
     found = older(line, 0, now, since, found);
     found = older(line, 1, now, since, found);

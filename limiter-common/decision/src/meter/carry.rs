@@ -72,9 +72,9 @@ use super::place::Place;
 use super::share::Share;
 use crate::algorithm::sliding_log::{self, Head};
 use crate::algorithm::{Words, fixed_window, sliding_counter};
+use crate::call::call;
 use crate::gcra::cost;
 use crate::rounds::Rounds;
-use crate::step::step;
 
 /// The used part of a limit at a change, and the instant of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ pub fn is_raise(old: &LimitSpec, new: &LimitSpec) -> bool {
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn raised(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
     let units = Units { from: Unit::of_rate(&old.rate()), to: Unit::of_rate(&new.rate()) };
-    step!(owed(; &units, used, capacity_of(new)))
+    call!(owed(; &units, used, capacity_of(new)))
 }
 
 /// The used part of `new`, in its measure, once `old`, of which `used` was used, changed to it:
@@ -169,9 +169,9 @@ pub fn converted(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
     if old.counts() as u8 == new.counts() as u8 {
         let units = Units { from: Unit::of_used(old), to: Unit::of_seeded(new) };
         let left = before.saturating_sub(used);
-        after.saturating_sub(step!(exchange(; &units, left, after)))
+        after.saturating_sub(call!(exchange(; &units, left, after)))
     } else {
-        step!(proportion(; used, before, after, new.is_rate()))
+        call!(proportion(; used, before, after, new.is_rate()))
     }
 }
 
@@ -290,7 +290,7 @@ pub fn carried_tat((old, new): (&Limit, &Limit), tat: Ticks, at: Ticks) -> Ticks
         let raised = old.is_largest() && new.is_largest() && old.rule == new.rule;
         let amount = if raised { owed } else { old.tolerance.saturating_sub(owed) };
         let units = Units { from: Unit::of_rate(old), to: Unit::of_rate(new) };
-        // No steps: there is no stack left for another call.
+        // No subprograms: there is no stack left for another call.
         let amount = rounded(&units, amount, new.tolerance, raised);
         if raised { amount } else { new.tolerance.saturating_sub(amount) }
     } else {

@@ -174,7 +174,6 @@ mod tests {
             prop_assert_eq!(u128::from(high) << 64 | u128::from(low), u128::from(a) * u128::from(b));
         }
 
-        /// Against rational arithmetic.
         #[test]
         fn an_amount_has_units(unit in unit(), amount in 0u64..1 << 61) {
             let (whole, rest, is_more) = divide(unit, amount);

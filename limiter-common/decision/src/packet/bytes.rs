@@ -34,7 +34,7 @@ pub trait Bytes {
     }
 
     /// The extension header of a number at an offset, at most [`MAX_TRANSPORT_OFFSET`]. In the XDP
-    /// program, this is a step.
+    /// program, this is a subprogram.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn extension(&self, number: u8, offset: usize) -> Option<Extension> {
         extension(self, number, offset)

@@ -28,7 +28,6 @@ const GRE_SEQUENCE: u8 = 0x10;
 const GRE_OBSOLETE: u8 = 0x4f;
 /// Version in the low three bits, of the second byte; everything else there is reserved.
 const GRE_VERSION: u8 = 0x07;
-/// Transparent Ethernet bridging.
 const GRE_ETHERNET: u16 = 0x6558;
 
 /// VLAN tags inside of a tunnelled frame that are skipped.

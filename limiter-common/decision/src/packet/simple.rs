@@ -117,7 +117,6 @@ fn v6<const NETWORK: usize, const TRANSPORT: usize, B: Bytes>(
 /// The part of a transport header that facts are read from.
 struct Carried {
     ports: Ports,
-    /// The flags of TCP.
     flags: u8,
 }
 

@@ -78,7 +78,6 @@ fn header<const N: usize, B: Bytes>(frame: &B, offset: usize) -> Option<[u8; N]>
     }
 }
 
-/// Reads ports and flags.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn tcp(frame: &impl Bytes, offset: usize, facts: &mut Facts) -> bool {
     let Some([a, b, c, d, .., flags]) = header::<{ TCP_FLAGS + 1 }, _>(frame, offset) else {

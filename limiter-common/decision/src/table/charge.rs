@@ -14,15 +14,15 @@ use super::limit::{self, charge_limit};
 use super::over::count_class;
 use super::peek::peek;
 use super::plain::{AtOnce, SECOND, charge_at_once};
-use super::result::{BudgetRef, ChargeTarget, PLACES, Stale, StepResult};
+use super::result::{BudgetRef, ChargeTarget, PLACES, Stale, TableResult};
 use super::scratch::{Account, Plan, SOURCE_CLASS, Scratch};
 use super::target::{self, TargetLookup, budget_bucket, find_target, target_of};
 use super::weight::{MARKED, weight};
+use crate::call::call;
+use crate::maps::{Keyed as _, Maps};
 use crate::meter::Charged;
 use crate::register::variants;
 use crate::rounds::Rounds;
-use crate::step::step;
-use crate::world::{Keyed as _, Maps};
 
 /// Does in one table what the look has planned. A bucket that was made meanwhile is looked up.
 /// Looks once more at a packet of which another CPU has used up the limit since the look: not every
@@ -34,46 +34,46 @@ pub fn charge<W: Maps>(
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
     index: u32,
-) -> StepResult {
+) -> TableResult {
     let Some(account) = scratch.account(index) else {
-        return StepResult::READY;
+        return TableResult::READY;
     };
     if account.plan.get() == Plan::Nothing as u32 {
-        return StepResult::READY;
+        return TableResult::READY;
     }
     let found = bucket.cloned().or_else(|| target::bucket(maps, scratch, index));
     // Behind this the bucket is not asked again whether it is there: without `CAP_PERFMON`, the
     // verifier would walk on with a bucket that is there and has no address.
     let Some(bucket) = found else {
-        let result = step!(charge_shared(maps, scratch; index));
-        if result != StepResult::OVER || index >= MAX_TABLES {
+        let result = call!(charge_shared(maps, scratch; index));
+        if result != TableResult::OVER || index >= MAX_TABLES {
             return result;
         }
-        let again = step!(peek(maps, scratch; None::<&W::Keyed>, index));
-        if again != StepResult::READY {
+        let again = call!(peek(maps, scratch; None::<&W::Keyed>, index));
+        if again != TableResult::READY {
             return again;
         }
-        return step!(charge_shared(maps, scratch; index));
+        return call!(charge_shared(maps, scratch; index));
     };
     let result = match charge_at_once(maps, scratch, &bucket, account, index) {
         AtOnce::ALL => {
             // The account says so since the look.
             maps.count_rule(account.rule.get(), Reason::Conforming, scratch.length(), true);
             bucket.count(true, true);
-            return StepResult::READY;
+            return TableResult::READY;
         }
-        AtOnce::OVER => StepResult::OVER,
-        AtOnce::FIRST => step!(charge_rest(maps, scratch; &bucket, index)),
-        _ => step!(charge_planned(maps, scratch; &bucket, index)),
+        AtOnce::OVER => TableResult::OVER,
+        AtOnce::FIRST => call!(charge_rest(maps, scratch; &bucket, index)),
+        _ => call!(charge_planned(maps, scratch; &bucket, index)),
     };
-    if result != StepResult::OVER {
+    if result != TableResult::OVER {
         return result;
     }
-    let again = step!(peek(maps, scratch; Some(&bucket), index));
-    if again != StepResult::READY {
+    let again = call!(peek(maps, scratch; Some(&bucket), index));
+    if again != TableResult::READY {
         return again;
     }
-    step!(charge_planned(maps, scratch; &bucket, index))
+    call!(charge_planned(maps, scratch; &bucket, index))
 }
 
 /// Charges the second one of two limits, the first one of which is charged.
@@ -83,9 +83,9 @@ pub fn charge_rest<W: Maps>(
     scratch: &Scratch,
     bucket: &W::Keyed,
     index: u32,
-) -> StepResult {
+) -> TableResult {
     let Some(account) = scratch.account(index) else {
-        return StepResult::READY;
+        return TableResult::READY;
     };
     let (slot, scale) = account.target();
     let charged = match charge_limit(maps, scratch, bucket, slot, SECOND, scale, index) {
@@ -103,13 +103,13 @@ pub fn charge_planned<W: Maps>(
     scratch: &Scratch,
     bucket: &W::Keyed,
     index: u32,
-) -> StepResult {
+) -> TableResult {
     charge_by_plan(maps, scratch, Some(bucket), index)
 }
 
 /// Does what is planned for a key without a bucket, and for a table without keys.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn charge_shared<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> StepResult {
+pub fn charge_shared<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> TableResult {
     charge_by_plan(maps, scratch, None, index)
 }
 
@@ -119,22 +119,22 @@ fn charge_by_plan<W: Maps>(
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
     index: u32,
-) -> StepResult {
-    match step!(plan_charge(maps, scratch; bucket, index)) {
-        ChargePlan::Done => return StepResult::READY,
-        ChargePlan::Contended => return StepResult::CONTENDED,
+) -> TableResult {
+    match call!(plan_charge(maps, scratch; bucket, index)) {
+        ChargePlan::Done => return TableResult::READY,
+        ChargePlan::Contended => return TableResult::CONTENDED,
         ChargePlan::Charge => {}
     }
     let Some(account) = scratch.account(index) else {
-        return StepResult::READY;
+        return TableResult::READY;
     };
     let (slot, scale) = account.target();
     let budget = account.budget.get();
     let charged_to = if budget.is_own() { bucket.cloned() } else { budget_bucket(maps, budget) };
     let Some(charged_to) = charged_to else {
-        return StepResult::CONTENDED;
+        return TableResult::CONTENDED;
     };
-    let charged = step!(charge_record(maps, scratch; &charged_to, slot, scale, index));
+    let charged = call!(charge_record(maps, scratch; &charged_to, slot, scale, index));
     end(maps, scratch, bucket, index, charged)
 }
 
@@ -146,13 +146,13 @@ fn end<W: Maps>(
     bucket: Option<&W::Keyed>,
     index: u32,
     charged: RecordCharge,
-) -> StepResult {
+) -> TableResult {
     if matches!(charged, RecordCharge::Within | RecordCharge::Soft) {
-        step!(note_passed(maps, scratch; bucket, index, matches!(charged, RecordCharge::Soft)));
-        return StepResult::READY;
+        call!(note_passed(maps, scratch; bucket, index, matches!(charged, RecordCharge::Soft)));
+        return TableResult::READY;
     }
-    step!(give_back(maps, scratch; bucket, index));
-    if matches!(charged, RecordCharge::Over) { StepResult::OVER } else { StepResult::CONTENDED }
+    call!(give_back(maps, scratch; bucket, index));
+    if matches!(charged, RecordCharge::Over) { TableResult::OVER } else { TableResult::CONTENDED }
 }
 
 /// The part of a planned charge that is left to do.
@@ -220,7 +220,7 @@ pub fn note_passed<W: Maps>(
     let budget = account.budget.get();
     let plan = Plan::from_raw(account.plan.get());
     if matches!(plan, Plan::Class) {
-        step!(count_class(maps, scratch; index, true, true));
+        call!(count_class(maps, scratch; index, true, true));
     }
     if matches!(plan, Plan::Charge)
         && let Some(record) = maps.record(account.target().0)
@@ -248,12 +248,12 @@ pub(super) fn charge_limits<W: Maps>(
     scratch: &Scratch,
     target: &ChargeTarget<'_, W::Keyed>,
     index: u32,
-) -> Result<bool, StepResult> {
-    match step!(charge_record(maps, scratch; &target.bucket, target.slot, target.scale, index)) {
+) -> Result<bool, TableResult> {
+    match call!(charge_record(maps, scratch; &target.bucket, target.slot, target.scale, index)) {
         RecordCharge::Within => Ok(false),
         RecordCharge::Soft => Ok(true),
-        RecordCharge::Over => Err(StepResult::OVER),
-        RecordCharge::Contended => Err(StepResult::CONTENDED),
+        RecordCharge::Over => Err(TableResult::OVER),
+        RecordCharge::Contended => Err(TableResult::CONTENDED),
     }
 }
 
@@ -349,7 +349,7 @@ pub(super) fn undo<W: Maps>(maps: &W, bucket: Option<&W::Keyed>, scratch: &Scrat
         return;
     }
     count(maps, scratch, account, index, false);
-    step!(count_class(maps, scratch; index, true, false));
+    call!(count_class(maps, scratch; index, true, false));
     let budget = account.budget.get();
     let counted = if !budget.is_own() && bucket.is_none() {
         budget_bucket(maps, budget)

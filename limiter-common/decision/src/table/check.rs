@@ -8,13 +8,13 @@ use limiter_common::wire::{Record, Role};
 use super::limit::peek_limit;
 use super::result::{ChargeTarget, PLACES};
 use super::scratch::Scratch;
+use crate::call::call;
+use crate::maps::Maps;
 use crate::meter::Peek;
 use crate::register::number;
 use crate::rounds::Rounds;
-use crate::step::step;
-use crate::world::Maps;
 
-/// The result of a check against all limits of a record: a number, as [`super::StepResult`] is.
+/// The result of a check against all limits of a record: a number, as [`super::TableResult`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Check(pub(super) u32);
@@ -34,14 +34,14 @@ number! {
     Check: |check| u64::from(check.0), |raw| Self((raw & 0xffff_ffff) as u32), lost Self::MOVED;
 }
 
-/// Checks the limits that a packet is charged to, in a step.
+/// Checks the limits that a packet is charged to, in a subprogram.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn check_target<W: Maps>(
     maps: &W,
     scratch: &Scratch,
     target: &ChargeTarget<'_, W::Keyed>,
 ) -> Check {
-    step!(check_limits(maps, scratch; &target.bucket, target.slot, target.scale))
+    call!(check_limits(maps, scratch; &target.bucket, target.slot, target.scale))
 }
 
 /// Checks the limits of the record in a slot, whose state is in `bucket`.
@@ -64,7 +64,7 @@ pub fn check_limits<W: Maps>(
         }
         let role = role(record, place);
         if !matches!(role, Role::Excess) || soft {
-            match step!(peek_limit(maps, scratch; bucket, slot, place, scale)) {
+            match call!(peek_limit(maps, scratch; bucket, slot, place, scale)) {
                 Peek::Conforming => {}
                 Peek::Moved => return Check::MOVED,
                 Peek::Over if matches!(role, Role::Soft) => soft = true,

@@ -3,7 +3,7 @@
 use limiter_common::time::Ticks;
 
 use super::scratch::Scratch;
-use crate::world::Maps;
+use crate::maps::Maps;
 
 /// The exact time of arrival. The clock is read if that is not known yet.
 #[cfg_attr(target_arch = "bpf", inline(always))]

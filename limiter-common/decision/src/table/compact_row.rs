@@ -18,18 +18,18 @@ use super::compact::compact_in;
 use super::scratch::{CompactCharge, SOURCE_CLASS, Scratch};
 use super::undo::{undo_source, undo_table};
 use super::weight::weight_of;
+use crate::call::call;
 use crate::cell::{Cell, SourceBucket};
 use crate::clock::SLACK;
 use crate::engine::SourcePacket;
 use crate::engine::source::{carry_on, count_drop, find_in, judge, undo_bucket_key};
 use crate::gcra::Charge;
 use crate::line::{LineSlot, in_line_slot};
+use crate::maps::Maps;
 use crate::outcome::{Outcome, Packed};
 use crate::register::Register;
 use crate::rounds::Rounds;
-use crate::step::step;
 use crate::stored::either;
-use crate::world::Maps;
 
 /// Looks at the limits of all compact keys of a packet; the outcome if it is over one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -44,7 +44,7 @@ pub fn look_compact<W: Maps>(maps: &W, scratch: &Scratch) -> Option<Packed> {
         if compact >> index & 1 == 0 {
             continue;
         }
-        if step!(look_at_compact(maps, scratch; index, length)) {
+        if call!(look_at_compact(maps, scratch; index, length)) {
             let rule = charge(scratch, scratch.unknown(length)).rule;
             return Some(Outcome::new(Reason::OverLimit, rule).pack());
         }
@@ -67,15 +67,15 @@ pub fn charge_compact<W: Maps>(maps: &W, scratch: &Scratch, first: u32) -> Optio
         if place < first {
             continue;
         }
-        if step!(charge_at_compact(maps, scratch; place)) {
+        if call!(charge_at_compact(maps, scratch; place)) {
             continue;
         }
         let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
         let bucket_key = bucket_key(scratch, scratch.unknown(place));
         let packet = SourcePacket { bucket_key, generation, length, now, deferred: false };
-        let (outcome, change) = step!(judge(maps; &packet));
+        let (outcome, change) = call!(judge(maps; &packet));
         scratch.set_change(change);
-        let outcome = step!(settle_compact(maps, scratch; place, outcome));
+        let outcome = call!(settle_compact(maps, scratch; place, outcome));
         if outcome.is_some() {
             return outcome;
         }
@@ -256,8 +256,8 @@ pub fn settle_compact<W: Maps>(
     if outcome.drops() {
         #[cfg(not(target_arch = "bpf"))]
         scratch.stop_in_row(place);
-        step!(undo_compact(maps, scratch; place));
-        step!(undo_table(maps, scratch; SOURCE_CLASS));
+        call!(undo_compact(maps, scratch; place));
+        call!(undo_table(maps, scratch; SOURCE_CLASS));
         if scratch.sources.get() != 0 {
             undo_source(maps, scratch);
         }
@@ -285,7 +285,7 @@ pub fn undo_compact<W: Maps>(maps: &W, scratch: &Scratch, end: u32) {
         if place >= end {
             break;
         }
-        step!(undo_at_compact(maps, scratch; place));
+        call!(undo_at_compact(maps, scratch; place));
     }
 }
 

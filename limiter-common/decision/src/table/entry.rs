@@ -15,14 +15,14 @@ use super::key_cell::KeyCell;
 use super::limit::limit_fill;
 use super::result::{NO_RECORD, PLACES, WORD_COUNT};
 use super::scratch::Scratch;
+use crate::call::call;
 use crate::cell::Cell as _;
 use crate::entries::admission::{Admittance, admit, full};
 use crate::entries::ring::{self, Claim, PROBES};
 use crate::entries::{EntryTableWords as _, EvictionPolicy};
+use crate::maps::{Keyed, Maps};
 use crate::outcome::Insert;
 use crate::rounds::{MAX_TRIES, Rounds};
-use crate::step::step;
-use crate::world::{Keyed, Maps};
 
 /// Makes the bucket of the key of a table, only if there is none and there is room.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -33,13 +33,13 @@ pub(super) fn insert<W: Maps>(
     resolved: Resolved,
 ) -> Insert {
     let name = name(maps, key);
-    if !matches!(step!(admit(maps; EntryKind::Keyed, name, scratch.now())), Admittance::Granted) {
+    if !matches!(call!(admit(maps; EntryKind::Keyed, name, scratch.now())), Admittance::Granted) {
         return Insert::Refused;
     }
     let Some(Claim { index, before }) = reserve(maps, scratch) else {
         return Insert::Refused;
     };
-    step!(make_keyed(maps, scratch; table, resolved, index, before))
+    call!(make_keyed(maps, scratch; table, resolved, index, before))
 }
 
 /// Makes the bucket of the key of a table, with this word, and gives it the ring slot `index` whose
@@ -78,7 +78,7 @@ fn reserve<W: Maps>(maps: &W, scratch: &Scratch) -> Option<Claim> {
     let now = scratch.now();
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(u64::from(PROBES)) {
-        let claim = step!(probe_keyed(maps, scratch; number, now));
+        let claim = call!(probe_keyed(maps, scratch; number, now));
         if claim.is_some() {
             return claim;
         }
@@ -94,7 +94,7 @@ pub fn probe_keyed<W: Maps>(maps: &W, scratch: &Scratch, number: u32, now: Ticks
     let slot = maps.ring_slot(EntryKind::Keyed, index)?;
     let state = ring::state(&slot)?;
     if state != EMPTY {
-        if !step!(evict_keyed(maps, scratch; index, state, now, keep)) {
+        if !call!(evict_keyed(maps, scratch; index, state, now, keep)) {
             return None;
         }
         ring::count_evicted(maps, EntryKind::Keyed);
@@ -163,7 +163,7 @@ fn retire<W: Maps>(
     if !bucket.resolved().compare_exchange(seen.raw(), claim.raw()) {
         return false;
     }
-    step!(freeze(scratch; bucket, scale));
+    call!(freeze(scratch; bucket, scale));
     if is_drained(maps, scratch, bucket, seen) {
         return true;
     }
@@ -192,7 +192,7 @@ fn is_drained<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, resolved:
         if place >= count {
             break;
         }
-        used |= step!(limit_fill(maps, scratch; bucket, resolved.slot(), place, scratch.now()));
+        used |= call!(limit_fill(maps, scratch; bucket, resolved.slot(), place, scratch.now()));
     }
     used == 0
 }

@@ -7,8 +7,8 @@
 use limiter_common::header::Fragment;
 use limiter_common::time::{TICK_BITS, Ticks};
 
+use crate::maps::Maps;
 use crate::packet::Facts;
-use crate::world::Maps;
 
 /// Time for which a flow may be silent and still be the same: a minute.
 pub const FLOW_TIMEOUT: Ticks = Ticks::new(60_000_000_000 << TICK_BITS);

@@ -7,8 +7,8 @@ use limiter_common::header::{ACK, FIN, Fragment, RST, Reach, SYN, Version};
 use limiter_common::wire::{FRAGMENT_SHIFT, FlagClass, KeyName, Table, TableKey, field};
 
 use super::key_cell::KeyCell;
+use crate::maps::Maps;
 use crate::packet::Facts;
-use crate::world::Maps;
 
 /// The number of the [`FlagClass`] of a packet, 0 of other protocols than TCP.
 ///

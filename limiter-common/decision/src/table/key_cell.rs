@@ -20,13 +20,13 @@ impl KeyCell {
         Self { key: Cell::new(key), name: Cell::default() }
     }
 
-    /// The key.
+    /// A copy of the key.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn get(&self) -> TableKey {
         self.key.get()
     }
 
-    /// Replaces the key and its name ([`crate::world::Maps::key_name`]).
+    /// Replaces the key and its name ([`crate::maps::Maps::key_name`]).
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn set(&self, key: TableKey, name: impl FnOnce(&TableKey) -> KeyName) {
         self.key.set(key);

@@ -15,10 +15,10 @@ use limiter_common::wire::{KeyLeases, Record, lease_of_budget};
 
 use super::scratch::{Charge, Scratch};
 use crate::cell::Cell as _;
+use crate::maps::{Lease, Maps};
 #[cfg(not(target_arch = "bpf"))]
 use crate::meter::repeat;
 use crate::meter::{Arrival, Charged, Peek};
-use crate::world::{Lease, Maps};
 
 /// The lease of the limit at a place of the record in a slot, if nodes share it and it has one;
 /// `leases` are those of the packet's key.

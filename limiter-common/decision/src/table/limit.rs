@@ -11,13 +11,13 @@ use limiter_common::wire::{Control, KeyLeases, LimitSpec, MAX_LIMITS, Record, WO
 use super::lease::{self, undo_lease};
 use super::scratch::{Charge, Scratch};
 use crate::algorithm::Words as _;
+use crate::call::call;
 use crate::cell::Cell as _;
 use crate::change::instant;
+use crate::maps::Maps;
 use crate::meter::{self, Arrival, Carried, Charged, Peek, Undo};
 use crate::register::Register;
 use crate::rounds::Rounds;
-use crate::step::step;
-use crate::world::Maps;
 
 /// The record in a slot, and the limit at a place of it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -88,7 +88,7 @@ pub fn charge_limit<W: Maps>(
     scale: bool,
     index: u32,
 ) -> Charged {
-    meter::repeat(|| step!(attempt_limit(maps, scratch; bucket, slot, place, scale, index)))
+    meter::repeat(|| call!(attempt_limit(maps, scratch; bucket, slot, place, scale, index)))
 }
 
 /// Tries once to charge the packet to one limit: [`Charged::Contended`] when another CPU was
@@ -139,23 +139,23 @@ pub fn limit_used<W: Maps>(
     after: Slot,
     place: u32,
 ) -> Used {
-    let change = step!(limit_change(maps; before, after, place));
+    let change = call!(limit_change(maps; before, after, place));
     if change == KEPT {
         return Used::KEPT;
     }
     if change == UNKNOWN {
-        return Used::amount(step!(limit_whole(maps, scratch; after, place)));
+        return Used::amount(call!(limit_whole(maps, scratch; after, place)));
     }
-    let at = step!(limit_changed_at(maps, scratch; before, after));
-    let used = step!(limit_fill(maps, scratch; bucket, before, place, at));
+    let at = call!(limit_changed_at(maps, scratch; before, after));
+    let used = call!(limit_fill(maps, scratch; bucket, before, place, at));
     if change == RESIZED {
         return Used::resized(used);
     }
-    step!(seed_at(maps, scratch; after, place, at));
+    call!(seed_at(maps, scratch; after, place, at));
     if change == RAISED {
-        return Used::amount(step!(limit_raised(maps; before, after, place, used)));
+        return Used::amount(call!(limit_raised(maps; before, after, place, used)));
     }
-    Used::amount(step!(limit_converted(maps; before, after, place, used)))
+    Used::amount(call!(limit_converted(maps; before, after, place, used)))
 }
 
 /// A limit goes on with its words.
@@ -255,7 +255,7 @@ pub fn limit_changed_at<W: Maps>(maps: &W, scratch: &Scratch, before: Slot, afte
     let ended = maps.record(before).map_or(0, |record| record.ended);
     let since = maps.record(after).map_or(0, |record| record.since);
     let (generation, now) = (scratch.generation(), scratch.now());
-    step!(instant(maps; u32::from(ended), since, generation, now))
+    call!(instant(maps; u32::from(ended), since, generation, now))
 }
 
 /// The part of a limit that is used when its record is changed, in the measure of its seed
@@ -377,7 +377,7 @@ pub(super) fn give_back<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed,
                     meter::undo(bucket, &Undo { index, old, new });
                 }
                 (Charge::Lease(index), old, new) => {
-                    step!(undo_lease(maps; index, old, new));
+                    call!(undo_lease(maps; index, old, new));
                 }
             }
         }

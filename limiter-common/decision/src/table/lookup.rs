@@ -5,9 +5,9 @@ use limiter_common::bucket::Slot;
 use limiter_common::wire::{MAX_SHAPES, Shape, TableKey, TrieValue};
 
 use super::scratch::Scratch;
+use crate::call::call;
+use crate::maps::Maps;
 use crate::rounds::Rounds;
-use crate::step::step;
-use crate::world::Maps;
 
 /// The most specific rule for the key in `scratch`; [`Slot::NONE`] when there is none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -23,7 +23,7 @@ pub fn most_specific<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> Slot {
         if number >= shapes {
             break;
         }
-        let found = step!(of_shape(maps, scratch; index, number));
+        let found = call!(of_shape(maps, scratch; index, number));
         if found > best {
             best = found;
         }

@@ -2,11 +2,12 @@
 //!
 //! A table is a list of facts and of masks; they make the key of the bucket, so the bucket is found
 //! before any rule is asked. The bucket remembers which rule holds for its key, as in the source
-//! table. A packet goes through [`run_tables`]: it is looked at in every table, then judged by the
-//! source table, then charged in every table.
+//! table. Most packets take the route of plain tables, [`judge_plain`], and all others the general
+//! one, [`run_tables`]. Both look up every bucket, then judge by the source table, then charge
+//! every bucket.
 //!
-//! The parts of that are steps ([`mod@crate::steps`]): in the kernel each is a function that the
-//! verifier proves by itself, so that its work does not multiply.
+//! The parts of that are subprograms ([`mod@crate::subprograms`]): in the kernel each is a function
+//! that the verifier proves by itself, so that its work does not multiply.
 
 mod entry;
 pub mod flow;
@@ -62,7 +63,7 @@ pub use plain_wide::{
     attempt_one, charge_others, fail_full, look_at_full, peek_second, set_key, undo_full,
 };
 pub use refresh::{clear_fresh, is_used, limit_words, refresh, store_fresh, update};
-pub use result::{Begun, StepResult};
+pub use result::{Begun, TableResult};
 pub use run::{
     begin, begin_packet, class_range, fail, note_dropped, peek_again, remember_flow, run_tables,
 };

@@ -6,19 +6,19 @@ use limiter_common::wire::ActionKind;
 
 use super::check::{Check, check_target};
 use super::refresh;
-use super::result::{Stale, StepResult};
+use super::result::{Stale, TableResult};
 use super::scratch::{Plan, SOURCE_CLASS, Scratch};
 use super::target::{TargetLookup, target_of};
+use crate::call::call;
 use crate::engine::source::count_source;
+use crate::maps::Maps;
 use crate::outcome::{Outcome, Packed};
-use crate::step::step;
-use crate::world::Maps;
 
 /// The effect of an action on a packet that is over a hard limit.
 pub(super) struct Over {
     pub(super) plan: Plan,
     pub(super) reason: Reason,
-    pub(super) result: StepResult,
+    pub(super) result: TableResult,
     pub(super) stale: Stale,
 }
 
@@ -28,27 +28,27 @@ pub(super) fn over<W: Maps>(maps: &W, scratch: &Scratch, action: u32) -> Over {
     let gone = Over {
         plan: Plan::Nothing,
         reason: Reason::OverLimit,
-        result: StepResult::OVER,
+        result: TableResult::OVER,
         stale: Stale::KEY,
     };
     let Some(action) = maps.action(action) else {
         return gone;
     };
-    let goes_on = Over { plan: Plan::Count, result: StepResult::READY, ..gone };
+    let goes_on = Over { plan: Plan::Count, result: TableResult::READY, ..gone };
     match action.kind() {
         ActionKind::Drop | ActionKind::Reject | ActionKind::Ban => gone,
         ActionKind::Mark | ActionKind::Pass => Over { reason: Reason::Marked, ..goes_on },
         ActionKind::Interface | ActionKind::Cpu => Over { reason: Reason::Redirected, ..goes_on },
         ActionKind::Class => match target_of(maps, scratch, Slot::new(action.target), None) {
             TargetLookup::Free(_) | TargetLookup::Full(_) => gone,
-            TargetLookup::Stale(stale) => Over { result: StepResult::STALE, stale, ..gone },
+            TargetLookup::Stale(stale) => Over { result: TableResult::STALE, stale, ..gone },
             TargetLookup::Target(target) => match check_target(maps, scratch, &target) {
                 Check::WITHIN | Check::SOFT => {
                     Over { plan: Plan::Class, reason: Reason::Class, ..goes_on }
                 }
                 Check::OVER => Over { plan: Plan::Class, ..gone },
                 // Moved.
-                _ => Over { result: StepResult::STALE, stale: target.stale, ..gone },
+                _ => Over { result: TableResult::STALE, stale: target.stale, ..gone },
             },
         },
     }
@@ -61,7 +61,7 @@ pub fn over_source<W: Maps>(maps: &W, scratch: &Scratch, outcome: Packed) -> Pac
     let outcome = outcome.unpack();
     let action = u32::from(outcome.action);
     let mut over = over(maps, scratch, action);
-    if over.result == StepResult::STALE {
+    if over.result == TableResult::STALE {
         refresh::refresh_budget(maps, scratch, over.stale);
         over = self::over(maps, scratch, action);
     }
@@ -74,15 +74,15 @@ pub fn over_source<W: Maps>(maps: &W, scratch: &Scratch, outcome: Packed) -> Pac
         account.reason.set(Reason::Class.index());
         account.action.set(action);
     }
-    if over.result == StepResult::OVER {
-        step!(count_class(maps, scratch; SOURCE_CLASS, false, true));
+    if over.result == TableResult::OVER {
+        call!(count_class(maps, scratch; SOURCE_CLASS, false, true));
     }
     let reason = match over.result {
-        StepResult::READY | StepResult::OVER => over.reason,
+        TableResult::READY | TableResult::OVER => over.reason,
         _ => Reason::Contended,
     };
     let passed = matches!(reason.verdict(), Verdict::Pass);
-    step!(count_source(maps; &scratch.facts.source().into(), passed));
+    call!(count_source(maps; &scratch.facts.source().into(), passed));
     Outcome { reason, counted: reason, ..outcome }.pack()
 }
 

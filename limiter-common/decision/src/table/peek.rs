@@ -6,13 +6,13 @@ use limiter_common::wire::RULE_NONE;
 use super::check::Check;
 use super::over::over;
 use super::plain::check_at_once;
-use super::result::{Stale, StepResult, Wish};
+use super::result::{Stale, TableResult, Wish};
 use super::scratch::{Plan, Scratch};
 use super::target::{TargetLookup, find_target};
 use super::weight::weight;
 use super::wish::{ask, find_leases, need_leases};
-use crate::step::step;
-use crate::world::{Keyed as _, Maps};
+use crate::call::call;
+use crate::maps::{Keyed as _, Maps};
 
 /// Looks at the packet in one table and plans what to do there.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -21,7 +21,7 @@ pub fn peek<W: Maps>(
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
     index: u32,
-) -> StepResult {
+) -> TableResult {
     if let Some(bucket) = bucket {
         bucket.touch(scratch.now());
     }
@@ -30,11 +30,11 @@ pub fn peek<W: Maps>(
     let mut reason = Reason::Conforming;
     let mut action = 0;
     let mut stale = Stale::KEY;
-    let mut result = StepResult::READY;
+    let mut result = TableResult::READY;
     match find_target(maps, bucket, scratch, index) {
         TargetLookup::Stale(what) => {
             stale = what;
-            result = StepResult::STALE;
+            result = TableResult::STALE;
         }
         TargetLookup::Free(None) => {}
         TargetLookup::Free(Some(record)) => {
@@ -53,7 +53,7 @@ pub fn peek<W: Maps>(
                     reason = Reason::Blocked;
                     action = u32::from(record.action);
                 }
-                result = StepResult::OVER;
+                result = TableResult::OVER;
             }
         }
         TargetLookup::Target(target) => {
@@ -64,14 +64,14 @@ pub fn peek<W: Maps>(
             // Leases of another key are none of this one's, nor of the overflow bucket.
             scratch.forget_leases();
             if target.record.leased != 0 && target.budget.is_own() {
-                step!(find_leases(maps, scratch; index));
+                call!(find_leases(maps, scratch; index));
             }
             let check = check_at_once(maps, scratch, &target);
             if matches!(scratch.wish.get(), Wish::Free) {
-                step!(need_leases(maps, scratch; &target.bucket, target.slot));
+                call!(need_leases(maps, scratch; &target.bucket, target.slot));
             }
             if matches!(scratch.wish.get(), Wish::Asks) {
-                step!(ask(maps, scratch; index, target.slot));
+                call!(ask(maps, scratch; index, target.slot));
             }
             match check {
                 Check::WITHIN => {
@@ -91,7 +91,7 @@ pub fn peek<W: Maps>(
                 // way for what they did.
                 Check::OVER if target.budget.is_overflow() => {
                     reason = Reason::OverAggregate;
-                    result = StepResult::OVER;
+                    result = TableResult::OVER;
                 }
                 Check::OVER => {
                     action = u32::from(target.record.action);
@@ -104,7 +104,7 @@ pub fn peek<W: Maps>(
                 // Moved.
                 _ => {
                     stale = target.stale;
-                    result = StepResult::STALE;
+                    result = TableResult::STALE;
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! Rules of one or two plain limits, which most rules are: looked at and charged without a step.
+//! Rules of one or two plain limits, which most rules are: looked at and charged without a
+//! subprogram.
 
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{LimitSpec, Record};
@@ -7,8 +8,8 @@ use super::check::{Check, check_target};
 use super::result::ChargeTarget;
 use super::scratch::{Account, Charge, Plan, Scratch};
 use crate::cell::Cell;
+use crate::maps::{Keyed as _, Maps};
 use crate::meter::{self, Arrival, Charged, Peek, Undo};
-use crate::world::{Keyed as _, Maps};
 
 /// The arrival of a packet at a plain limit, which asks no wall clock.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -17,8 +18,8 @@ fn plain_arrival(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     Arrival { now: scratch.now(), offset: WallOffset::from_raw(0), units }
 }
 
-/// Checks the limits that a packet is charged to: the common case, [`Record::plain`],
-/// without a step.
+/// Checks the limits that a packet is charged to: the common case, [`Record::plain`], without a
+/// subprogram.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn check_at_once<W: Maps>(
     maps: &W,
@@ -48,12 +49,11 @@ fn check_plain(scratch: &Scratch, word: &impl Cell, spec: &LimitSpec, scale: boo
     Check(scratch.unknown(check))
 }
 
-/// Limits that [`charge_at_once`] has charged: a number, as [`super::StepResult`] is.
+/// Limits that [`charge_at_once`] has charged: a number, as [`super::TableResult`] is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct AtOnce(u32);
 
 impl AtOnce {
-    /// All limits.
     pub(super) const ALL: Self = Self(0);
     /// Nothing: the packet is over the first one.
     pub(super) const OVER: Self = Self(1);

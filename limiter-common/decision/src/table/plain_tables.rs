@@ -1,6 +1,6 @@
 //! The route of a packet in plain tables, which most are in: tables where its key has a bucket that
 //! is up to date, and a rule of one or two plain limits. One look-up a table, then an exchange for
-//! each limit. No account is kept, and most takes no step.
+//! each limit. No account is kept, and most takes no subprogram.
 //!
 //! The order is that of the general route, [`super::run_tables`]: look everywhere, charge the
 //! source, charge everywhere. Tables where the key of the packet is compact ([`super::compact`])
@@ -23,15 +23,15 @@ use super::plain_wide::{charge_full, look_full};
 use super::run::charge_source;
 use super::scratch::{CompactCharge, Scratch};
 use super::weight::passed;
+use crate::call::call;
 #[cfg(doc)]
 use crate::clock::SLACK;
 use crate::engine::source::{count_drop, count_over, find_compact};
+use crate::maps::{Kept, Maps};
 use crate::outcome::{NO_REASON, Outcome, Packed};
 use crate::register::Register;
 use crate::rounds::Rounds;
-use crate::step::step;
 use crate::stored::{StoredIn, either};
-use crate::world::{Kept, Maps};
 
 /// Runs a block for each place, unrolled.
 macro_rules! each {
@@ -69,7 +69,6 @@ macro_rules! take_at {
 pub struct Row {
     /// The indices of those where its key is full, one after the other: four bits each.
     full: u32,
-    /// The number of these.
     full_count: u32,
 }
 
@@ -99,7 +98,7 @@ impl Register for Row {
 /// The end of the route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plain {
-    /// The packet is judged.
+    /// The plain route judged the packet: its outcome.
     Judged(Packed),
     /// Another CPU was faster at the compact key at a place: what is charged before stays. From
     /// [`judge_compact`] alone.
@@ -143,16 +142,16 @@ impl From<Option<Packed>> for Plain {
 /// packet may have come up to [`SLACK`] after the time in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn judge_plain<W: Maps>(maps: &W, scratch: &Scratch, tables: u32) -> Plain {
-    let row = step!(line_up(maps, scratch; tables));
+    let row = call!(line_up(maps, scratch; tables));
     if row.full_count != 0 {
-        return step!(judge_full(maps, scratch; row));
+        return call!(judge_full(maps, scratch; row));
     }
-    match step!(judge_compact(maps, scratch;)) {
+    match call!(judge_compact(maps, scratch;)) {
         Plain::Overtaken(place) => {
             if place > 0 {
                 scratch.conforms();
             }
-            let outcome = step!(charge_compact(maps, scratch; place));
+            let outcome = call!(charge_compact(maps, scratch; place));
             let passes = || Packed::from_raw(scratch.source_outcome.get());
             Plain::Judged(outcome.unwrap_or_else(passes))
         }
@@ -215,7 +214,7 @@ pub fn judge_full<W: Maps>(maps: &W, scratch: &Scratch, row: Row) -> Plain {
     });
     let has_compact = scratch.compact_keys.get() != 0;
     if has_compact {
-        let outcome = step!(look_compact(maps, scratch;));
+        let outcome = call!(look_compact(maps, scratch;));
         if outcome.is_some() {
             return outcome.into();
         }
@@ -224,7 +223,7 @@ pub fn judge_full<W: Maps>(maps: &W, scratch: &Scratch, row: Row) -> Plain {
         return outcome.into();
     }
     if has_compact {
-        let outcome = step!(charge_compact(maps, scratch; 0_u32));
+        let outcome = call!(charge_compact(maps, scratch; 0_u32));
         if outcome.is_some() {
             return outcome.into();
         }
@@ -311,7 +310,7 @@ fn look_at_once<W: Maps>(
             either!(&bucket, bucket => count_drop(maps, &bucket_key, bucket));
         } else {
             // Not at once, of which the verifier would walk every way for each place.
-            step!(count_over(maps; &BucketKey::compact(word.get())));
+            call!(count_over(maps; &BucketKey::compact(word.get())));
         }
         return Err(Some(Outcome::new(Reason::OverLimit, rule).pack()));
     };

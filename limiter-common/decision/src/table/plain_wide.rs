@@ -13,14 +13,14 @@ use super::limit;
 use super::plain::{FIRST, SECOND, attempt_plain, peek_plain};
 use super::scratch::{Charge, Scratch};
 use super::undo::undo_source;
+use crate::call::call;
 use crate::cell::Cell;
 use crate::clock::SLACK;
 use crate::gcra;
+use crate::maps::{Keyed, Maps};
 use crate::meter::{Charged, Peek, repeat};
 use crate::outcome::{Outcome, Packed};
 use crate::rounds::Rounds;
-use crate::step::step;
-use crate::world::{Keyed, Maps};
 
 /// Looks at the limits of a full key, and leaves the exchange that charges the first one in the
 /// account; its bucket. An error ends the route, as in [`super::judge_compact`].
@@ -32,7 +32,7 @@ pub(super) fn look_full<W: Maps>(
     place: u32,
 ) -> Result<W::Keyed, Option<Packed>> {
     match find_full(maps, scratch, index, place) {
-        Some(bucket) => match step!(look_at_full(maps, scratch; &bucket, place)) {
+        Some(bucket) => match call!(look_at_full(maps, scratch; &bucket, place)) {
             Peek::Conforming => Ok(bucket),
             Peek::Over => {
                 bucket.count(false, true);
@@ -52,7 +52,7 @@ fn find_full<W: Maps>(maps: &W, scratch: &Scratch, index: u32, place: u32) -> Op
     if table.fixed != Slot::NONE.index() || range.is_some() {
         return None;
     }
-    step!(set_key(maps, scratch; index, place));
+    call!(set_key(maps, scratch; index, place));
     maps.keyed(scratch.key(place)?)
 }
 
@@ -137,7 +137,7 @@ pub fn look_at_full<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, pla
     scratch.note(place, Charge::Word(FIRST), old, next.get() << 1 | old & 1);
     if second.is_some() {
         account.limits.set(2);
-        return match step!(peek_second(maps, scratch; bucket, place)) {
+        return match call!(peek_second(maps, scratch; bucket, place)) {
             Peek::Over => over,
             peek => peek,
         };
@@ -182,7 +182,7 @@ pub(super) fn charge_full<W: Maps>(
     let (_, old, new) = undo.get();
     let is_charged = bucket.first().compare_exchange(old, new);
     if !is_charged || account.limits.get() > 1 {
-        let outcome = step!(charge_others(maps, scratch; bucket, place, is_charged));
+        let outcome = call!(charge_others(maps, scratch; bucket, place, is_charged));
         if outcome.is_some() || account.limits.get() == 0 {
             return Err(outcome);
         }
@@ -207,17 +207,17 @@ pub fn charge_others<W: Maps>(
     let mut charged = Charged::Conforming;
     if !first_charged {
         account.charges.set(0);
-        charged = repeat(|| step!(attempt_one(maps, scratch; bucket, place, FIRST)));
+        charged = repeat(|| call!(attempt_one(maps, scratch; bucket, place, FIRST)));
     }
     if account.limits.get() > 1 && matches!(charged, Charged::Conforming) {
-        charged = repeat(|| step!(attempt_one(maps, scratch; bucket, place, SECOND)));
+        charged = repeat(|| call!(attempt_one(maps, scratch; bucket, place, SECOND)));
     }
     let over = match charged {
         Charged::Conforming => return None,
         Charged::Over => true,
         Charged::Contended | Charged::Moved => false,
     };
-    step!(fail_full(maps, scratch; bucket, place, over))
+    call!(fail_full(maps, scratch; bucket, place, over))
 }
 
 /// Tries once to charge a limit of a full key, and notes in the account how to take that back.
@@ -266,10 +266,10 @@ pub fn fail_full<W: Maps>(
         if before >= place {
             break;
         }
-        step!(undo_full(maps, scratch; before));
+        call!(undo_full(maps, scratch; before));
     }
     if scratch.compact_keys.get() != 0 {
-        step!(undo_compact(maps, scratch; scratch.compact_keys.get()));
+        call!(undo_compact(maps, scratch; scratch.compact_keys.get()));
     }
     if scratch.sources.get() != 0 {
         undo_source(maps, scratch);

@@ -24,11 +24,11 @@ use super::lookup::most_specific;
 use super::result::{BudgetRef, NO_RECORD, PLACES, Stale, WORD_COUNT};
 use super::scratch::Scratch;
 use super::target::budget_bucket;
+use crate::call::call;
 use crate::cell::Cell;
+use crate::maps::{Keyed, Maps};
 use crate::outcome::Insert;
 use crate::rounds::Rounds;
-use crate::step::step;
-use crate::world::{Keyed, Maps};
 
 /// Looks at a bucket that another packet converts before this one gives up.
 const MAX_WAITS: u64 = 64;
@@ -50,13 +50,13 @@ pub fn refresh<W: Maps>(maps: &W, scratch: &Scratch, index: u32) {
     if index >= MAX_TABLES {
         return;
     }
-    let slot = step!(most_specific(maps, scratch; index));
+    let slot = call!(most_specific(maps, scratch; index));
     // Unknown, or the compiler leaves out the mask that the verifier sees the bound by.
     let Some(key) = scratch.key(scratch.unknown(index)) else {
         return;
     };
     if let Some(bucket) = maps.keyed(key) {
-        return step!(update(maps, scratch; &bucket, slot, false));
+        return call!(update(maps, scratch; &bucket, slot, false));
     }
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
     // Packets that a rule blocks get no entry: a flood to a blocked port must not fill the table.
@@ -77,7 +77,7 @@ pub(super) fn refresh_budget<W: Maps>(maps: &W, scratch: &Scratch, stale: Stale)
     if let Some(record) = maps.record(slot)
         && let Some(budget) = budget_bucket(maps, BudgetRef::of(record))
     {
-        step!(update(maps, scratch; &budget, slot, true));
+        call!(update(maps, scratch; &budget, slot, true));
     }
 }
 
@@ -117,8 +117,8 @@ pub fn update<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, target: S
     if !bucket.resolved().compare_exchange(seen.raw(), claim.raw()) {
         return;
     }
-    step!(freeze(scratch; bucket, scale));
-    step!(clear_fresh(scratch;));
+    call!(freeze(scratch; bucket, scale));
+    call!(clear_fresh(scratch;));
     if let Some(after) = maps.record(target) {
         convert(
             maps,
@@ -130,7 +130,7 @@ pub fn update<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, target: S
             scratch,
         );
     }
-    step!(store_fresh(scratch; bucket, scale));
+    call!(store_fresh(scratch; bucket, scale));
     let settled = Resolved::new(generation, target, Slot::NONE, scale);
     bucket.resolved().compare_exchange(claim.raw(), settled.raw());
 }
@@ -185,7 +185,7 @@ fn convert<W: Maps>(
     shared: bool,
     scratch: &Scratch,
 ) {
-    let unknown = before.is_none() && step!(is_used(scratch; bucket));
+    let unknown = before.is_none() && call!(is_used(scratch; bucket));
     // The limits of a key whose rule has a shared budget are charged there.
     let limits = if shared || after.budget == 0 { after.count } else { 0 };
     let old_limits = match before {
@@ -201,13 +201,13 @@ fn convert<W: Maps>(
         let used = if place < u32::from(old_limits) {
             // A limit that nodes begin to share, or end to, was charged elsewhere.
             let from = if is_set(moved, place) { NO_RECORD } else { from };
-            step!(limit_used(maps, scratch; bucket, from, to, place))
+            call!(limit_used(maps, scratch; bucket, from, to, place))
         } else if unknown {
-            step!(limit_used(maps, scratch; bucket, NO_RECORD, to, place))
+            call!(limit_used(maps, scratch; bucket, NO_RECORD, to, place))
         } else {
             Used::amount(0)
         };
-        step!(limit_words(maps, scratch; bucket, from, to, place, used));
+        call!(limit_words(maps, scratch; bucket, from, to, place, used));
     }
 }
 
@@ -235,7 +235,7 @@ pub fn limit_words<W: Maps>(
             break;
         }
         let nth = NthWord { place, index };
-        step!(limit_word(maps, scratch; bucket, before, after, nth, used));
+        call!(limit_word(maps, scratch; bucket, before, after, nth, used));
     }
 }
 

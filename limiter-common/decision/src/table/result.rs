@@ -1,4 +1,4 @@
-//! The result of a step of a table, and values that the steps share.
+//! The result of a subprogram of a table, and values that the subprograms share.
 
 use limiter_common::bucket::Slot;
 use limiter_common::verdict::Reason;
@@ -6,14 +6,14 @@ use limiter_common::wire::{MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, Record, WORDS};
 
 use crate::register::number;
 
-/// The result of a step. A number and no enum: to make one of a register is a branch for each
+/// The result of a subprogram. A number and no enum: to make one of a register is a branch for each
 /// variant, and the verifier walks all that follows for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct StepResult(u32);
+pub struct TableResult(u32);
 
-impl StepResult {
-    /// The step found nothing in the way.
+impl TableResult {
+    /// The subprogram found nothing in the way.
     pub const READY: Self = Self(0);
     /// The packet is over the limit.
     pub const OVER: Self = Self(1);
@@ -23,7 +23,7 @@ impl StepResult {
     pub const CONTENDED: Self = Self(3);
 }
 
-/// The place of a packet in a table: a number, as [`StepResult`] is.
+/// The place of a packet in a table: a number, as [`TableResult`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Begun(u32);
@@ -38,7 +38,7 @@ impl Begun {
 }
 
 number! {
-    StepResult: |result| u64::from(result.0), |raw| Self((raw & 0xffff_ffff) as u32),
+    TableResult: |result| u64::from(result.0), |raw| Self((raw & 0xffff_ffff) as u32),
         lost Self::CONTENDED;
     Begun: |begun| u64::from(begun.0), |raw| Self((raw & 0xffff_ffff) as u32), lost Self::ABSENT;
 }
@@ -132,7 +132,6 @@ pub(super) struct ChargeTarget<'m, K> {
     pub(super) bucket: K,
     /// The scale bit of the bucket's words.
     pub(super) scale: bool,
-    /// The bucket, by number.
     pub(super) budget: BudgetRef,
     /// The bucket to refresh when the words turn out to belong to another rule.
     pub(super) stale: Stale,
@@ -155,6 +154,5 @@ pub(super) enum Wish {
     Settled = 0,
     /// The key has none, and needs none so far.
     Free = 1,
-    /// The key needs some.
     Asks = 2,
 }

@@ -17,17 +17,17 @@ use super::key::{locate, put};
 use super::over::{count_class, over_source};
 use super::peek::peek;
 use super::refresh::refresh;
-use super::result::{Begun, NO_RECORD, Stale, StepResult};
+use super::result::{Begun, NO_RECORD, Stale, TableResult};
 use super::scratch::{Plan, SOURCE_CLASS, Scratch};
 use super::target;
 use super::undo::{undo_source, undo_table};
 use super::weight::weight_of;
+use crate::call::call;
 use crate::engine::SourcePacket;
 use crate::engine::source::{count_source, judge};
+use crate::maps::{Keyed as _, Maps};
 use crate::outcome::{Outcome, Packed};
 use crate::rounds::Rounds;
-use crate::step::step;
-use crate::world::{Keyed as _, Maps};
 
 /// Runs a block for each table, unrolled.
 macro_rules! each {
@@ -59,55 +59,55 @@ macro_rules! each {
 pub fn run_tables<W: Maps>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
     let mut buckets: [Option<W::Keyed>; MAX_TABLES as usize] =
         [None, None, None, None, None, None, None, None];
-    step!(read_clock(maps, scratch;));
+    call!(read_clock(maps, scratch;));
     scratch.compact.set(0);
     each!('look, buckets, tables, |bucket, index| {
-        let begun = step!(begin(maps, scratch; index));
+        let begun = call!(begin(maps, scratch; index));
         if begun != Begun::ABSENT {
             if begun == Begun::KEYED {
                 *bucket = target::of_key(maps, scratch, index);
             }
-            let mut result = step!(peek(maps, scratch; bucket.as_ref(), index));
-            if result == StepResult::STALE {
-                result = step!(peek_again(maps, scratch; index));
+            let mut result = call!(peek(maps, scratch; bucket.as_ref(), index));
+            if result == TableResult::STALE {
+                result = call!(peek_again(maps, scratch; index));
             }
-            if result != StepResult::READY {
-                return step!(note_dropped(maps, scratch; bucket.as_ref(), index, result));
+            if result != TableResult::READY {
+                return call!(note_dropped(maps, scratch; bucket.as_ref(), index, result));
             }
         }
     });
     if scratch.compact.get() != 0
-        && let Some(outcome) = step!(look_compact(maps, scratch;))
+        && let Some(outcome) = call!(look_compact(maps, scratch;))
     {
         return outcome;
     }
     if scratch.sources.get() != 0 {
         let mut outcome = judge_source(maps, scratch);
         if outcome.is_deferred() {
-            outcome = step!(over_source(maps, scratch; outcome));
+            outcome = call!(over_source(maps, scratch; outcome));
         }
         if outcome.drops() {
             return outcome;
         }
         scratch.source_outcome.set(outcome.raw());
-        let result = step!(charge(maps, scratch; None::<&W::Keyed>, SOURCE_CLASS));
-        if result != StepResult::READY {
-            return step!(fail(maps, scratch; SOURCE_CLASS, result));
+        let result = call!(charge(maps, scratch; None::<&W::Keyed>, SOURCE_CLASS));
+        if result != TableResult::READY {
+            return call!(fail(maps, scratch; SOURCE_CLASS, result));
         }
     }
     if scratch.compact.get() != 0
-        && let Some(outcome) = step!(charge_compact(maps, scratch; 0_u32))
+        && let Some(outcome) = call!(charge_compact(maps, scratch; 0_u32))
     {
         return outcome;
     }
     each!('charge, buckets, tables, |bucket, index| {
-        let result = step!(charge(maps, scratch; bucket.as_ref(), index));
-        if result != StepResult::READY {
-            return step!(fail(maps, scratch; index, result));
+        let result = call!(charge(maps, scratch; bucket.as_ref(), index));
+        if result != TableResult::READY {
+            return call!(fail(maps, scratch; index, result));
         }
     });
     if scratch.flows.get() != 0 {
-        step!(remember_flow(maps, scratch;));
+        call!(remember_flow(maps, scratch;));
     }
     finish(scratch, tables)
 }
@@ -140,7 +140,7 @@ pub fn begin<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> Begun {
         while first.is_some()
             && let Some(number) = rounds.next(MAX_RANGES as u64)
         {
-            if !step!(class_range(maps, scratch; index, number)) {
+            if !call!(class_range(maps, scratch; index, number)) {
                 break;
             }
         }
@@ -177,13 +177,13 @@ const MAX_REFRESHES: u64 = 3;
 
 /// Refreshes a bucket that a look found stale, and looks again.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn peek_again<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> StepResult {
-    let mut result = StepResult::STALE;
+pub fn peek_again<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> TableResult {
+    let mut result = TableResult::STALE;
     let mut rounds = Rounds::new();
-    while result == StepResult::STALE && rounds.more(MAX_REFRESHES) {
-        step!(refresh(maps, scratch; index));
+    while result == TableResult::STALE && rounds.more(MAX_REFRESHES) {
+        call!(refresh(maps, scratch; index));
         let bucket = target::bucket(maps, scratch, index);
-        result = step!(peek(maps, scratch; bucket.as_ref(), index));
+        result = call!(peek(maps, scratch; bucket.as_ref(), index));
     }
     result
 }
@@ -222,7 +222,7 @@ pub(super) fn judge_source<W: Maps>(maps: &W, scratch: &Scratch) -> Packed {
     let bucket_key = scratch.facts.source().into();
     let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
     let packet = SourcePacket { bucket_key, generation, length, now, deferred: true };
-    let (outcome, Change { old, new }) = step!(judge(maps; &packet));
+    let (outcome, Change { old, new }) = call!(judge(maps; &packet));
     scratch.source_old.set(old);
     // Plain zeros in both would be made a call of memset by the compiler, as in `Facts::clear`.
     scratch.source_new.set(black_box(new));
@@ -256,7 +256,7 @@ pub fn note_dropped<W: Maps>(
     scratch: &Scratch,
     bucket: Option<&W::Keyed>,
     index: u32,
-    result: StepResult,
+    result: TableResult,
 ) -> Packed {
     #[cfg(not(target_arch = "bpf"))]
     scratch.stopped.set(Some(index));
@@ -264,7 +264,7 @@ pub fn note_dropped<W: Maps>(
         bucket.count(false, true);
     }
     if index >= SOURCE_CLASS {
-        step!(count_source(maps; &scratch.facts.source().into(), false));
+        call!(count_source(maps; &scratch.facts.source().into(), false));
     }
     let (plan, rule, action, reason) = match scratch.account(index) {
         Some(account) => {
@@ -273,9 +273,9 @@ pub fn note_dropped<W: Maps>(
         None => (0, 0, 0, 0),
     };
     if plan == Plan::Class as u32 {
-        step!(count_class(maps, scratch; index, false, true));
+        call!(count_class(maps, scratch; index, false, true));
     }
-    if result == StepResult::OVER {
+    if result == TableResult::OVER {
         let reason = if reason == Reason::OverAggregate.index() {
             Reason::OverAggregate
         } else if reason == Reason::TableFull.index() {
@@ -315,20 +315,20 @@ fn finish(scratch: &Scratch, tables: u32) -> Packed {
 
 /// Takes back everything that was charged before table `index`, and counts the drop there.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn fail<W: Maps>(maps: &W, scratch: &Scratch, index: u32, result: StepResult) -> Packed {
-    let outcome = step!(note_dropped(maps, scratch; None::<&W::Keyed>, index, result));
+pub fn fail<W: Maps>(maps: &W, scratch: &Scratch, index: u32, result: TableResult) -> Packed {
+    let outcome = call!(note_dropped(maps, scratch; None::<&W::Keyed>, index, result));
     let mut rounds = Rounds::new();
     while let Some(before) = rounds.next(u64::from(MAX_TABLES)) {
         // The class of the source table is charged before all tables.
         if before >= index || index == SOURCE_CLASS {
             break;
         }
-        step!(undo_table(maps, scratch; before));
+        call!(undo_table(maps, scratch; before));
     }
     if index != SOURCE_CLASS {
-        step!(undo_table(maps, scratch; SOURCE_CLASS));
+        call!(undo_table(maps, scratch; SOURCE_CLASS));
         if scratch.compact.get() != 0 {
-            step!(undo_compact(maps, scratch; scratch.compact_keys.get()));
+            call!(undo_compact(maps, scratch; scratch.compact_keys.get()));
         }
     }
     if scratch.sources.get() != 0 {

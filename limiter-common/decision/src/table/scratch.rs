@@ -17,7 +17,7 @@ use super::result::{BudgetRef, ChargeTarget, Stale, Wish};
 use super::weight::passed;
 use crate::outcome::Packed;
 use crate::packet::Facts;
-use crate::register::Aside;
+use crate::register::OutParameter;
 
 /// Number of accounts: one a table, one for a class that the source table sends the packet to, and
 /// those of the limiter's own budgets. A power of two, so that a masked index is within it.
@@ -36,7 +36,6 @@ pub const BANS: u32 = SOURCE_CLASS + 2;
 #[derive(Default)]
 #[repr(C)]
 pub struct Account {
-    /// A [`Plan`].
     pub(super) plan: Cell<u32>,
     /// The slot of the record when it needs no bucket to be known, otherwise [`Slot::NONE`].
     pub(super) fixed: Cell<u32>,
@@ -132,7 +131,6 @@ pub(super) enum Charge {
 }
 
 impl Charge {
-    /// One word for it.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn raw(self) -> u64 {
         match self {
@@ -175,8 +173,8 @@ impl Plan {
     }
 }
 
-/// The packet under way. Every field but the facts is a cell: a step may call another one that
-/// changes them.
+/// The packet under way. Every field but the facts is a cell: a subprogram may call another one
+/// that changes them.
 #[repr(C)]
 pub struct Scratch {
     /// The facts of the packet. Written before there is a shared reference.
@@ -198,8 +196,8 @@ pub struct Scratch {
     now: Cell<u64>,
     length: Cell<u64>,
     generation: Cell<u64>,
-    /// The part of a step's answer that has no room in a register.
-    pub aside: Aside,
+    /// The part of a subprogram's answer that has no room in a register.
+    pub out_parameter: OutParameter,
     /// A word of the tables of sources before the last charge there, and after.
     change: [Cell<u64>; 2],
     /// The word of its source before the source table charged it, and after.
@@ -258,7 +256,7 @@ impl Scratch {
             now: Cell::new(0),
             length: Cell::new(0),
             generation: Cell::new(0),
-            aside: Aside::default(),
+            out_parameter: OutParameter::default(),
             change: [const { Cell::new(0) }; 2],
             source_old: Cell::new(0),
             source_new: Cell::new(0),
@@ -430,11 +428,12 @@ impl Scratch {
         self.stopped.get()
     }
 
-    /// The part of a step's answer that has no room in a register: [`crate::world::Maps::aside`].
+    /// The part of a subprogram's answer that has no room in a register:
+    /// [`crate::maps::Maps::out_parameter`].
     #[cfg(target_arch = "bpf")]
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(crate) const fn aside(&self) -> Option<&Aside> {
-        Some(&self.aside)
+    pub(crate) const fn out_parameter(&self) -> Option<&OutParameter> {
+        Some(&self.out_parameter)
     }
 
     /// The account of the packet in a table, or of a class or budget.

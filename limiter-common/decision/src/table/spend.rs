@@ -11,8 +11,8 @@ use super::refresh;
 use super::result::Stale;
 use super::scratch::Scratch;
 use super::target::{TargetLookup, target_of};
+use crate::maps::{Keyed as _, Maps};
 use crate::rounds::Rounds;
-use crate::world::{Keyed as _, Maps};
 
 /// Looks at a budget before it counts as used up: as it is, and after bringing it up to date.
 const MAX_LOOKS: u64 = 2;

@@ -7,7 +7,7 @@ use limiter_common::wire::{Full, MAX_TABLES, Record};
 use super::result::{BudgetRef, ChargeTarget, Stale};
 use super::scratch::Scratch;
 use crate::cell::Cell;
-use crate::world::{Keyed as _, Maps};
+use crate::maps::{Keyed as _, Maps};
 
 /// The result of the search for a [`ChargeTarget`].
 pub(super) enum TargetLookup<'m, K> {
@@ -15,7 +15,6 @@ pub(super) enum TargetLookup<'m, K> {
     Free(Option<&'m Record>),
     /// The key has no bucket, and its rule says `drop`; or its rule is a block.
     Full(&'m Record),
-    /// Limits to charge.
     Target(ChargeTarget<'m, K>),
     /// A bucket to be refreshed first.
     Stale(Stale),

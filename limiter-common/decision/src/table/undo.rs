@@ -3,15 +3,15 @@
 use super::charge::undo;
 use super::scratch::Scratch;
 use super::target;
+use crate::call::call;
 use crate::engine::source::undo_bucket_key;
-use crate::step::step;
-use crate::world::Maps;
+use crate::maps::Maps;
 
 /// Takes back what [`super::run::judge_source`] has charged and counted.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn undo_source<W: Maps>(maps: &W, scratch: &Scratch) {
     let (old, new) = (scratch.source_old.get(), scratch.source_new.get());
-    step!(undo_bucket_key(maps; &scratch.facts.source().into(), old, new));
+    call!(undo_bucket_key(maps; &scratch.facts.source().into(), old, new));
 }
 
 /// Takes back a whole account: its charges and its counts.

@@ -7,12 +7,12 @@ use super::lease::is_set;
 use super::limit::limit_fill;
 use super::result::{PLACES, Wish};
 use super::scratch::Scratch;
+use crate::call::call;
 use crate::cell::Cell as _;
+use crate::maps::Maps;
 use crate::meter::carry::is_half_used;
 use crate::outcome::Insert;
 use crate::rounds::Rounds;
-use crate::step::step;
-use crate::world::Maps;
 
 /// Leaves in the scratch the leases of the packet's key in a table.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -49,7 +49,7 @@ pub fn need_leases<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, slot
             && (record.needs_leases(place)
                 || is_half_used(
                     spec,
-                    step!(limit_fill(maps, scratch; bucket, slot, place, scratch.now())),
+                    call!(limit_fill(maps, scratch; bucket, slot, place, scratch.now())),
                 ))
         {
             scratch.wish.set(Wish::Asks);

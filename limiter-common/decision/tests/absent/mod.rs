@@ -1,5 +1,5 @@
-//! Parts that a world of a test does without: the methods of [`limiter_decision::world::Maps`]
-//! that it has nothing to say to, and types of which there are no values.
+//! Parts that the maps of a test do without: the methods of [`limiter_decision::maps::Maps`] that
+//! they have nothing to say to, and types of which there are no values.
 
 #![allow(
     unused_macros,
@@ -16,7 +16,7 @@ use limiter_decision::algorithm::Words;
 use limiter_decision::ban::Entry;
 use limiter_decision::cell::Cell;
 use limiter_decision::entries::{AdmissionCells, HostEntryTable};
-use limiter_decision::world::{Keyed, Lease};
+use limiter_decision::maps::{Keyed, Lease};
 
 /// No bucket of a key, no ban and no lease.
 #[derive(Clone, Copy)]
@@ -132,7 +132,7 @@ macro_rules! nothing_before {
             recent
         }
 
-        fn aside(&self) -> Option<&limiter_decision::register::Aside> {
+        fn out_parameter(&self) -> Option<&limiter_decision::register::OutParameter> {
             None
         }
 

@@ -5,24 +5,24 @@ use limiter_common::wire::Limit;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::world::{Maps, burst, every_order, fails_without_fences, owing, passes, resolved};
+use crate::maps::{Maps, burst, every_order, fails_without_fences, owing, passes, resolved};
 
 /// Two packets and a commit of `generation` at once, in every order. Then the rest of the bucket:
 /// what passed in all.
-fn under_a_change(world: Maps, generation: u64) -> usize {
-    let world = Arc::new(world);
+fn under_a_change(maps: Maps, generation: u64) -> usize {
+    let maps = Arc::new(maps);
     let other = thread::spawn({
-        let world = Arc::clone(&world);
-        move || world.packet()
+        let maps = Arc::clone(&maps);
+        move || maps.packet()
     });
     let daemon = thread::spawn({
-        let world = Arc::clone(&world);
-        move || world.commit(generation)
+        let maps = Arc::clone(&maps);
+        move || maps.commit(generation)
     });
-    let mut passed = usize::from(passes(world.packet()));
+    let mut passed = usize::from(passes(maps.packet()));
     passed += usize::from(passes(other.join().unwrap()));
     daemon.join().unwrap();
-    passed + world.pass_of(10)
+    passed + maps.pass_of(10)
 }
 
 /// Checks what passed, in every order.
@@ -34,9 +34,9 @@ fn check(
 ) {
     let limits = limits.to_vec();
     every_order(move || {
-        let world =
+        let maps =
             Maps::new(generation - 1, &limits, slots(&limits, generation)).with_bucket(owed, at);
-        let passed = under_a_change(world, generation);
+        let passed = under_a_change(maps, generation);
         assert!(expected(passed), "{passed} packets passed");
     });
 }
@@ -91,23 +91,23 @@ fn the_time_around_a_change_counts_once() {
     for (old, new) in [(4, 2), (2, 4), (1, 4)] {
         every_order(move || {
             let limits = [burst(old, 1), burst(new, 2)];
-            let world = Maps::new(1, &limits, [1, 0])
+            let maps = Maps::new(1, &limits, [1, 0])
                 .with_bucket(owing(old, false), resolved(1, 0, Slot::NONE, false));
-            let world = Arc::new(world);
+            let maps = Arc::new(maps);
             let other = thread::spawn({
-                let world = Arc::clone(&world);
-                move || world.packet_now()
+                let maps = Arc::clone(&maps);
+                move || maps.packet_now()
             });
             let daemon = thread::spawn({
-                let world = Arc::clone(&world);
-                move || world.commit_and_note(2)
+                let maps = Arc::clone(&maps);
+                move || maps.commit_and_note(2)
             });
-            let mut passed = u64::from(passes(world.packet_now()));
+            let mut passed = u64::from(passes(maps.packet_now()));
             passed += u64::from(passes(other.join().unwrap()));
             daemon.join().unwrap();
             // All that is left now, at one look at the clock.
-            passed += world.pass_of_now(10);
-            let gone = world.gone();
+            passed += maps.pass_of_now(10);
+            let gone = maps.gone();
             assert!(passed <= gone, "{passed} packets passed in the time of {gone}");
         });
     }

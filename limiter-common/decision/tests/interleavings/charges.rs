@@ -3,19 +3,19 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::world::{Maps, burst, every_order, owing, passes, resolved};
+use crate::maps::{Maps, burst, every_order, owing, passes, resolved};
 use limiter_common::bucket::Slot;
 
 /// `packets` at once, each on a CPU of its own: how many passed.
-fn at_once(world: Maps, packets: usize) -> usize {
-    let world = Arc::new(world);
+fn at_once(maps: Maps, packets: usize) -> usize {
+    let maps = Arc::new(maps);
     let others: Vec<_> = (1..packets)
         .map(|_| {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.packet())
+            let maps = Arc::clone(&maps);
+            thread::spawn(move || maps.packet())
         })
         .collect();
-    let mut passed = usize::from(passes(world.packet()));
+    let mut passed = usize::from(passes(maps.packet()));
     for other in others {
         passed += usize::from(passes(other.join().unwrap()));
     }
@@ -27,9 +27,9 @@ fn at_once(world: Maps, packets: usize) -> usize {
 fn three_packets_get_what_the_bucket_holds() {
     for room in 0..=3 {
         every_order(move || {
-            let world = Maps::new(1, &[burst(4, 1)], [0, 0])
+            let maps = Maps::new(1, &[burst(4, 1)], [0, 0])
                 .with_bucket(owing(4 - room, false), resolved(1, 0, Slot::NONE, false));
-            assert_eq!(at_once(world, 3), usize::try_from(room).unwrap());
+            assert_eq!(at_once(maps, 3), usize::try_from(room).unwrap());
         });
     }
 }
@@ -39,8 +39,8 @@ fn three_packets_get_what_the_bucket_holds() {
 fn first_packets_share_one_bucket() {
     for room in 1..=2 {
         every_order(move || {
-            let world = Maps::new(1, &[burst(room, 1)], [0, 0]);
-            assert_eq!(at_once(world, 3), usize::try_from(room).unwrap());
+            let maps = Maps::new(1, &[burst(room, 1)], [0, 0]);
+            assert_eq!(at_once(maps, 3), usize::try_from(room).unwrap());
         });
     }
 }

@@ -7,37 +7,36 @@ use limiter_common::wire::Algorithm::TokenBucket;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::tables_world::{Maps, Way, limit_of, passes, rule};
-use crate::world::every_order_within;
+use crate::maps::every_order_within;
+use crate::tables_maps::{Maps, Way, limit_of, passes, rule};
 
 /// Two packets at once, each on its way: how many passed.
-fn at_once(world: &Arc<Maps>, [one, another]: [Way; 2]) -> usize {
+fn at_once(maps: &Arc<Maps>, [one, another]: [Way; 2]) -> usize {
     let other = thread::spawn({
-        let world = Arc::clone(world);
-        move || world.packet_by(another)
+        let maps = Arc::clone(maps);
+        move || maps.packet_by(another)
     });
-    let passed = usize::from(passes(world.packet_by(one)));
+    let passed = usize::from(passes(maps.packet_by(one)));
     passed + usize::from(passes(other.join().unwrap()))
 }
 
-/// Rooms of two buckets.
 const ROOMS: [[u64; 2]; 5] = [[1, 2], [2, 1], [1, 1], [2, 2], [2, 3]];
 
 /// Two packets pass as long as every bucket has room, and none passes more. One that is dropped is
 /// charged nowhere, or stays charged where another CPU came after it: the safe side.
-fn all_or_nothing(world: impl Fn([u64; 2]) -> Maps + Send + Sync + Copy + 'static) {
+fn all_or_nothing(maps: impl Fn([u64; 2]) -> Maps + Send + Sync + Copy + 'static) {
     for rooms in ROOMS {
         for ways in Way::PAIRS {
             every_order_within(2, move || {
-                let world = Arc::new(world(rooms));
-                let passed = at_once(&world, ways);
+                let maps = Arc::new(maps(rooms));
+                let passed = at_once(&maps, ways);
                 let [first, second] = rooms.map(|room| usize::try_from(room).unwrap());
                 assert_eq!(passed, first.min(second), "{rooms:?} {ways:?}");
-                for used in world.used() {
+                for used in maps.used() {
                     assert_eq!(used.passed, passed, "{used:?}: {rooms:?} {ways:?}");
                     assert!((passed..=2).contains(&used.owed), "{used:?}: {rooms:?} {ways:?}");
                 }
-                assert_eq!(world.rest(), 0, "{rooms:?} {ways:?}");
+                assert_eq!(maps.rest(), 0, "{rooms:?} {ways:?}");
             });
         }
     }
@@ -71,13 +70,13 @@ fn of_three_buckets_the_smallest_one_decides() {
     for rooms in [[1, 2, 2], [2, 1, 2], [2, 2, 1]] {
         every_order_within(2, move || {
             let [first, second, source] = rooms;
-            let world = Maps::new(&[], &[])
+            let maps = Maps::new(&[], &[])
                 .with_compact(&[first, second])
                 .with_source(source)
                 .with_buckets();
-            let world = Arc::new(world);
-            assert_eq!(at_once(&world, [Way::Short, Way::Short]), 1, "{rooms:?}");
-            assert_eq!(world.rest(), 0, "{rooms:?}");
+            let maps = Arc::new(maps);
+            assert_eq!(at_once(&maps, [Way::Short, Way::Short]), 1, "{rooms:?}");
+            assert_eq!(maps.rest(), 0, "{rooms:?}");
         });
     }
 }
@@ -88,12 +87,12 @@ fn the_first_packets_of_a_compact_key_share_one_bucket() {
     for room in 1..=2 {
         for ways in Way::PAIRS {
             every_order_within(2, move || {
-                let world = Arc::new(Maps::new(&[], &[]).with_compact(&[room]));
+                let maps = Arc::new(Maps::new(&[], &[]).with_compact(&[room]));
                 let room = usize::try_from(room).unwrap();
-                assert_eq!(at_once(&world, ways), room, "{ways:?}");
-                let used = &world.used()[0];
+                assert_eq!(at_once(&maps, ways), room, "{ways:?}");
+                let used = &maps.used()[0];
                 assert_eq!([used.passed, used.owed], [room; 2], "{ways:?}");
-                assert_eq!(world.rest(), 0, "{ways:?}");
+                assert_eq!(maps.rest(), 0, "{ways:?}");
             });
         }
     }
@@ -107,9 +106,9 @@ fn a_charge_is_taken_back_where_nobody_came_after_it() {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     static STAYED: AtomicBool = AtomicBool::new(false);
     every_order_within(2, || {
-        let world = Arc::new(Maps::new(&[], &[]).with_compact(&[2, 1]).with_buckets());
-        assert_eq!(at_once(&world, [Way::Short, Way::Short]), 1);
-        let first = &world.used()[0];
+        let maps = Arc::new(Maps::new(&[], &[]).with_compact(&[2, 1]).with_buckets());
+        assert_eq!(at_once(&maps, [Way::Short, Way::Short]), 1);
+        let first = &maps.used()[0];
         assert_eq!(first.passed, 1);
         if first.taken_back == 1 {
             let outcome = if first.owed == 1 { &TAKEN } else { &STAYED };

@@ -5,12 +5,12 @@ use limiter_common::verdict::Reason;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::world::{Maps, burst, every_order, owing, resolved};
+use crate::maps::{Maps, burst, every_order, owing, resolved};
 
-fn world(owed: u64) -> Arc<Maps> {
+fn maps(owed: u64) -> Arc<Maps> {
     let bucket = owing(owed, false);
-    let world = Maps::new(1, &[burst(2, 0)], [0, 0]);
-    Arc::new(world.with_bucket(bucket, resolved(1, 0, Slot::NONE, false)))
+    let maps = Maps::new(1, &[burst(2, 0)], [0, 0]);
+    Arc::new(maps.with_bucket(bucket, resolved(1, 0, Slot::NONE, false)))
 }
 
 /// A drained bucket leaves while two packets come: what passes is the burst, with the bucket and
@@ -18,16 +18,16 @@ fn world(owed: u64) -> Arc<Maps> {
 #[test]
 fn no_charge_is_lost_with_a_bucket_that_leaves() {
     every_order(|| {
-        let world = world(0);
+        let maps = maps(0);
         let one = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.packet())
+            let maps = Arc::clone(&maps);
+            thread::spawn(move || maps.packet())
         };
         let other = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.packet())
+            let maps = Arc::clone(&maps);
+            thread::spawn(move || maps.packet())
         };
-        world.evict();
+        maps.evict();
         let passed = [one.join().unwrap(), other.join().unwrap()]
             .into_iter()
             // A packet that meets the bucket as it leaves is judged as one without: here, dropped.
@@ -37,7 +37,7 @@ fn no_charge_is_lost_with_a_bucket_that_leaves() {
             })
             .filter(|reason| *reason == Reason::Conforming)
             .count();
-        assert_eq!(passed + world.pass_of(5), 2);
+        assert_eq!(passed + maps.pass_of(5), 2);
     });
 }
 
@@ -45,14 +45,14 @@ fn no_charge_is_lost_with_a_bucket_that_leaves() {
 #[test]
 fn a_bucket_that_owes_does_not_leave() {
     every_order(|| {
-        let world = world(1);
+        let maps = maps(1);
         let packet = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.packet())
+            let maps = Arc::clone(&maps);
+            thread::spawn(move || maps.packet())
         };
-        assert!(!world.evict());
+        assert!(!maps.evict());
         assert_eq!(packet.join().unwrap(), Reason::Conforming);
-        assert_eq!(world.pass_of(5), 0);
+        assert_eq!(maps.pass_of(5), 0);
     });
 }
 
@@ -60,12 +60,12 @@ fn a_bucket_that_owes_does_not_leave() {
 #[test]
 fn a_bucket_leaves_once() {
     every_order(|| {
-        let world = world(0);
+        let maps = maps(0);
         let other = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || world.evict())
+            let maps = Arc::clone(&maps);
+            thread::spawn(move || maps.evict())
         };
-        let here = world.evict();
+        let here = maps.evict();
         assert!(here ^ other.join().unwrap());
     });
 }

@@ -9,8 +9,8 @@ use limiter_common::wire::Record;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
-use crate::tables_world::{Maps, limit_of, passes, rule};
-use crate::world::{every_order_within, fails_without_fences};
+use crate::maps::{every_order_within, fails_without_fences};
+use crate::tables_maps::{Maps, limit_of, passes, rule};
 
 /// The end of a lease that lives.
 const LATER: Ticks = Ticks::new(u64::MAX);
@@ -25,15 +25,15 @@ fn shared(record: Record) -> Record {
 
 /// A budget whose lease has `granted` units, until `expires`.
 fn budget(granted: u64, expires: Ticks) -> Maps {
-    let world = Maps::new(&[shared(rule(&[limit_of(TokenBucket, 8)], 1))], &[[0, 0]]);
-    world.lease().grant(granted, expires);
-    world
+    let maps = Maps::new(&[shared(rule(&[limit_of(TokenBucket, 8)], 1))], &[[0, 0]]);
+    maps.lease().grant(granted, expires);
+    maps
 }
 
 /// Packets, one after the other, on another CPU: which of them passed.
-fn elsewhere<const N: usize>(world: &Arc<Maps>) -> JoinHandle<[bool; N]> {
-    let world = Arc::clone(world);
-    thread::spawn(move || [(); N].map(|()| passes(world.packet())))
+fn elsewhere<const N: usize>(maps: &Arc<Maps>) -> JoinHandle<[bool; N]> {
+    let maps = Arc::clone(maps);
+    thread::spawn(move || [(); N].map(|()| passes(maps.packet())))
 }
 
 /// The daemon grants more or less while two packets charge: no more passes than the largest grant,
@@ -42,18 +42,18 @@ fn elsewhere<const N: usize>(world: &Arc<Maps>) -> JoinHandle<[bool; N]> {
 fn no_more_passes_than_was_granted() {
     for (before, after) in [(1, 2), (2, 1), (1, 1), (2, 0)] {
         every_order_within(2, move || {
-            let world = Arc::new(budget(before, LATER));
-            let packets = [elsewhere::<1>(&world), elsewhere::<1>(&world)];
-            let first = world.lease().used();
-            world.lease().grant(after, LATER);
-            let second = world.lease().used();
+            let maps = Arc::new(budget(before, LATER));
+            let packets = [elsewhere::<1>(&maps), elsewhere::<1>(&maps)];
+            let first = maps.lease().used();
+            maps.lease().grant(after, LATER);
+            let second = maps.lease().used();
             let passed = packets.map(|packet| packet.join().unwrap()[0]);
             let passed = passed.into_iter().filter(|passed| *passed).count();
-            let used = world.lease().used();
+            let used = maps.lease().used();
             assert_eq!(used, u64::try_from(passed).unwrap(), "{before} {after}");
             assert!(used <= before.max(after), "{used}: {before} {after}");
             assert!(first <= second && second <= used, "{first} {second} {used}");
-            let rest = u64::try_from(world.rest()).unwrap();
+            let rest = u64::try_from(maps.rest()).unwrap();
             assert_eq!(rest, after.saturating_sub(used), "{before} {after}");
         });
     }
@@ -64,16 +64,16 @@ fn no_more_passes_than_was_granted() {
 #[test]
 fn nothing_passes_after_the_end() {
     every_order_within(3, || {
-        let world = Arc::new(budget(9, LATER));
-        let others = elsewhere::<2>(&world);
-        world.lease().grant(9, ENDED);
-        let here = passes(world.packet());
+        let maps = Arc::new(budget(9, LATER));
+        let others = elsewhere::<2>(&maps);
+        maps.lease().grant(9, ENDED);
+        let here = passes(maps.packet());
         let [first, second] = others.join().unwrap();
         assert!(!here, "a packet passed after the end");
         assert!(first || !second, "an ended lease passed a packet");
         let used = u64::from(first) + u64::from(second);
-        assert_eq!(world.rest(), 0);
-        assert_eq!(world.lease().used(), used);
+        assert_eq!(maps.rest(), 0);
+        assert_eq!(maps.lease().used(), used);
     });
 }
 
@@ -82,14 +82,14 @@ fn nothing_passes_after_the_end() {
 fn a_lease_begins_with_its_new_grant() {
     for granted in [0, 1] {
         every_order_within(2, move || {
-            let world = Arc::new(budget(3, ENDED));
-            let others = elsewhere::<2>(&world);
-            world.lease().grant(granted, LATER);
-            let here = passes(world.packet());
+            let maps = Arc::new(budget(3, ENDED));
+            let others = elsewhere::<2>(&maps);
+            maps.lease().grant(granted, LATER);
+            let here = passes(maps.packet());
             let [first, second] = others.join().unwrap();
             let passed = [here, first, second].into_iter().filter(|passed| *passed).count();
             assert_eq!(u64::try_from(passed).unwrap(), granted);
-            assert_eq!((world.rest(), world.lease().used()), (0, granted));
+            assert_eq!((maps.rest(), maps.lease().used()), (0, granted));
         });
     }
 }
@@ -105,19 +105,19 @@ fn without_fences_a_lease_begins_with_an_old_grant() {
 #[test]
 fn a_lease_that_is_handed_out_again_begins_at_what_was_used() {
     every_order_within(2, || {
-        let world = budget(2, LATER);
-        assert!(passes(world.packet()));
-        let world = Arc::new(world);
-        let packets = [elsewhere::<1>(&world), elsewhere::<1>(&world)];
-        world.lease().grant(2, ENDED);
-        let base = world.lease().used();
-        world.lease().grant(base + 1, LATER);
+        let maps = budget(2, LATER);
+        assert!(passes(maps.packet()));
+        let maps = Arc::new(maps);
+        let packets = [elsewhere::<1>(&maps), elsewhere::<1>(&maps)];
+        maps.lease().grant(2, ENDED);
+        let base = maps.lease().used();
+        maps.lease().grant(base + 1, LATER);
         let passed = packets.map(|packet| packet.join().unwrap()[0]);
         let passed = passed.into_iter().filter(|passed| *passed).count();
-        let used = world.lease().used();
+        let used = maps.lease().used();
         assert_eq!(used, 1 + u64::try_from(passed).unwrap());
         assert!(used - base <= 1, "{used} of {base} and one more");
-        assert_eq!(u64::try_from(world.rest()).unwrap(), base + 1 - used);
+        assert_eq!(u64::try_from(maps.rest()).unwrap(), base + 1 - used);
     });
 }
 
@@ -133,19 +133,19 @@ fn a_charge_is_taken_back_or_stays() {
         let seen: [std::sync::Arc<AtomicBool>; 2] = Default::default();
         let (here, tables) = (seen.clone(), rules.len());
         every_order_within(2, move || {
-            let world = Maps::new(&records, &rules);
-            world.lease().grant(3, LATER);
-            let world = Arc::new(world);
-            let packets = [elsewhere::<1>(&world), elsewhere::<1>(&world)];
-            let read = world.lease().used();
-            world.lease().grant(2, LATER);
+            let maps = Maps::new(&records, &rules);
+            maps.lease().grant(3, LATER);
+            let maps = Arc::new(maps);
+            let packets = [elsewhere::<1>(&maps), elsewhere::<1>(&maps)];
+            let read = maps.lease().used();
+            maps.lease().grant(2, LATER);
             let passed = packets.map(|packet| packet.join().unwrap()[0]);
-            let used = world.lease().used();
+            let used = maps.lease().used();
             assert!(passed[0] ^ passed[1], "the other limit has room for one");
             assert!((1..=2).contains(&used) && read <= 2, "{used}, {read} before");
             here[usize::try_from(used - 1).unwrap()].store(true, Ordering::Relaxed);
             // Nothing is charged for what the other limit refuses at the look.
-            assert_eq!((world.rest(), world.lease().used()), (0, used));
+            assert_eq!((maps.rest(), maps.lease().used()), (0, used));
         });
         assert!(seen.iter().all(|seen| seen.load(Ordering::Relaxed)), "{seen:?}: {tables} tables");
     }

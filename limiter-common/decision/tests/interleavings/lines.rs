@@ -5,8 +5,8 @@ use limiter_common::time::Ticks;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::lines_world::{Held, Maps, conforms, source};
-use crate::world::{
+use crate::lines_maps::{Held, Maps, conforms, source};
+use crate::maps::{
     NOW, burst, every_order_within, fails_without_fences, owing, resolved, unlimited,
 };
 
@@ -27,22 +27,22 @@ fn owes(number: u8) -> Held {
 /// Packets of these sources at once, each on a CPU of its own, while this one does something else:
 /// which of them passed.
 fn at_once<const N: usize>(
-    world: &Arc<Maps>,
+    maps: &Arc<Maps>,
     numbers: [u8; N],
     meanwhile: impl FnOnce(&Maps),
 ) -> [bool; N] {
     let others = numbers.map(|number| {
-        let world = Arc::clone(world);
-        thread::spawn(move || conforms(world.packet(number)))
+        let maps = Arc::clone(maps);
+        thread::spawn(move || conforms(maps.packet(number)))
     });
-    meanwhile(world);
+    meanwhile(maps);
     others.map(|other| other.join().unwrap())
 }
 
 /// A packet on another CPU and one on this one.
-fn two(world: &Arc<Maps>, there: u8, here: u8) -> [bool; 2] {
+fn two(maps: &Arc<Maps>, there: u8, here: u8) -> [bool; 2] {
     let mut passed = false;
-    let [other] = at_once(world, [there], |world| passed = conforms(world.packet(here)));
+    let [other] = at_once(maps, [there], |maps| passed = conforms(maps.packet(here)));
     [other, passed]
 }
 
@@ -52,10 +52,10 @@ fn count(passed: &[bool]) -> usize {
 
 /// The entries of a line when nobody is at work: the name and the time of each, each name once, and
 /// no entry that leaves.
-fn entries(world: &Maps) -> Vec<(u64, Word)> {
+fn entries(maps: &Maps) -> Vec<(u64, Word)> {
     let mut found: Vec<(u64, Word)> = Vec::new();
-    assert_eq!(world.locked(), 0, "a line was left locked");
-    for (name, word, _) in world.ways() {
+    assert_eq!(maps.locked(), 0, "a line was left locked");
+    for (name, word, _) in maps.ways() {
         assert!(!word.is_gone(), "an entry was left half made");
         if name != 0 {
             assert!(found.iter().all(|(other, _)| *other != name), "a source has two entries");
@@ -65,9 +65,9 @@ fn entries(world: &Maps) -> Vec<(u64, Word)> {
     found
 }
 
-fn time_of(world: &Maps, number: u8) -> Option<Ticks> {
+fn time_of(maps: &Maps, number: u8) -> Option<Ticks> {
     let name = source(number).name().unwrap();
-    entries(world).into_iter().find(|(other, _)| *other == name).map(|(_, word)| word.tat())
+    entries(maps).into_iter().find(|(other, _)| *other == name).map(|(_, word)| word.tat())
 }
 
 /// Two first packets of one source make one entry, and get what one bucket holds: in an empty line,
@@ -84,13 +84,13 @@ fn first_packets_make_one_entry() {
         for room in 1..=2 {
             every_order_within(2, move || {
                 let limits = [burst(1, 0), burst(room, 0), burst(1, 0), burst(1, 0)];
-                let world = Arc::new(Maps::new(&limits, held));
-                let passed = count(&two(&world, 1, 1));
+                let maps = Arc::new(Maps::new(&limits, held));
+                let passed = count(&two(&maps, 1, 1));
                 let expected = usize::try_from(room).unwrap();
                 assert!(passed <= expected, "two buckets");
                 assert!(passed > 0, "both went without");
-                assert_eq!(passed + world.pass_of(1, 3), expected);
-                assert!(time_of(&world, 1).is_some());
+                assert_eq!(passed + maps.pass_of(1, 3), expected);
+                assert!(time_of(&maps, 1).is_some());
             });
         }
     }
@@ -101,13 +101,13 @@ fn first_packets_make_one_entry() {
 fn three_first_packets_make_one_entry() {
     every_order_within(2, || {
         let limits = [burst(1, 0), burst(2, 0)];
-        let world = Arc::new(Maps::new(&limits, [None, None]));
+        let maps = Arc::new(Maps::new(&limits, [None, None]));
         let mut passed = 0;
-        let others = at_once(&world, [1, 1], |world| passed = world.pass_of(1, 1));
+        let others = at_once(&maps, [1, 1], |maps| passed = maps.pass_of(1, 1));
         passed += count(&others);
         assert!(passed <= 2);
-        assert_eq!(passed + world.pass_of(1, 3), 2);
-        entries(&world);
+        assert_eq!(passed + maps.pass_of(1, 3), 2);
+        entries(&maps);
     });
 }
 
@@ -121,13 +121,13 @@ fn two_sources_want_one_way() {
     ] {
         every_order_within(2, move || {
             let limits = [burst(1, 0), burst(1, 0), burst(1, 0), burst(1, 0)];
-            let world = Arc::new(Maps::new(&limits, held));
-            let [one, other] = two(&world, 1, 2);
+            let maps = Arc::new(Maps::new(&limits, held));
+            let [one, other] = two(&maps, 1, 2);
             assert!(one ^ other, "one of them has an entry");
-            assert_eq!(world.pass_of(1, 2) + world.pass_of(2, 2), 0);
-            assert_eq!(time_of(&world, 1).is_some(), one);
-            assert_eq!(time_of(&world, 2).is_some(), other);
-            assert!(time_of(&world, 3).is_some(), "a source that owes was evicted");
+            assert_eq!(maps.pass_of(1, 2) + maps.pass_of(2, 2), 0);
+            assert_eq!(time_of(&maps, 1).is_some(), one);
+            assert_eq!(time_of(&maps, 2).is_some(), other);
+            assert!(time_of(&maps, 3).is_some(), "a source that owes was evicted");
         });
     }
 }
@@ -139,20 +139,20 @@ fn a_charge_lands_in_its_own_bucket() {
     for held in [[Some(drained(0)), Some(owes(3))], [Some(owes(3)), Some(drained(0))]] {
         every_order_within(2, move || {
             let limits = [burst(1, 0), burst(4, 0), burst(1, 0), burst(1, 0)];
-            let world = Arc::new(Maps::new(&limits, held));
-            let [stayed, came] = two(&world, 0, 1);
+            let maps = Arc::new(Maps::new(&limits, held));
+            let [stayed, came] = two(&maps, 0, 1);
             // The way has one of them. Who has it was charged for its own packet alone.
             let one = owing(1, false).tat();
-            match (time_of(&world, 0), time_of(&world, 1)) {
+            match (time_of(&maps, 0), time_of(&maps, 1)) {
                 (Some(time), None) => {
                     assert!(stayed && !came);
                     assert_eq!(time, one);
-                    assert_eq!(world.pass_of(0, 2), 0);
+                    assert_eq!(maps.pass_of(0, 2), 0);
                 }
                 (None, Some(time)) => {
                     assert!(came && !stayed, "a packet passed uncharged");
                     assert_eq!(time, one);
-                    assert_eq!(world.pass_of(1, 5), 3);
+                    assert_eq!(maps.pass_of(1, 5), 3);
                 }
                 both => panic!("{both:?}"),
             }
@@ -171,9 +171,9 @@ fn without_fences_a_charge_lands_in_another_bucket() {
 fn a_way_of_an_unlimited_source() {
     every_order_within(2, || {
         let limits = [unlimited(0), burst(1, 0), burst(1, 0), burst(1, 0)];
-        let world = Arc::new(Maps::new(&limits, [Some(drained(0)), Some(owes(3))]));
-        let passed = count(&two(&world, 1, 1));
-        assert_eq!(passed + world.pass_of(1, 2), 1);
+        let maps = Arc::new(Maps::new(&limits, [Some(drained(0)), Some(owes(3))]));
+        let passed = count(&two(&maps, 1, 1));
+        assert_eq!(passed + maps.pass_of(1, 2), 1);
     });
 }
 
@@ -195,17 +195,17 @@ fn without_fences_a_way_has_the_limit_of_the_source_before() {
 fn a_way_that_comes_back() {
     every_order_within(2, || {
         let limits = [burst(2, 0), burst(1, 0), burst(1, 0), burst(1, 0)];
-        let world = Arc::new(Maps::new(&limits, [Some(drained(0)), Some(owes(3))]));
+        let maps = Arc::new(Maps::new(&limits, [Some(drained(0)), Some(owes(3))]));
         let other = {
-            let world = Arc::clone(&world);
-            thread::spawn(move || conforms(world.packet(0)))
+            let maps = Arc::clone(&maps);
+            thread::spawn(move || conforms(maps.packet(0)))
         };
-        let came = conforms(world.packet(1));
-        let here = conforms(world.packet(0));
-        let passed = usize::from(here) + usize::from(other.join().unwrap()) + world.pass_of(0, 3);
+        let came = conforms(maps.packet(1));
+        let here = conforms(maps.packet(0));
+        let passed = usize::from(here) + usize::from(other.join().unwrap()) + maps.pass_of(0, 3);
         // Time stands still, so the one who came owes, and nobody gets the way back.
         assert_eq!(passed, if came { 0 } else { 2 });
-        assert_eq!(world.pass_of(1, 2), 0);
+        assert_eq!(maps.pass_of(1, 2), 0);
     });
 }
 
@@ -218,14 +218,14 @@ fn a_rule_change_while_an_entry_leaves() {
             let limits = [burst(old, 0), burst(new, 2)];
             let held = |number| Some((number, owing(0, false), resolved(1, 0, Slot::NONE, false)));
             let owed = Some((3, Word::new(NOW.plus(Ticks::new(1 << 50)), false), own(0)));
-            let world = Maps::new(&limits, [held(0), owed]).everybody([Some(1), Some(0)]);
-            let world = Arc::new(world);
-            let both = at_once(&world, [0, 1], |world| world.commit(2));
+            let maps = Maps::new(&limits, [held(0), owed]).everybody([Some(1), Some(0)]);
+            let maps = Arc::new(maps);
+            let both = at_once(&maps, [0, 1], |maps| maps.commit(2));
             let [stayed, came] = both.map(usize::from);
             let larger = usize::try_from(old.max(new)).unwrap();
-            assert!(stayed + world.pass_of(0, 3) <= larger);
-            assert!(came + world.pass_of(1, 3) <= larger);
-            entries(&world);
+            assert!(stayed + maps.pass_of(0, 3) <= larger);
+            assert!(came + maps.pass_of(1, 3) <= larger);
+            entries(&maps);
         });
     }
 }
@@ -238,9 +238,9 @@ fn a_rule_change_under_way() {
         every_order_within(2, move || {
             let limits = [burst(old, 0), burst(new, 2)];
             let held = Some((1, owing(0, false), resolved(1, 0, Slot::NONE, false)));
-            let world = Arc::new(Maps::new(&limits, [held, None]).everybody([Some(1), Some(0)]));
-            let passed = count(&at_once(&world, [1, 1], |world| world.commit(2)));
-            let passed = passed + world.pass_of(1, 8);
+            let maps = Arc::new(Maps::new(&limits, [held, None]).everybody([Some(1), Some(0)]));
+            let passed = count(&at_once(&maps, [1, 1], |maps| maps.commit(2)));
+            let passed = passed + maps.pass_of(1, 8);
             assert!((2..=4).contains(&passed), "{passed}");
         });
     }
@@ -253,10 +253,10 @@ fn a_way_has_the_limit_of_its_source() {
     every_order_within(1, || {
         let limits = [burst(1, 2), burst(1, 2), burst(1, 0), burst(1, 0)];
         let held = (0, owing(0, false), resolved(1, 3, Slot::NONE, false));
-        let world = Maps::new(&limits, [Some(held), Some(owes(2))]).everybody([None, Some(3)]);
-        let world = Arc::new(world);
-        at_once(&world, [0, 1], |world| world.commit(2));
-        for (name, _, resolved) in world.ways() {
+        let maps = Maps::new(&limits, [Some(held), Some(owes(2))]).everybody([None, Some(3)]);
+        let maps = Arc::new(maps);
+        at_once(&maps, [0, 1], |maps| maps.commit(2));
+        for (name, _, resolved) in maps.ways() {
             let own = (0..2).find(|number| name == source(*number).name().unwrap());
             if let Some(number) = own
                 && resolved.generation().get() == 2
@@ -292,11 +292,11 @@ fn first_packets_make_one_entry_in_three_lines() {
     ] {
         every_order_within(1, move || {
             let held = owing_in([one, other, [None, None]]);
-            let world = Arc::new(Maps::spread(&limits(0, 2), held));
-            let passed = count(&two(&world, 0, 0));
+            let maps = Arc::new(Maps::spread(&limits(0, 2), held));
+            let passed = count(&two(&maps, 0, 0));
             assert!((1..=2).contains(&passed), "{passed}");
-            assert_eq!(passed + world.pass_of(0, 3), 2);
-            assert!(time_of(&world, 0).is_some());
+            assert_eq!(passed + maps.pass_of(0, 3), 2);
+            assert!(time_of(&maps, 0).is_some());
         });
     }
 }
@@ -311,12 +311,12 @@ fn sources_of_two_lines_do_not_wait_for_each_other() {
         [FULL[0], FULL[1], [None, None]],
     ] {
         every_order_within(1, move || {
-            let world = Arc::new(Maps::spread(&limits(0, 1), owing_in(held)));
-            let passed = two(&world, 0, 1);
+            let maps = Arc::new(Maps::spread(&limits(0, 1), owing_in(held)));
+            let passed = two(&maps, 0, 1);
             // A CPU that waited too long for a lock has made no entry, and passed no packet.
             for (number, passed) in [0, 1].into_iter().zip(passed) {
-                assert_eq!(usize::from(passed) + world.pass_of(number, 2), 1);
-                assert!(time_of(&world, number).is_some());
+                assert_eq!(usize::from(passed) + maps.pass_of(number, 2), 1);
+                assert!(time_of(&maps, number).is_some());
             }
         });
     }
@@ -331,13 +331,13 @@ fn a_source_of_the_overflow_that_leaves_and_comes() {
         every_order_within(1, move || {
             let mut held = owing_in([first, second, [None, Some(7)]]);
             held[2][0] = Some(drained(stays));
-            let world = Arc::new(Maps::spread(&limits(6, 1), held));
-            let [stayed, came] = two(&world, stays, 6);
-            let again = world.pass_of(stays, 2);
+            let maps = Arc::new(Maps::spread(&limits(6, 1), held));
+            let [stayed, came] = two(&maps, stays, 6);
+            let again = maps.pass_of(stays, 2);
             assert!(usize::from(stayed) + again <= 1, "a charge was lost");
-            assert!(usize::from(came) + world.pass_of(6, 2) <= 1);
+            assert!(usize::from(came) + maps.pass_of(6, 2) <= 1);
             assert!(stayed || came, "both went without");
-            entries(&world);
+            entries(&maps);
         });
     }
 }
@@ -349,10 +349,10 @@ fn a_source_of_the_overflow_gets_no_second_entry() {
     every_order_within(1, || {
         let mut held = owing_in([[Some(2), None], FULL[1], [None, None]]);
         held[2][0] = Some(drained(0));
-        let world = Arc::new(Maps::spread(&limits(0, 2), held));
-        let passed = count(&two(&world, 0, 0));
-        assert_eq!(passed + world.pass_of(0, 3), 2);
-        entries(&world);
+        let maps = Arc::new(Maps::spread(&limits(0, 2), held));
+        let passed = count(&two(&maps, 0, 0));
+        assert_eq!(passed + maps.pass_of(0, 3), 2);
+        entries(&maps);
     });
 }
 
@@ -368,9 +368,9 @@ fn a_way_of_a_second_line_has_the_limit_of_its_source() {
             [Some(owes(5)), Some(owes(7))],
         ];
         let limits: Vec<_> = own.into_iter().chain([burst(1, 0); 4]).collect();
-        let world = Arc::new(Maps::spread(&limits, held).everybody([None, Some(3)]));
-        at_once(&world, [0, 1], |world| world.commit(2));
-        for (name, _, resolved) in world.ways() {
+        let maps = Arc::new(Maps::spread(&limits, held).everybody([None, Some(3)]));
+        at_once(&maps, [0, 1], |maps| maps.commit(2));
+        for (name, _, resolved) in maps.ways() {
             let own = (0..2).find(|number| name == source(*number).name().unwrap());
             if let Some(number) = own
                 && resolved.generation().get() == 2
@@ -378,6 +378,6 @@ fn a_way_of_a_second_line_has_the_limit_of_its_source() {
                 assert_eq!(resolved.slot().index(), u32::from(number));
             }
         }
-        entries(&world);
+        entries(&maps);
     });
 }

@@ -8,7 +8,7 @@ use limiter_decision::meter::{self, Arrival, Charged, Undo};
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::world::{LoomWord, every_order};
+use crate::maps::{LoomWord, every_order};
 
 /// A second in nanoseconds: the width of every window and slot here.
 const WIDTH: u64 = 1_000_000_000;

@@ -5,15 +5,15 @@ use limiter_common::bucket::{Resolved, Slot};
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Limit;
 
-use crate::world::{Maps, burst, owing, resolved, unlimited};
+use crate::maps::{Maps, burst, owing, resolved, unlimited};
 
 /// A packet of a source that owes four packets, whose bucket waits for its conversion.
 fn packet(limits: &[Limit], at: Resolved, generation: u64, rule: u32) -> Reason {
     let (limits, reason) = (limits.to_vec(), std::sync::Arc::new(std::sync::Mutex::new(None)));
     let seen = std::sync::Arc::clone(&reason);
     loom::model(move || {
-        let world = Maps::new(generation, &limits, [rule, rule]).with_bucket(owing(4, false), at);
-        *seen.lock().unwrap() = Some(world.packet());
+        let maps = Maps::new(generation, &limits, [rule, rule]).with_bucket(owing(4, false), at);
+        *seen.lock().unwrap() = Some(maps.packet());
     });
     let reason = reason.lock().unwrap().take();
     reason.unwrap()
@@ -43,9 +43,9 @@ fn a_waiting_conversion_to_a_slot_that_was_filled_anew_forgives_nothing() {
 fn a_conversion_that_was_held_up_is_not_stored() {
     loom::model(|| {
         let limits = [burst(8, 1), burst(8, 3), burst(8, 4)];
-        let world = Maps::new(3, &limits, [1, 1])
+        let maps = Maps::new(3, &limits, [1, 1])
             .with_bucket(owing(4, false), resolved(3, 1, Slot::new(0), true))
             .meanwhile(0, resolved(4, 2, Slot::NONE, false));
-        assert_eq!(world.pass_of(8), 4);
+        assert_eq!(maps.pass_of(8), 4);
     });
 }

@@ -7,7 +7,7 @@ use limiter_common::wire::{Algorithm, Kind, Record};
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::tables_world::{Maps, Way, limit_of, passes, rule};
+use crate::tables_maps::{Maps, Way, limit_of, passes, rule};
 
 /// Every order with at most one switch away from a thread that could go on, or as many as
 /// `LOOM_MAX_PREEMPTIONS` says. With two it takes most of a minute.
@@ -41,17 +41,17 @@ fn of(algorithm: Algorithm, packets: u64, since: u32) -> Record {
 fn a_bucket_is_converted_once_and_no_late_charge_is_lost_or_doubled() {
     for ((before, after), [one, another]) in with_ways(CHANGES) {
         every_order(move || {
-            let world = Maps::new(&[of(before, 4, 1), of(after, 4, 2)], &[[1, 0]]);
-            assert!(passes(world.packet()));
-            let world = Arc::new(world);
+            let maps = Maps::new(&[of(before, 4, 1), of(after, 4, 2)], &[[1, 0]]);
+            assert!(passes(maps.packet()));
+            let maps = Arc::new(maps);
             let other = thread::spawn({
-                let world = Arc::clone(&world);
-                move || world.packet_by(another)
+                let maps = Arc::clone(&maps);
+                move || maps.packet_by(another)
             });
-            world.commit(2);
-            let mut passed = usize::from(passes(world.packet_by(one)));
+            maps.commit(2);
+            let mut passed = usize::from(passes(maps.packet_by(one)));
             passed += usize::from(passes(other.join().unwrap()));
-            let rest = world.rest();
+            let rest = maps.rest();
             // A count of 4 rounds the used share up to a whole packet.
             assert!(
                 (2..=3).contains(&(passed + rest)),
@@ -66,17 +66,17 @@ fn a_bucket_is_converted_once_and_no_late_charge_is_lost_or_doubled() {
 fn two_converters_are_one() {
     for ((before, after), [one, another]) in with_ways(CHANGES) {
         every_order(move || {
-            let world = Maps::new(&[of(before, 4, 1), of(after, 4, 2)], &[[1, 0]]);
-            assert!(passes(world.packet()));
-            world.commit(2);
-            let world = Arc::new(world);
+            let maps = Maps::new(&[of(before, 4, 1), of(after, 4, 2)], &[[1, 0]]);
+            assert!(passes(maps.packet()));
+            maps.commit(2);
+            let maps = Arc::new(maps);
             let other = thread::spawn({
-                let world = Arc::clone(&world);
-                move || world.packet_by(another)
+                let maps = Arc::clone(&maps);
+                move || maps.packet_by(another)
             });
-            let mut passed = usize::from(passes(world.packet_by(one)));
+            let mut passed = usize::from(passes(maps.packet_by(one)));
             passed += usize::from(passes(other.join().unwrap()));
-            let rest = world.rest();
+            let rest = maps.rest();
             assert!(
                 (2..=3).contains(&(passed + rest)),
                 "{passed} and {rest}: {before:?} {after:?}"
@@ -92,15 +92,15 @@ fn a_packet_passes_both_tables_or_is_charged_to_none() {
     for (first, second) in [(1, 2), (2, 1), (1, 1)] {
         every_order(move || {
             let rules = [of(TokenBucket, first, 1), of(FixedWindow, second, 1)];
-            let world = Arc::new(Maps::new(&rules, &[[0, 0], [1, 1]]));
+            let maps = Arc::new(Maps::new(&rules, &[[0, 0], [1, 1]]));
             let other = thread::spawn({
-                let world = Arc::clone(&world);
-                move || world.packet()
+                let maps = Arc::clone(&maps);
+                move || maps.packet()
             });
-            let mut passed = usize::from(passes(world.packet()));
+            let mut passed = usize::from(passes(maps.packet()));
             passed += usize::from(passes(other.join().unwrap()));
             assert_eq!(passed, 1, "{first} {second}");
-            assert_eq!(world.rest(), 0);
+            assert_eq!(maps.rest(), 0);
         });
     }
 }
@@ -111,18 +111,18 @@ fn nothing_is_lost_where_both_have_room() {
     every_order(|| {
         let rules =
             [rule(&[limit_of(TokenBucket, 2), limit_of(FixedWindow, 3)], 1), of(FixedWindow, 2, 1)];
-        let world = Arc::new(Maps::new(&rules, &[[0, 0], [1, 1]]));
+        let maps = Arc::new(Maps::new(&rules, &[[0, 0], [1, 1]]));
         let other = thread::spawn({
-            let world = Arc::clone(&world);
-            move || world.packet()
+            let maps = Arc::clone(&maps);
+            move || maps.packet()
         });
-        assert!(passes(world.packet()));
+        assert!(passes(maps.packet()));
         assert!(passes(other.join().unwrap()));
-        assert_eq!(world.rest(), 0);
+        assert_eq!(maps.rest(), 0);
     });
 }
 
-/// A rule of two token buckets, which are charged one after the other without a step: of two
+/// A rule of two token buckets, which are charged one after the other without a subprogram: of two
 /// packets, as many pass as both have room for.
 #[test]
 fn two_plain_limits_pass_what_both_have_room_for() {
@@ -131,15 +131,15 @@ fn two_plain_limits_pass_what_both_have_room_for() {
         every_order(move || {
             let both = rule(&[limit_of(TokenBucket, first), limit_of(TokenBucket, second)], 1);
             assert!(matches!(both.plain(), Some((_, Some(_)))));
-            let world = Arc::new(Maps::new(&[both], &[[0, 0]]));
+            let maps = Arc::new(Maps::new(&[both], &[[0, 0]]));
             let other = thread::spawn({
-                let world = Arc::clone(&world);
-                move || world.packet_by(another)
+                let maps = Arc::clone(&maps);
+                move || maps.packet_by(another)
             });
-            let mut passed = u64::from(passes(world.packet_by(one)));
+            let mut passed = u64::from(passes(maps.packet_by(one)));
             passed += u64::from(passes(other.join().unwrap()));
             assert_eq!(passed, first.min(second), "{first} {second}");
-            assert_eq!(world.rest(), 0);
+            assert_eq!(maps.rest(), 0);
         });
     }
 }
@@ -153,12 +153,12 @@ fn a_shadow_rule_drops_nobody_in_a_race() {
             every_order(move || {
                 let limits: Vec<_> = limits.iter().map(|of| limit_of(TokenBucket, *of)).collect();
                 let shadow = Record { kind: Kind::Shadow as u8, budget, ..rule(&limits, 1) };
-                let world = Arc::new(Maps::new(&[shadow], &[[0, 0]]));
+                let maps = Arc::new(Maps::new(&[shadow], &[[0, 0]]));
                 let other = thread::spawn({
-                    let world = Arc::clone(&world);
-                    move || world.packet_by(another)
+                    let maps = Arc::clone(&maps);
+                    move || maps.packet_by(another)
                 });
-                for reason in [world.packet_by(one), other.join().unwrap()] {
+                for reason in [maps.packet_by(one), other.join().unwrap()] {
                     assert_eq!(reason.verdict(), Verdict::Pass, "{reason:?}");
                 }
             });

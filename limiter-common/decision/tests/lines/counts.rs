@@ -6,7 +6,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_decision::line::{Entry as _, Line as _, LiveEntry, Place};
 
-use crate::world::{Lines, Maps, Rules, limit, source};
+use crate::maps::{Lines, Maps, Rules, limit, source};
 
 /// Packets that a CPU counts between two looks at a count.
 const MANY: u64 = 1 << 29;
@@ -18,10 +18,10 @@ fn counts_do_not_wrap() {
     let rules =
         Rules { limits: vec![limit(1 << 10, 1, 0)], slot: |_, _| 0, generation: AtomicU64::new(1) };
     let table = Lines::new(1);
-    let world = Maps { store: &table, rules: &rules };
+    let maps = Maps { store: &table, rules: &rules };
     let mut now = Ticks::new(1 << 40);
     for number in 1..=7 {
-        assert_eq!(world.packet(&source(number), now), Reason::Conforming);
+        assert_eq!(maps.packet(&source(number), now), Reason::Conforming);
     }
     let live = |number: u32| -> LiveEntry {
         let name = source(number).name().unwrap();
@@ -42,7 +42,7 @@ fn counts_do_not_wrap() {
             entry.count_dropped(MANY - 1);
             (passed, dropped) = (passed + MANY, dropped + MANY - 1);
             now = now.plus(Ticks::new(1 << 12));
-            assert_eq!(world.packet(&source(number), now), Reason::Conforming);
+            assert_eq!(maps.packet(&source(number), now), Reason::Conforming);
             passed += 1;
             let bucket = live(number).bucket;
             assert_eq!((bucket.passed, bucket.dropped), (passed, dropped), "source {number}");
@@ -51,7 +51,7 @@ fn counts_do_not_wrap() {
     }
     // All have drained: one leaves.
     now = now.plus(Ticks::new(1 << 60));
-    assert_eq!(world.packet(&source(8), now), Reason::Conforming);
+    assert_eq!(maps.packet(&source(8), now), Reason::Conforming);
     let bucket = live(8).bucket;
     assert_eq!((bucket.passed, bucket.dropped), (1, 0));
 }

@@ -8,7 +8,7 @@ use limiter_common::verdict::Reason;
 use limiter_decision::cell::{Cell as _, SourceBucket as _};
 use limiter_decision::line::{bucket_again, bucket_in, in_line_slot};
 
-use crate::world::{Lines, Maps, Rules, limit, source};
+use crate::maps::{Lines, Maps, Rules, limit, source};
 
 /// In the line slot, a source finds the bucket that a search finds. A look that was slow charges
 /// nobody once the line slot is another source's, whatever word it saw; and nor does one that saw
@@ -18,18 +18,18 @@ fn in_a_line_slot_a_source_charges_nobody_else() {
     let rules =
         Rules { limits: vec![limit(1 << 10, 3, 0)], slot: |_, _| 0, generation: AtomicU64::new(1) };
     let table = Lines::new(1);
-    let world = Maps { store: &table, rules: &rules };
+    let maps = Maps { store: &table, rules: &rules };
     let mut now = Ticks::new(1 << 40);
     for number in 1..=7 {
-        assert_eq!(world.packet(&source(number), now), Reason::Conforming);
+        assert_eq!(maps.packet(&source(number), now), Reason::Conforming);
     }
     let found_in = [1, 2, 3, 4, 5, 6, 7].map(|number| {
         let bucket_key = source(number);
-        let (line_slot, found) = in_line_slot(&world, &bucket_key, table.all()).unwrap();
-        let again = bucket_in(&world, &bucket_key, line_slot).unwrap();
+        let (line_slot, found) = in_line_slot(&maps, &bucket_key, table.all()).unwrap();
+        let again = bucket_in(&maps, &bucket_key, line_slot).unwrap();
         assert_eq!(again.resolved().load(), found.resolved().load());
         let old = again.word().load();
-        assert_eq!(old, bucket_again(&world, &bucket_key).unwrap().word().load());
+        assert_eq!(old, bucket_again(&maps, &bucket_key).unwrap().word().load());
         let next = Word::new(Word::from_raw(old).tat().plus(Ticks::new(1)), false);
         assert!(again.word().compare_exchange(old, next.raw()), "source {number}");
         (bucket_key, line_slot, next.raw())
@@ -37,10 +37,10 @@ fn in_a_line_slot_a_source_charges_nobody_else() {
     // All have drained, and others take their line slots.
     now = now.plus(Ticks::new(1 << 30));
     for number in 8..=14 {
-        assert_eq!(world.packet(&source(number), now), Reason::Conforming);
+        assert_eq!(maps.packet(&source(number), now), Reason::Conforming);
     }
     for (bucket_key, line_slot, before) in found_in {
-        let bucket = bucket_in(&world, &bucket_key, line_slot).unwrap();
+        let bucket = bucket_in(&maps, &bucket_key, line_slot).unwrap();
         bucket.resolved().load();
         assert!(Word::from_raw(bucket.word().load()).is_gone());
         let others = table.entries().into_iter().map(|entry| entry.word);

@@ -10,7 +10,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_decision::line::{self, Place};
 
-use crate::world::{Lines, Maps, Rules, SEED, limit, source};
+use crate::maps::{Lines, Maps, Rules, SEED, limit, source};
 
 /// Lines of the table that is filled, 512 of them of the overflow.
 const LINES: u32 = 16_384;
@@ -41,11 +41,11 @@ fn load(sources: u32, turns: u32) -> Shares {
     let rules =
         Rules { limits: vec![limit(owes, 1, 0)], slot: |_, _| 0, generation: AtomicU64::new(1) };
     let table = Lines::new(usize::try_from(LINES).unwrap());
-    let world = Maps { store: &table, rules: &rules };
+    let maps = Maps { store: &table, rules: &rules };
     let mut without = VecDeque::new();
     for number in 0..sources * (turns + 1) {
         let now = Ticks::new((1 << 40) + u64::from(number) * STEP);
-        let reason = world.packet(&source(0x0a00_0000 + number), now);
+        let reason = maps.packet(&source(0x0a00_0000 + number), now);
         let refused = reason != Reason::Conforming;
         assert!(!refused || reason == Reason::OverAggregate, "{reason:?}");
         without.push_back(refused);
@@ -105,7 +105,7 @@ fn addresses_that_are_aimed_with_another_seed_miss() {
     let rules =
         Rules { limits: vec![limit(1 << 40, 1, 0)], slot: |_, _| 0, generation: AtomicU64::new(1) };
     let table = Lines::new(1_024);
-    let world = Maps { store: &table, rules: &rules };
+    let maps = Maps { store: &table, rules: &rules };
     let place = |number: u32, seed: u64| {
         let lines = line::Lines { seed, ..table.all() };
         Place::of(source(number).name().unwrap(), lines)
@@ -123,7 +123,7 @@ fn addresses_that_are_aimed_with_another_seed_miss() {
     assert!(hits < 20, "{hits} of {AIMED} hit");
     let now = Ticks::new(1 << 40);
     for number in aimed {
-        world.packet(&source(number), now);
+        maps.packet(&source(number), now);
     }
-    assert_eq!(world.packet(&source(VICTIM), now), Reason::Conforming);
+    assert_eq!(maps.packet(&source(VICTIM), now), Reason::Conforming);
 }

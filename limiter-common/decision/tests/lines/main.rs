@@ -8,6 +8,6 @@ mod absent;
 mod counts;
 mod line_slots;
 mod load;
+mod maps;
 mod properties;
 mod threads;
-mod world;

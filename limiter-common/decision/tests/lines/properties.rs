@@ -9,7 +9,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use proptest::prelude::*;
 
-use crate::world::{Lines, Maps, Rules, Unbounded, limit, source};
+use crate::maps::{Lines, Maps, Rules, Unbounded, limit, source};
 
 /// Ticks of a packet.
 const PACKET: u64 = 1 << 20;
@@ -109,14 +109,14 @@ proptest! {
 fn sources_stand_in_three_lines_and_find_no_room() {
     let rules = rules();
     let table = Lines::new(40);
-    let world = Maps { store: &table, rules: &rules };
+    let maps = Maps { store: &table, rules: &rules };
     let now = Ticks::new(1 << 40);
     // Of the kinds that owe: 21 find room, and no other.
     let owes = |number: &u32| (number & 0xff) % 6 < 3;
     let crowd: Vec<u32> = table.crowd(80).into_iter().filter(owes).collect();
     for (index, number) in crowd.iter().enumerate() {
         let expected = if index < 21 { Reason::Conforming } else { Reason::OverAggregate };
-        assert_eq!(world.packet(&source(*number), now), expected);
+        assert_eq!(maps.packet(&source(*number), now), expected);
     }
     assert!(crowd.len() > 21, "too few: {crowd:?}");
     assert!(table.owing_in_overflow(now) > 0, "nobody went to the overflow");
@@ -127,20 +127,20 @@ fn sources_stand_in_three_lines_and_find_no_room() {
 fn sources_leave_and_find_no_room() {
     let rules = rules();
     let table = Lines::new(1);
-    let world = Maps { store: &table, rules: &rules };
+    let maps = Maps { store: &table, rules: &rules };
     let now = Ticks::new(1 << 40);
     // Seven that owe, of the kind that never changes.
     let owing: Vec<u32> = (0..7).map(|number| 6 * number + 2).collect();
     for number in &owing {
-        assert_eq!(world.packet(&source(*number), now), Reason::Conforming);
+        assert_eq!(maps.packet(&source(*number), now), Reason::Conforming);
     }
     assert!(table.is_full_for(&source(1), now));
-    assert_eq!(world.packet(&source(1), now), Reason::OverAggregate);
+    assert_eq!(maps.packet(&source(1), now), Reason::OverAggregate);
     // At the instant at which they drain they still stay.
     let drained = now.plus(Ticks::new(7 * PACKET));
-    assert_eq!(world.packet(&source(1), drained), Reason::OverAggregate);
+    assert_eq!(maps.packet(&source(1), drained), Reason::OverAggregate);
     let after = drained.plus(Ticks::new(1));
-    assert_eq!(world.packet(&source(1), after), Reason::Conforming);
-    assert_eq!(world.packet(&source(1), after), Reason::OverLimit);
+    assert_eq!(maps.packet(&source(1), after), Reason::Conforming);
+    assert_eq!(maps.packet(&source(1), after), Reason::OverLimit);
     assert_eq!(table.entries().len(), 7);
 }

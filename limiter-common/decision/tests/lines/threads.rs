@@ -8,7 +8,7 @@ use std::thread;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 
-use crate::world::{Lines, Maps, Rules, limit, source};
+use crate::maps::{Lines, Maps, Rules, limit, source};
 
 /// Ticks of a packet. The clock goes on by a part of it with each packet, so that entries drain all
 /// the time.
@@ -36,7 +36,7 @@ fn no_source_passes_more_than_its_limit() {
             let (rules, table, clock, passed) = (&rules, &table, &clock, &passed);
             let (without, contended, barrier) = (&without, &contended, &barrier);
             scope.spawn(move || {
-                let world = Maps { store: table, rules };
+                let maps = Maps { store: table, rules };
                 let mut state = thread + 1;
                 barrier.wait();
                 for packet in 0..PACKETS {
@@ -47,7 +47,7 @@ fn no_source_passes_more_than_its_limit() {
                     if thread == 0 && packet % 500 == 0 {
                         rules.generation.fetch_add(1, Ordering::SeqCst);
                     }
-                    match world.packet(&source(number), Ticks::new(now)) {
+                    match maps.packet(&source(number), Ticks::new(now)) {
                         Reason::Conforming => {
                             let index = usize::try_from(number).unwrap();
                             passed[index].fetch_add(1, Ordering::Relaxed);

@@ -14,7 +14,6 @@ const fn class(dscp: u8, ecn: u8) -> u8 {
     dscp << 2 | ecn
 }
 
-/// All marks.
 fn marks() -> impl Iterator<Item = Mark> {
     (0..=63).filter_map(Mark::dscp).chain([Mark::CongestionExperienced])
 }

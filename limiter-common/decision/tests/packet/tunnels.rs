@@ -33,7 +33,6 @@ fn v6_packet() -> Vec<u8> {
     packet
 }
 
-/// An outer IPv4 packet.
 fn outer(protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     PacketBuilder::ethernet2([2; 6], [4; 6])

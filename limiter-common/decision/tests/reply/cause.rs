@@ -66,7 +66,6 @@ pub(crate) fn icmp(ip: Ip, kind: u8) -> Vec<u8> {
     raw(ip, |frame| if is_v6(frame) { 58 } else { 1 }, &message)
 }
 
-/// Any protocol.
 pub(crate) fn protocol(ip: Ip, number: u8) -> Vec<u8> {
     raw(ip, |_| number, &[0xda; 64])
 }
@@ -107,13 +106,11 @@ pub(crate) fn repaired(frame: Vec<u8>) -> Vec<u8> {
     with(frame, 10, &checksum.to_be_bytes())
 }
 
-/// With another source address.
 pub(crate) fn from(frame: Vec<u8>, address: &[u8]) -> Vec<u8> {
     let offset = if is_v6(&frame) { 8 } else { 12 };
     with(frame, offset, address)
 }
 
-/// With another destination address.
 pub(crate) fn to(frame: Vec<u8>, address: &[u8]) -> Vec<u8> {
     let offset = if is_v6(&frame) { 24 } else { 16 };
     with(frame, offset, address)

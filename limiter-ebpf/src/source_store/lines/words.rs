@@ -8,9 +8,8 @@ use limiter_decision::cell::Cell;
 use limiter_decision::line;
 
 use super::{are_used, entry_at};
-use crate::world::atomic::{MapWord, acquire_fence};
+use crate::maps::atomic::{MapWord, acquire_fence};
 
-/// A line.
 #[derive(Clone, Copy)]
 pub(crate) struct MapLine {
     /// The index among the lines of all kinds.

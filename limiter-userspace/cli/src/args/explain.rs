@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::defaults::LEAST_FRAME;
 use crate::completion_values;
 #[cfg(feature = "replay")]
-use crate::reading::aside::OwnArgument;
+use crate::reading::left_out::OwnArgument;
 
 /// Sources that are shown one by one unless `--top` says otherwise.
 #[cfg(feature = "replay")]

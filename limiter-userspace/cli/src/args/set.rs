@@ -62,7 +62,6 @@ impl Set {
         self.second.as_ref().map(|_| self.first.as_str())
     }
 
-    /// The rate.
     pub(crate) fn rate(&self) -> &str {
         self.second.as_ref().unwrap_or(&self.first)
     }

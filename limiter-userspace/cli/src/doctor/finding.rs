@@ -14,7 +14,6 @@ pub(super) enum Level {
     Warning,
     /// Something could not be seen.
     Unknown,
-    /// Good to know.
     Note,
     /// Nothing to do.
     Ok,
@@ -35,14 +34,11 @@ impl Level {
 /// Outcome of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// Name of the check.
     pub(super) check: &'static str,
     /// Interface that it is about, if it is about one.
     pub(super) interface: Option<String>,
     pub(super) level: Level,
-    /// Sight, in words.
     pub(super) seen: String,
-    /// Way out, in words.
     pub(super) remedy: Option<String>,
     /// Command that does it, to be typed as root.
     pub(super) command: Option<String>,
@@ -104,7 +100,6 @@ impl Finding {
     }
 }
 
-/// All findings.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
     /// True without a problem.

@@ -19,7 +19,6 @@ const GRO: &str = "rx-gro";
 pub(super) enum Peer {
     /// None: the interface is of another kind.
     None,
-    /// In another network namespace.
     Elsewhere,
     /// Here, with this name and these offloads.
     Here(String, Result<Offloads, DatapathError>),
@@ -97,7 +96,6 @@ pub(super) fn joined(
     .on(name)
 }
 
-/// Judges the receive queues.
 pub(super) fn queues(
     name: &str,
     queues: &Result<Option<Queues>, DatapathError>,

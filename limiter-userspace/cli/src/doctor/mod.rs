@@ -62,7 +62,6 @@ pub(super) struct Ask {
 
 /// What is known of limiter on this machine, whatever interface is looked at.
 struct Here<'a> {
-    /// Directory of the pins.
     pin_dir: &'a Path,
     /// True if this process may look at programs.
     may_bpf: bool,

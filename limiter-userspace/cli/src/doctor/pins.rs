@@ -9,7 +9,6 @@ use limiter_datapath::machine::{FileSystem, PinPlace, Pinned, USUAL_MOUNT};
 use super::finding::Finding;
 use crate::args::defaults::PIN_DIR;
 
-/// Judges the place.
 pub(super) fn place(pin_dir: &Path, place: PinPlace, may_bpf: bool) -> Finding {
     let (check, path) = ("bpffs", pin_dir.display());
     if place.file_system == FileSystem::Other {
@@ -45,7 +44,6 @@ pub(super) fn place(pin_dir: &Path, place: PinPlace, may_bpf: bool) -> Finding {
     }
 }
 
-/// Judges the maps.
 pub(super) fn pinned(pin_dir: &Path, pinned: &Pinned, may_bpf: bool) -> Finding {
     let (check, path) = ("pins", pin_dir.display());
     let on_pins = |command: &str| {
@@ -57,15 +55,15 @@ pub(super) fn pinned(pin_dir: &Path, pinned: &Pinned, may_bpf: bool) -> Finding 
     };
     match pinned {
         Pinned::Nothing => Finding::ok(check, format!("nothing is pinned under {path}")),
-        Pinned::Maps { brake: false } => {
+        Pinned::Maps { bypass: false } => {
             Finding::ok(check, format!("the maps under {path} are of this version"))
         }
-        Pinned::Maps { brake: true } | Pinned::OtherLayout { brake: true, .. } => {
+        Pinned::Maps { bypass: true } | Pinned::OtherLayout { bypass: true, .. } => {
             Finding::problem(check, "limits are off: every packet passes")
                 .remedy("turn off the bypass")
                 .command(on_pins("on"))
         }
-        Pinned::OtherLayout { found, brake: false } => Finding::note(
+        Pinned::OtherLayout { found, bypass: false } => Finding::note(
             check,
             format!(
                 "the maps under {path} are of another version (layout {found}, this limiter has \
@@ -113,21 +111,21 @@ mod tests {
     }
 
     #[test]
-    fn pins_are_braked_or_foreign_or_not_seen() {
+    fn pins_are_bypassed_or_foreign_or_not_seen() {
         let judged = |maps: &Pinned, may_bpf| pinned(Path::new("/x"), maps, may_bpf);
         assert_eq!(judged(&Pinned::Nothing, true).level, Level::Ok);
-        assert_eq!(judged(&Pinned::Maps { brake: false }, true).level, Level::Ok);
-        let off = judged(&Pinned::Maps { brake: true }, true);
+        assert_eq!(judged(&Pinned::Maps { bypass: false }, true).level, Level::Ok);
+        let off = judged(&Pinned::Maps { bypass: true }, true);
         assert_eq!(
             (off.level, off.command.as_deref()),
             (Level::Problem, Some("limiter on --pin-dir /x"))
         );
-        let usual = pinned(Path::new(PIN_DIR), &Pinned::Maps { brake: true }, true);
+        let usual = pinned(Path::new(PIN_DIR), &Pinned::Maps { bypass: true }, true);
         assert_eq!(usual.command.as_deref(), Some("limiter on"));
-        let old = judged(&Pinned::OtherLayout { found: 1, brake: false }, true);
+        let old = judged(&Pinned::OtherLayout { found: 1, bypass: false }, true);
         assert_eq!(old.level, Level::Note);
         assert!(old.seen.contains("layout 1"), "{}", old.seen);
-        let old = judged(&Pinned::OtherLayout { found: 1, brake: true }, true);
+        let old = judged(&Pinned::OtherLayout { found: 1, bypass: true }, true);
         assert_eq!(old.command.as_deref(), Some("limiter on --pin-dir /x"));
         let unseen = Pinned::Refused(DatapathError::NothingPinned("/x".into()));
         assert_eq!(judged(&unseen, true).level, Level::Unknown);

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::PathBuf;
 
-use limiter_replay::explain::{Arrivals, Aside, CaptureError, Captured, Own};
+use limiter_replay::explain::{Arrivals, CaptureError, Captured, LeftOut, Own};
 use limiter_text::plain::clean;
 
-use super::{Listed, Read, aside};
+use super::{Listed, Read, left_out};
 use crate::failure::Failure;
 
 /// A capture that is being read, with its next packet.
@@ -26,7 +26,6 @@ enum Waiting {
     Pipe(Box<Open>),
 }
 
-/// Captures under way.
 pub(super) struct Merged {
     /// The captures that were not begun, by the time of their first packet, the last one first.
     waiting: Vec<(u64, Waiting)>,
@@ -36,7 +35,7 @@ pub(super) struct Merged {
     files: u64,
     ended: u64,
     /// Packets left out of those that ended.
-    aside: Aside,
+    left_out: LeftOut,
 }
 
 impl Merged {
@@ -47,7 +46,7 @@ impl Merged {
     /// When one cannot be read at all. One of a directory that is no capture is left out.
     pub(super) fn begin(files: Vec<Listed>, own: &Own, read: &mut Read) -> Result<Self, Failure> {
         let mut waiting = Vec::with_capacity(files.len());
-        let mut aside = Aside::default();
+        let mut left_out = LeftOut::default();
         for file in files {
             let mut capture = match Arrivals::open(&file.path, own, false) {
                 Ok(capture) => capture,
@@ -61,12 +60,12 @@ impl Merged {
             };
             let name = clean(&file.path.display().to_string());
             match capture.next_packet() {
-                Ok(None) => left_out(&capture, &name, read, &mut aside),
+                Ok(None) => leave_out(&capture, &name, read, &mut left_out),
                 // A file has an end that is known.
                 Ok(Some(next)) if capture.percent().is_some() => {
-                    let of = capture.aside();
-                    aside.recognised |= of.recognised;
-                    aside.either = aside.either.or(of.either);
+                    let of = capture.left_out();
+                    left_out.recognised |= of.recognised;
+                    left_out.either = left_out.either.or(of.either);
                     let own = Own::Named(capture.own().to_vec());
                     waiting.push((next.nanos, Waiting::File(file.path, own)));
                 }
@@ -81,7 +80,7 @@ impl Merged {
         // Of two that begin at once, the one that was named first is read first.
         waiting.reverse();
         waiting.sort_by_key(|(nanos, _)| Reverse(*nanos));
-        Ok(Self { waiting, open: Vec::new(), times: BinaryHeap::new(), files, ended: 0, aside })
+        Ok(Self { waiting, open: Vec::new(), times: BinaryHeap::new(), files, ended: 0, left_out })
     }
 
     /// The next packet of all; none behind the last. Errors end their capture, and are noted.
@@ -139,7 +138,7 @@ impl Merged {
 
     fn close(&mut self, place: usize, read: &mut Read) {
         if let Some(open) = self.open.get_mut(place).and_then(Option::take) {
-            left_out(&open.capture, &open.name, read, &mut self.aside);
+            leave_out(&open.capture, &open.name, read, &mut self.left_out);
             self.ended += 1;
         }
     }
@@ -155,20 +154,20 @@ impl Merged {
 
     /// Ends before the end: notes what was left out of those that are open, and says what was left
     /// out of all.
-    pub(super) fn end(mut self, read: &mut Read) -> Aside {
+    pub(super) fn end(mut self, read: &mut Read) -> LeftOut {
         for place in 0..self.open.len() {
             self.close(place, read);
         }
-        self.aside
+        self.left_out
     }
 }
 
 /// Notes the packets of a capture that were left out.
-fn left_out(capture: &Arrivals, name: &str, read: &mut Read, to: &mut Aside) {
+fn leave_out(capture: &Arrivals, name: &str, read: &mut Read, to: &mut LeftOut) {
     for (link, kind, packets) in capture.other_links() {
         read.notes.push(format!(
             "{name}: {packets} packets are of link type {link} ({kind}), and were left out"
         ));
     }
-    aside::add(to, capture.aside());
+    left_out::add(to, capture.left_out());
 }

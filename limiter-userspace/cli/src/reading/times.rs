@@ -22,7 +22,6 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// Notes a packet.
     pub(crate) fn add(&mut self, length: u64) {
         self.long += u64::from(length > FULL_FRAME);
         self.longest = self.longest.max(length);
@@ -65,7 +64,6 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Notes a packet.
     pub(crate) fn add(&mut self, nanos: u64) {
         if self.packets > 0 {
             self.is_same |= nanos == self.last;
@@ -82,7 +80,6 @@ impl Times {
         self.last = self.last.max(nanos);
     }
 
-    /// Packets that were late.
     pub(crate) const fn late(&self) -> u64 {
         self.late
     }

@@ -2,7 +2,7 @@
 //! not have them; a daemon of another version may.
 
 use limiter_daemon::api::bans::Bans;
-use limiter_daemon::api::brake::Detached;
+use limiter_daemon::api::bypass::Detached;
 use limiter_daemon::api::events::{Events, Line};
 use limiter_daemon::api::explain::ExplainedNow;
 use limiter_daemon::api::limits::Limits;

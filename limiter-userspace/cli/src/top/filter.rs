@@ -9,7 +9,6 @@ use super::state::RuleRow;
 /// What is to be seen; all without a filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filter {
-    /// Sources in this prefix.
     pub(super) within: Option<String>,
     /// Rules with this text in their name or their keys.
     pub(super) rule: Option<String>,

@@ -15,7 +15,6 @@ pub(super) enum Flow {
     Go,
     /// Something is to be seen that was not asked for yet.
     Refresh,
-    /// The end.
     Quit,
 }
 

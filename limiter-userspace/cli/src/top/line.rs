@@ -22,7 +22,6 @@ impl Line {
         Self { at: text.len(), chosen: !text.is_empty(), text }
     }
 
-    /// Text of the line.
     pub(super) fn text(&self) -> String {
         self.text.iter().collect()
     }

@@ -35,20 +35,32 @@ pub(super) struct Asking {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Drop all of it; for so many seconds, or for ever.
-    Deny { source: String, seconds: Option<u64> },
+    Deny {
+        source: String,
+        seconds: Option<u64>,
+    },
     /// Let all of it pass for so many seconds.
-    Allow { source: String, seconds: u64 },
-    /// Another limit.
-    Limit { source: String, rate: String },
-    /// Off its list.
-    Unlist { source: String },
+    Allow {
+        source: String,
+        seconds: u64,
+    },
+    Limit {
+        source: String,
+        rate: String,
+    },
+    Unlist {
+        source: String,
+    },
     /// No ban any more.
-    Unban { source: String },
+    Unban {
+        source: String,
+    },
     /// Without the limit that `limiter set` made.
-    Unset { source: String },
+    Unset {
+        source: String,
+    },
 }
 
-/// The daemon.
 pub(super) trait Link {
     fn top(&self, asking: &Asking) -> Result<Top>;
     fn status(&self) -> Result<Status>;

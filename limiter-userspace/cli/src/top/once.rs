@@ -42,7 +42,7 @@ pub(super) fn once(
     let _: std::fmt::Result = writeln!(
         text,
         "limits {}, generation {}, passed {}/s, dropped {}/s{by}",
-        if now.brake { "off" } else { "on" },
+        if now.bypass { "off" } else { "on" },
         now.generation,
         per_second(passed),
         per_second(dropped),

@@ -103,6 +103,6 @@ pub(super) const fn column_of(by: By) -> &'static str {
         By::Dropped => "DROPPED",
         By::Rate => "",
         By::Passed => "PASSED",
-        By::Nearness => "USED",
+        By::Utilization => "USED",
     }
 }

@@ -53,7 +53,6 @@ impl Totals {
         self.before.map(|(_, point)| point.clock_ns)
     }
 
-    /// Takes what is newer.
     pub(super) fn take(&mut self, history: History) {
         for point in history.points {
             let before = self.before.replace((history.began_ns, point));

@@ -18,7 +18,6 @@ use super::link::{Action, Asking, Link};
 use super::orders::{Order, next_by};
 use super::past::{Rates, Totals};
 
-/// Lists of the view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tab {
     #[default]
@@ -57,11 +56,8 @@ impl Tab {
 /// Purpose of a text that is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Prompt {
-    /// Time to deny for.
     Deny,
-    /// Time to allow for.
     Allow,
-    /// Rate of a limit.
     Limit,
     /// Prefix of the sources to be seen.
     Prefix,
@@ -73,10 +69,16 @@ pub(super) enum Prompt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Dialog {
     /// A line to be typed, and what was wrong with it.
-    Input { prompt: Prompt, line: Line, wrong: Option<String> },
+    Input {
+        prompt: Prompt,
+        line: Line,
+        wrong: Option<String>,
+    },
     /// Yes or no.
-    Confirm { action: Action, question: String },
-    /// The help: all keys.
+    Confirm {
+        action: Action,
+        question: String,
+    },
     Help,
 }
 
@@ -292,7 +294,6 @@ impl State {
         self.before = Some(RulesBefore { counts: now, clock, of });
     }
 
-    /// Rows of the tab.
     pub(super) fn rows(&self) -> usize {
         match self.tab {
             Tab::Sources => self.top.sources.len(),
@@ -323,19 +324,16 @@ impl State {
         }
     }
 
-    /// The chosen source.
     pub(super) fn row(&self) -> Option<&SourceRow> {
         self.top.sources.get(self.cursor).filter(|_| self.tab == Tab::Sources)
     }
 
-    /// Chooses a row.
     pub(super) fn choose(&mut self, row: usize) {
         self.cursor = row.min(self.rows().saturating_sub(1));
         // The first place is the one of the first row, whichever that is.
         self.chosen = (self.cursor > 0).then(|| self.name_of(self.cursor)).flatten();
     }
 
-    /// Shows another list.
     pub(super) fn open(&mut self, tab: Tab) {
         self.tab = tab;
         self.cursor = 0;

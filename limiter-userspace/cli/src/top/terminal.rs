@@ -58,12 +58,10 @@ impl Terminal {
         self.end.load(Ordering::Relaxed)
     }
 
-    /// Draws a frame.
     pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.screen.draw(draw).map(drop)
     }
 
-    /// Gives it back.
     pub(super) fn close(mut self) -> io::Result<()> {
         self.open = false;
         self.screen.show_cursor()?;

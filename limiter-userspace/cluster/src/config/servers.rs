@@ -93,15 +93,11 @@ fn absolute(file: Spanned<PathBuf>, field: &'static str) -> Result<PathBuf, Wron
     }
 }
 
-/// Certificates that are trusted.
 enum Authority {
-    /// Certificates of a file.
     File(PathBuf),
-    /// Certificates of the system.
     System,
 }
 
-/// Servers of a cluster.
 fn seeds(
     list: &Spanned<Vec<Spanned<String>>>,
     tls: Option<&Authority>,

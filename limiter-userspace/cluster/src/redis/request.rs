@@ -10,7 +10,6 @@ use super::slots::slot_of;
 use crate::membership::{self, Membership, Presence};
 use crate::store::{Ask, Batch, WindowAsk, WindowBatch};
 
-/// One of the scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     Lease,
@@ -19,7 +18,6 @@ pub(super) enum Script {
 }
 
 impl Scripts {
-    /// Text of a script.
     pub(super) fn text(&self, script: Script) -> &str {
         match script {
             Script::Lease => &self.lease,
@@ -82,7 +80,6 @@ impl Request {
         self.arguments.extend(numbers.map(|number| number.min(EXACT - 1).to_string()));
     }
 
-    /// Call for leases.
     pub(super) fn lease(prefix: &str, batch: &Batch) -> Self {
         let prefix = Self::shard(prefix, batch.shard);
         let since = time_or_none(batch.hot_since);
@@ -120,7 +117,6 @@ impl Request {
         request
     }
 
-    /// Call for windows.
     pub(super) fn window(prefix: &str, batch: &WindowBatch) -> Self {
         let prefix = Self::shard(prefix, batch.shard);
         let logs = batch.asks.iter().any(|ask| ask.window.kind == WindowKind::SlidingLog);

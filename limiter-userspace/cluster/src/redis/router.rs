@@ -28,7 +28,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Longest pause, of which half is random, before the slots are asked for again.
 const SLOTS_AGAIN: Duration = Duration::from_millis(500);
 
-/// Servers of a cluster.
 #[derive(Clone)]
 pub(super) struct Router(Arc<Inner>);
 

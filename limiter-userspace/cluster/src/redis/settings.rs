@@ -20,14 +20,14 @@ pub enum Address {
     Tcp {
         /// Name or address.
         host: String,
-        /// Port.
+        /// TCP port of the server.
         port: u16,
     },
     /// TCP with TLS; the server's name is checked.
     Tls {
         /// Name that the certificate must have.
         host: String,
-        /// Port.
+        /// TCP port of the server.
         port: u16,
         /// File with the certificates to trust, PEM; `None`: those of the system.
         authority: Option<PathBuf>,
@@ -73,12 +73,12 @@ pub struct RedisSettings {
     pub scripts: Scripts,
 }
 
-/// Text of the scripts.
+/// Lua scripts that Redis runs, one for each kind of call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scripts {
-    /// For leases.
+    /// Script for limits that are leased.
     pub lease: String,
-    /// For windows.
+    /// Script for limits that count in windows.
     pub window: String,
     /// For nodes.
     pub node: String,

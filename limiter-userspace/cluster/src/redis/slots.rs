@@ -9,7 +9,6 @@ use redis::Value;
 use super::settings::Address;
 use crate::store::StoreError;
 
-/// Slots of a cluster.
 pub(super) const SLOTS: u16 = 16_384;
 /// Most servers of a cluster that are taken for true.
 pub(super) const SERVERS_MAX: usize = 2000;

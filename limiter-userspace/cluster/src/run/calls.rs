@@ -19,7 +19,6 @@ use super::Loop;
 /// Keys of a call: number of the limit, and of its call.
 pub(super) type Asked = Vec<(u64, u64)>;
 
-/// End of a call.
 pub(super) enum Outcome {
     Leases { shard: u16, asked: Asked, result: Result<Answers, StoreError>, took: Duration },
     Met { kind: Kind, result: Result<Met, StoreError>, took: Duration },
@@ -28,7 +27,6 @@ pub(super) enum Outcome {
 /// Requests that go to the store together, of one shard.
 #[derive(Default)]
 pub(super) struct Batches {
-    /// Limits of budgets.
     leases: BTreeMap<u16, (Asked, Vec<Ask>)>,
     /// Limits of keys, which the store lists.
     pub(super) keys: BTreeMap<u16, (Asked, Vec<Ask>)>,

@@ -52,7 +52,6 @@ impl Load {
         Self { stop, counts, thread }
     }
 
-    /// Of each limit.
     pub(crate) fn counts(&self) -> Vec<Count> {
         self.counts.lock().expect("nobody panicked").clone()
     }

@@ -68,7 +68,6 @@ impl Node {
         }
     }
 
-    /// Waits for a status.
     pub(crate) fn shows(&self, what: &str, is: impl Fn(&Status) -> bool) -> Arc<Status> {
         let end = Instant::now() + Duration::from_secs(15);
         loop {

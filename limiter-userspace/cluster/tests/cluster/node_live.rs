@@ -270,7 +270,6 @@ fn processor() -> u64 {
     tasks.filter_map(|task| of(task.ok()?.path())).sum()
 }
 
-/// Figures of docs/cluster.md, "Cost".
 #[test]
 fn a_thousand_budgets_take_a_part_of_a_core() {
     let Some(server) = Server::start(&[]) else { return };

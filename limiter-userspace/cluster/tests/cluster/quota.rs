@@ -57,7 +57,6 @@ struct Scene<'a> {
     lost: u32,
     /// Thousandths of ticks at which a packet passes by the words that the line had before.
     late: u32,
-    /// Units of a packet.
     packet: u64,
     /// Packets a second that arrive at a node.
     load: &'a dyn Fn(usize, u64) -> f64,

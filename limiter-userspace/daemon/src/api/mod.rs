@@ -1,7 +1,7 @@
 //! Documents, a file for each subject: what is asked and answered, and how a table shows it.
 
 pub mod bans;
-pub mod brake;
+pub mod bypass;
 pub mod capture;
 pub mod check;
 pub mod cluster;
@@ -10,7 +10,6 @@ pub mod explain;
 pub mod history;
 pub mod limits;
 pub mod lists;
-pub mod nearness;
 pub mod reach;
 pub mod rules;
 pub mod source;
@@ -18,6 +17,7 @@ pub mod sources;
 pub mod stats;
 pub mod status;
 pub mod top;
+pub mod utilization;
 pub mod words;
 
 use limiter_common::wire::Tally;

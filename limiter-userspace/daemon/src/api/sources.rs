@@ -42,13 +42,15 @@ pub enum By {
     /// Packets dropped a second now
     DropRate,
     /// The share of the burst that is used now
-    Nearness,
+    #[serde(rename = "nearness")] // Requests keep this name.
+    #[value(name = "nearness")]
+    Utilization,
 }
 
 impl By {
     /// All measures.
     pub const ALL: [Self; 5] =
-        [Self::DropRate, Self::Dropped, Self::Rate, Self::Passed, Self::Nearness];
+        [Self::DropRate, Self::Dropped, Self::Rate, Self::Passed, Self::Utilization];
 
     /// Name of the measure in requests and output.
     pub const fn name(self) -> &'static str {
@@ -57,7 +59,7 @@ impl By {
             Self::Passed => "passed",
             Self::Rate => "rate",
             Self::DropRate => "drop-rate",
-            Self::Nearness => "nearness",
+            Self::Utilization => "nearness",
         }
     }
 
@@ -152,7 +154,8 @@ pub struct SourceRow {
     /// Packets that were dropped a second; none likewise.
     pub dropped_per_second: Option<f64>,
     /// The share of the burst that is used now, from 0 to 1; none without such a limit.
-    pub nearness: Option<f64>,
+    #[serde(rename = "nearness")] // Answers keep this name.
+    pub utilization: Option<f64>,
     /// The rule that it falls under, if any.
     pub rule: Option<String>,
     /// The name that the author of the rule gave it.
@@ -280,7 +283,7 @@ pub(crate) fn rows(text: &mut String, sources: &[SourceRow]) {
             part(number(row.dropped), row.dropped_at_least),
             part(per_second(row.passed_per_second), row.passed_at_least),
             part(number(row.passed), row.passed_at_least),
-            percent(row.nearness),
+            percent(row.utilization),
             row.limit.clone().unwrap_or_else(|| "-".to_owned()),
             titled(row.rule.as_deref(), row.rule_name.as_deref()),
             state(row),

@@ -23,7 +23,8 @@ pub struct Status {
     /// Rules in force.
     pub rules: usize,
     /// True if every packet passes: `limiter off`.
-    pub brake: bool,
+    #[serde(rename = "brake")] // Answers keep this name.
+    pub bypass: bool,
     /// Interfaces under limits.
     pub interfaces: Vec<Interface>,
     /// Numbers of sources that can be tracked.
@@ -228,7 +229,7 @@ impl Render for Status {
                 row("", rates_text(&rates));
             }
         }
-        row("limits", if self.brake { "off: every packet passes" } else { "on" }.to_owned());
+        row("limits", if self.bypass { "off: every packet passes" } else { "on" }.to_owned());
         let edits = self.edits;
         row("rules", format!("{} in force, {edits} of them by `limiter set`", self.rules));
         row("generation", self.generation.to_string());

@@ -42,7 +42,8 @@ pub struct Top {
     /// The rule set in force.
     pub generation: u64,
     /// True if every packet passes: `limiter off`.
-    pub brake: bool,
+    #[serde(rename = "brake")] // Answers keep this name.
+    pub bypass: bool,
     /// Packets that went on, since the maps were made.
     pub passed: u64,
     /// Packets that did not.

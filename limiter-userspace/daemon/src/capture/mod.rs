@@ -23,6 +23,7 @@ use super::effective::EffectiveSet;
 use super::error::ServiceError;
 use super::views::Shadows;
 use crate::api::capture::{AskCapture, CaptureReport};
+use crate::moment;
 use missed::Missed;
 use pcapng::Writer;
 
@@ -43,7 +44,6 @@ pub(super) struct Captures {
     last: Option<CaptureReport>,
 }
 
-/// A capture under way.
 #[derive(Debug)]
 struct Running {
     filter: CaptureFilter,
@@ -83,7 +83,7 @@ impl Captures {
             self.finish(datapath)?;
         }
         if let Some(Running { user, began_at, .. }) = &self.running {
-            return Err(ServiceError::Capturing { user: *user, since: began_at.clone() });
+            return Err(ServiceError::Capturing { user: *user, since: moment::local(began_at) });
         }
         let names = filter::names(datapath, effective);
         let filter = filter::of(asked, datapath, effective)?;
@@ -179,7 +179,7 @@ impl Captures {
         let Some(mut running) = self.running.take() else { return Ok(()) };
         running.stop(datapath)?;
         let report = running.report(datapath)?;
-        tracing::info!(told = report.reported, "the capture has ended");
+        tracing::info!(reported = report.reported, "the capture has ended");
         self.last = Some(report);
         Ok(())
     }

@@ -23,7 +23,6 @@ const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 /// Resolution of times: nanoseconds, 10^-9.
 const NANOSECONDS: u8 = 9;
 
-/// Writer of one section.
 #[derive(Debug)]
 pub(super) struct Writer {
     /// Nanoseconds from the program's clock to the wall clock.

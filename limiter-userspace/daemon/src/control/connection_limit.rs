@@ -8,7 +8,6 @@ use tokio::task::AbortHandle;
 
 use super::follow::Following;
 
-/// A connection under way.
 #[derive(Debug)]
 struct Connection<K> {
     number: u64,
@@ -56,7 +55,6 @@ impl<K: Copy + Eq + Hash> ConnectionLimit<K> {
         Some(who)
     }
 
-    /// Adds a connection.
     pub(super) fn add(&mut self, who: K, following: Following, task: AbortHandle) {
         let number = self.next;
         self.next += 1;

@@ -11,9 +11,7 @@ use super::turns::{Reader, Turn, Turns};
 /// A client, the user whom the daemon belongs to, and the state of the connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// The client's user id.
     pub(super) user: u32,
-    /// The daemon's user id.
     pub(super) owner: u32,
     /// True if the answer is one without an end.
     pub(super) following: Following,

@@ -20,14 +20,13 @@ use self::echo::{Echo, routes};
 use super::server::Bounds;
 use super::*;
 use crate::api::bans::{Bans, Unban, Unbanned};
-use crate::api::brake::{Brake, Detached};
+use crate::api::bypass::{Bypass, Detached};
 use crate::api::check::{CheckSource, Checked};
 use crate::api::events::{AskEvents, Events};
 use crate::api::explain::{AskExplain, ExplainedNow};
 use crate::api::history::{AskHistory, History};
 use crate::api::limits::{Limits, SetLimit, UnsetLimit};
 use crate::api::lists::{ListsChanged, SetList, UnsetList};
-use crate::api::nearness::Nearness;
 use crate::api::rules::{
     ApplyRules, Changed, CompareRules, Document, ExportRules, Exported, ReloadRules, RulesDiff,
 };
@@ -36,6 +35,7 @@ use crate::api::sources::{AskSources, By, SourceList};
 use crate::api::stats::Stats;
 use crate::api::status::Status;
 use crate::api::top::{AskTop, Top};
+use crate::api::utilization::Utilization;
 
 struct Running {
     directory: TempDir,
@@ -120,8 +120,8 @@ fn requests_reach_the_service() {
     let changed: Changed = client.put("/v1/limits", &limit).unwrap();
     assert_eq!(changed.generation, 5);
     drop::<Changed>(client.delete("/v1/limits?source=2001:db8::/64").unwrap());
-    let brake: Brake = client.put("/v1/brake", &Brake { engaged: true }).unwrap();
-    assert!(brake.engaged);
+    let bypass: Bypass = client.put("/v1/brake", &Bypass { engaged: true }).unwrap();
+    assert!(bypass.engaged);
     let limits: Limits = client.get("/v1/limits").unwrap();
     assert_eq!(limits.warnings, ["3"]);
     let detached: Detached = client.post("/v1/detach").unwrap();
@@ -176,7 +176,7 @@ fn others_may_read_but_not_change() {
     assert_eq!(refused(client.delete::<Changed>("/v1/limits?source=2001:db8::/64")).0, 403);
     assert_eq!(refused(client.post::<Changed>("/v1/reload")).0, 403);
     assert_eq!(refused(client.post::<Detached>("/v1/detach")).0, 403);
-    assert_eq!(refused(client.put::<Brake>("/v1/brake", &Brake { engaged: true })).0, 403);
+    assert_eq!(refused(client.put::<Bypass>("/v1/brake", &Bypass { engaged: true })).0, 403);
     let limits: Limits = client.get("/v1/limits").unwrap();
     assert_eq!(limits.warnings, ["0"], "nothing changed");
     server.stop();
@@ -365,7 +365,7 @@ fn the_client_names_what_is_wrong_with_the_socket() {
     // Nobody knows what becomes of a change.
     let change = || {
         let client = Client::new(path.clone(), Duration::from_millis(300));
-        client.put::<Brake>("/v1/brake", &Brake { engaged: true }).unwrap_err()
+        client.put::<Bypass>("/v1/brake", &Bypass { engaged: true }).unwrap_err()
     };
     let error = change();
     assert!(error.is_failure() && error.no_answer() && !error.no_daemon());

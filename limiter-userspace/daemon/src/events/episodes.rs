@@ -69,9 +69,7 @@ impl Open {
 /// A line about an episode that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// The episode goes on.
     Still(Key, Open),
-    /// The episode has ended.
     End(Key, Open),
 }
 

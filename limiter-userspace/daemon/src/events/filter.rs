@@ -7,7 +7,6 @@ use limiter_rules::{Selector, source_text};
 use crate::api::events::{AskEvents, Line};
 use crate::error::ServiceError;
 
-/// A choice of events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filter {
     /// Source, or a prefix of sources.

@@ -27,7 +27,6 @@ struct Follower {
     lost: u64,
 }
 
-/// All readers.
 #[derive(Debug, Default)]
 pub(super) struct Followers(Vec<Follower>);
 
@@ -65,7 +64,6 @@ impl Followers {
             .map(|(index, _)| index)
     }
 
-    /// Number of readers.
     pub(super) fn count(&self) -> usize {
         self.0.iter().filter(|follower| !follower.lines.is_closed()).count()
     }

@@ -16,7 +16,6 @@ use tokio::time::timeout;
 use super::webhook::{HookUrl, Webhook};
 use crate::api::events::Line;
 
-/// Calls that wait.
 pub(super) const WAITING: usize = 64;
 
 /// Whom to notify.

@@ -141,7 +141,6 @@ fn unkept(key: &Key, open: &Open, datapath: &dyn Datapath, clocks: Clocks) -> Dr
     }
 }
 
-/// All of an episode.
 fn whole(key: &Key, open: &Open, datapath: &dyn Datapath, clocks: Clocks) -> Drops {
     Drops {
         source: source(key),

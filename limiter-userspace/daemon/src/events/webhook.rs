@@ -22,7 +22,7 @@ const MOST_ANSWER: usize = 64 << 10;
 /// How an URL is written.
 const FORM: &str = "write https://HOST/PATH or http://HOST/PATH";
 
-/// URL of a webhook.
+/// URL of a webhook: `http` or `https`, without a name and password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookUrl(Uri);
 
@@ -70,7 +70,6 @@ impl Webhook {
         Self { url, client }
     }
 
-    /// As it was given.
     pub(super) const fn url(&self) -> &Uri {
         &self.url.0
     }

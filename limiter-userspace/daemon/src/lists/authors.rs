@@ -21,7 +21,6 @@ pub(crate) const CLUSTER: &str = "cluster";
 pub(crate) struct Wanted {
     /// Entries that are new, or other than before.
     pub(super) put: BTreeMap<Selector, Entry>,
-    /// Entries that go.
     pub(super) gone: BTreeSet<Selector>,
     /// Sources that were on the list by others, for as long, and stay so.
     pub(super) stay: usize,
@@ -31,7 +30,6 @@ pub(crate) struct Wanted {
 
 /// An answer to a program that wants an entry.
 enum Leave {
-    /// It may have it.
     Take,
     /// The entry that there is does as much.
     Stays,

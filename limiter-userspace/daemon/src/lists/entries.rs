@@ -11,7 +11,6 @@ use limiter_text::plain::clean;
 
 use crate::api::lists::{ListName, RULE_FILE};
 
-/// Entries by their sources.
 pub(crate) type Entries = BTreeMap<Selector, Entry>;
 
 /// An entry of a list.

@@ -16,6 +16,7 @@ use super::entries::{Entries, Entry, after, name};
 use crate::api::lists::RULE_FILE;
 use crate::error::ServiceError;
 use crate::layers::Layers;
+use crate::moment;
 
 /// Warnings of one sort that are reported one by one.
 const MOST_REPORTED: usize = 5;
@@ -82,7 +83,7 @@ pub(crate) fn over(layers: &Layers, now: u64) -> Vec<String> {
 }
 
 fn over_text(layers: &Layers, selector: &Selector, entry: &Listing) -> String {
-    let until = entry.until.map(until_text).unwrap_or_default();
+    let until = entry.until.map(|until| moment::local(&until_text(until))).unwrap_or_default();
     format!("{} ended at {until}: remove it", reported(layers, selector, entry.list()))
 }
 

@@ -56,7 +56,6 @@ pub(super) fn was_set(
     wall.abs_diff(wall_then.saturating_add(gone)) > STEP
 }
 
-/// The journal, open.
 #[derive(Debug)]
 struct Journal {
     file: File,

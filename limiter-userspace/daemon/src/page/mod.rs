@@ -34,7 +34,6 @@ const SCRIPTS: [&str; 15] = [
 /// The page and its content security policy.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// The page as HTML.
     pub(super) text: String,
     /// The policy: the one style and the one script, by their hashes, and requests to the
     /// daemon that served the page. Nothing else is loaded, sent, framed or run.

@@ -158,7 +158,6 @@ pub(crate) struct BansText {
 }
 
 impl BansText {
-    /// Reads the bans.
     pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
         let datapath = service.datapath()?;
         service.heap_trim.note();

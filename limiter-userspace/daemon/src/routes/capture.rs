@@ -10,7 +10,6 @@ use crate::control::{Answer, JsonBody, Lines, Peer, Refusal, Routes, change, rea
 use crate::service::capture::read_on;
 use crate::service::{Service, Shared};
 
-/// Content type of pcapng.
 const PCAPNG: &str = "application/x-pcapng";
 
 pub(super) fn routes() -> Routes<Service> {

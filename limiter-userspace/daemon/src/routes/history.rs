@@ -27,7 +27,6 @@ pub(super) async fn history(
 }
 
 impl Service {
-    /// The last minutes.
     pub(crate) fn history(&self, asked: AskHistory) -> Result<History, Refusal> {
         let now = self.datapath()?.now().as_nanos();
         Ok(self.gauges.recent.history(asked, now, self.began_at.as_nanos()))

@@ -76,9 +76,9 @@ impl Service {
                 .map(|trial| trial.seconds_left),
             trials: self.rule_sets.trials,
             no_room_for: self.gauges.floods.raised(),
-            nearness: self
+            utilization: self
                 .gauges
-                .nearness
+                .utilization
                 .borrow()
                 .reported(self.datapath()?, &self.rule_sets.effective)?,
             warnings: self.warnings().len(),

@@ -1,7 +1,7 @@
 //! Requests, a file for each subject: the route, and what is done.
 
 pub(super) mod bans;
-pub(super) mod brake;
+pub(super) mod bypass;
 pub(super) mod capture;
 pub(super) mod check;
 pub(super) mod cluster;
@@ -11,7 +11,6 @@ pub(super) mod history;
 pub(super) mod limits;
 pub(super) mod lists;
 pub(super) mod metrics;
-pub(super) mod nearness;
 pub(super) mod openapi;
 #[cfg(feature = "page")]
 pub(super) mod page;
@@ -21,6 +20,7 @@ pub(super) mod sources;
 pub(super) mod stats;
 pub(super) mod status;
 pub(super) mod top;
+pub(super) mod utilization;
 
 use axum::Router;
 
@@ -36,7 +36,7 @@ pub(super) fn routes() -> Routes<Service> {
         .and(source::routes())
         .and(top::routes())
         .and(history::routes())
-        .and(nearness::routes())
+        .and(utilization::routes())
         .and(check::routes())
         .and(explain::routes())
         .and(lists::routes())
@@ -44,7 +44,7 @@ pub(super) fn routes() -> Routes<Service> {
         .and(events::routes())
         .and(capture::routes())
         .and(rules::routes())
-        .and(brake::routes())
+        .and(bypass::routes())
         .and(cluster::routes())
         .and(openapi::routes())
         .and(metrics::routes());
@@ -73,6 +73,6 @@ pub(super) fn page(service: Shared, port: u16) -> Router {
         .and(stats::routes())
         .and(source::routes())
         .and(events::routes())
-        .and(nearness::routes())
+        .and(utilization::routes())
         .to_browsers(service, port)
 }

@@ -59,7 +59,7 @@ impl Service {
             began_ns: self.began_at.as_nanos(),
             uptime_seconds: self.began.elapsed().as_secs(),
             generation: datapath.generation(),
-            brake: datapath.brake()?,
+            bypass: datapath.bypass()?,
             passed: passed.packets,
             dropped: dropped.packets,
             dropped_by: views::dropped_by(datapath)?,

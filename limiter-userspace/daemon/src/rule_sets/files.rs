@@ -169,13 +169,16 @@ impl RuleSets {
             self.read_and_planned(datapath, heap_trim, lists, &rules.documents)?;
         let generation = datapath.get()?.generation();
         let edits = self.layers.edits().lines().into_iter().map(line).collect();
+        let now = &self.layers.file.rules;
+        // A rate in other units of bytes is the same rate.
+        let (kept, kept_new) = (now.lines_kept(), layers.file.rules.lines_kept());
         let mut new = layers.file.rules.lines();
         let mut diff = RulesDiff { generation, edits, ..RulesDiff::default() };
-        for (subject, old) in self.layers.file.rules.lines() {
+        for (subject, old) in now.lines() {
             let subject_text = subject.to_string();
             match new.remove(&subject) {
                 None => diff.removed.push(RuleLine { subject: subject_text, text: old }),
-                Some(new) if new == old => diff.unchanged += 1,
+                Some(_) if kept.get(&subject) == kept_new.get(&subject) => diff.unchanged += 1,
                 Some(new) => diff.changed.push(ChangedRule { subject: subject_text, old, new }),
             }
         }

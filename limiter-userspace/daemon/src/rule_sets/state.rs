@@ -64,7 +64,6 @@ pub(super) struct Trying {
 
 /// The place that a rule set on trial is from.
 pub(super) enum TriedFrom {
-    /// Documents that were sent.
     Applied(Vec<Document>),
     /// The rule files, which are watched.
     Files,
@@ -72,7 +71,6 @@ pub(super) enum TriedFrom {
 
 /// Rule files that changed on disk, and are not in force.
 pub(crate) struct OnDisk {
-    /// Digest of the files.
     pub(crate) digest: Digest,
     /// The reason why they cannot be in force; none if `limiter reload` would take them.
     pub(crate) error: Option<String>,
@@ -102,7 +100,6 @@ impl RuleSets {
         }
     }
 
-    /// Rules in force.
     pub(crate) fn rules(&self) -> usize {
         self.effective.rules.len()
     }

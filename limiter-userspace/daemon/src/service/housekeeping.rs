@@ -80,8 +80,8 @@ impl Service {
         Ok(self.cluster.keep_heard(&self.state)?)
     }
 
-    fn look_at_nearness(&mut self) -> Result<(), ServiceError> {
-        self.gauges.look_at_nearness(self.datapath.get()?)
+    fn look_at_utilization(&mut self) -> Result<(), ServiceError> {
+        self.gauges.look_at_utilization(self.datapath.get()?)
     }
 
     fn look_for_alarms(&mut self) -> Result<(), ServiceError> {
@@ -99,7 +99,7 @@ impl Service {
         let datapath = self.datapath.get()?;
         let scene = Scene {
             generation: datapath.generation(),
-            brake: datapath.brake()?,
+            bypass: datapath.bypass()?,
             on_trial,
             confirmed: last_trial.is_some_and(|end| end.confirmed),
         };
@@ -130,6 +130,6 @@ const STEPS: [(&str, Step); 11] = [
     ("tell the other nodes of bans", Service::report_bans),
     ("note which change of other nodes is the newest", Service::keep_heard),
     ("look at soft limits, full tables and packets without IP", Service::look_for_alarms),
-    ("read how near sources come to their limits", Service::look_at_nearness),
+    ("read how near sources come to their limits", Service::look_at_utilization),
     (NOTE_RECENT, Service::note_recent),
 ];

@@ -26,7 +26,7 @@ impl Service {
             let (rules, generation) = (self.rule_sets.rules(), datapath.generation());
             let _: std::fmt::Result = write!(line, "{rules} rules, generation {generation}");
             // A bypass outlives the daemon that was asked to turn it on.
-            if matches!(datapath.brake(), Ok(true)) {
+            if matches!(datapath.bypass(), Ok(true)) {
                 line.push_str(", but nothing is limited until `limiter on`");
             }
         }
@@ -59,7 +59,6 @@ impl Service {
         }
     }
 
-    /// The daemon ends.
     pub(crate) fn notify_stopping(&self) {
         self.notifier.stopping();
     }

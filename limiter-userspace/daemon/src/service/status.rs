@@ -22,7 +22,6 @@ impl Service {
         warnings
     }
 
-    /// State of the daemon.
     pub(crate) fn status(&self) -> Result<Status, Refusal> {
         let (datapath, layers) = (self.datapath()?, &self.rule_sets.layers);
         let trial = self.rule_sets.trial(&self.datapath);
@@ -36,7 +35,7 @@ impl Service {
             pid: std::process::id(),
             generation: datapath.generation(),
             rules: self.rule_sets.effective.rules.len(),
-            brake: datapath.brake()?,
+            bypass: datapath.bypass()?,
             interfaces,
             sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
             rules_files: self
@@ -53,7 +52,7 @@ impl Service {
             no_room_for: self.gauges.floods.raised(),
             too_tight: self
                 .gauges
-                .nearness
+                .utilization
                 .borrow()
                 .too_tight(datapath, &self.rule_sets.effective)?,
             last_reload: self.rule_sets.last_reload.clone(),

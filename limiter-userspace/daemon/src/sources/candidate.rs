@@ -27,7 +27,7 @@ pub(super) struct Candidate {
 impl Candidate {
     pub(super) fn measure(&self, by: By) -> Measure {
         let [first, second] = measure(by, &self.account, self.rates);
-        [if by == By::Nearness { self.used } else { first }, second]
+        [if by == By::Utilization { self.used } else { first }, second]
     }
 }
 

@@ -37,7 +37,6 @@ pub(super) struct KeySlice {
 }
 
 impl KeySlice {
-    /// Reads the next slice.
     pub(super) fn read(
         &mut self,
         datapath: &dyn Datapath,

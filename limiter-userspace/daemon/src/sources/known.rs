@@ -121,7 +121,7 @@ impl Known<'_> {
             dropped_at_least: view.dropped_at_least,
             passed_per_second: rates.map(|rates| rates.passed),
             dropped_per_second: rates.map(|rates| rates.dropped),
-            nearness: nearness(view.of, view.remaining),
+            utilization: utilization(view.of, view.remaining),
             source: view.source,
             rule: view.rule,
             rule_name: view.rule_name,
@@ -134,7 +134,7 @@ impl Known<'_> {
 
 /// The used share of what may come at once, of the limit of which the least is left.
 #[expect(clippy::cast_precision_loss, reason = "a share is reported to a few digits")]
-fn nearness(burst: Option<u64>, remaining: Option<u64>) -> Option<f64> {
+fn utilization(burst: Option<u64>, remaining: Option<u64>) -> Option<f64> {
     let (burst, remaining) = (burst.filter(|burst| *burst > 0)?, remaining?);
     Some(burst.saturating_sub(remaining) as f64 / burst as f64)
 }
@@ -148,7 +148,7 @@ fn measure(row: &SourceRow, by: By) -> f64 {
         By::Passed => row.passed as f64,
         By::Rate => passed.unwrap_or(0.0) + dropped.unwrap_or(0.0),
         By::DropRate => dropped.unwrap_or(0.0),
-        By::Nearness => row.nearness.unwrap_or(0.0),
+        By::Utilization => row.utilization.unwrap_or(0.0),
     }
 }
 

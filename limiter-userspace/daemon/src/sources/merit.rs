@@ -32,7 +32,7 @@ pub(super) fn measure(by: By, account: &Account, rates: Option<Rates>) -> Measur
         By::Passed => total.passed,
         By::Rate => whole(rates.passed + rates.dropped),
         By::DropRate => whole(rates.dropped),
-        By::Nearness => 0,
+        By::Utilization => 0,
     };
     [first, total.dropped.saturating_add(total.passed)]
 }

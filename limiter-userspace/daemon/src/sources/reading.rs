@@ -31,11 +31,9 @@ const APART: Duration = Duration::from_millis(250);
 /// The step after a slice.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// Another slice.
     Slice,
     /// Another slice after a while.
     After(Duration),
-    /// The answer.
     Done(SourceList),
 }
 
@@ -51,7 +49,6 @@ enum Stage {
     Accounts(Accounts, Option<(HashMap<Source, Account>, Ticks)>),
 }
 
-/// A pass under way.
 #[derive(Debug)]
 pub(crate) struct Reading {
     wanted: Wanted,
@@ -77,7 +74,6 @@ impl Reading {
         }
     }
 
-    /// Reads on.
     pub(crate) fn step(&mut self, known: Known<'_>) -> Result<Next, ServiceError> {
         match &mut self.stage {
             Stage::Keys => {
@@ -148,7 +144,7 @@ impl Reading {
             let own = if entry.keyed { Counters::default() } else { Counters::from(&entry) };
             let counters = self.sums.with(&source, own);
             let used = match self.wanted.by {
-                By::Nearness | By::Rate => self.used.share(known.datapath, &entry, now),
+                By::Utilization | By::Rate => self.used.share(known.datapath, &entry, now),
                 _ => 0,
             };
             offer(best, self.wanted.by, source, counters, used);
@@ -201,7 +197,7 @@ fn offer(best: &mut Best, by: By, source: Source, counters: Counters, used: u64)
         By::Dropped | By::DropRate => counters.dropped,
         By::Passed => counters.passed,
         By::Rate => packets,
-        By::Nearness => used,
+        By::Utilization => used,
     };
     best.offer([first, packets], source);
 }

@@ -271,7 +271,6 @@ impl View {
         Ok(found)
     }
 
-    /// Reads the next slice.
     fn read_on(&mut self, known: Known<'_>, wanted: &Wanted) -> Result<(), ServiceError> {
         if self.sweep.is_done() {
             self.rounds += 1;

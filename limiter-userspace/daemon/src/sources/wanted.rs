@@ -16,7 +16,6 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Checks what was asked.
     pub(crate) fn parse(
         by: By,
         limit: Option<u32>,

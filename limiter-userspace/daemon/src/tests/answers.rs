@@ -20,7 +20,6 @@ use crate::routes::lists::ListsText;
 use crate::routes::metrics::MetricsText;
 use crate::views::{LimitsText, RulesText, StatsText};
 
-/// Answers in slices.
 #[derive(Debug)]
 enum Asked {
     Limits,

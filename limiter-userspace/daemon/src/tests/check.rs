@@ -120,7 +120,7 @@ fn the_order_is_the_program_s() {
     assert_eq!(reported(&check(&mut daemon)), ("allowed", true, true));
     at(&daemon, 7_000);
     assert_eq!(reported(&check(&mut daemon)).0, "denied", "the entry has expired");
-    daemon.service.brake(Brake { engaged: true }).unwrap();
+    daemon.service.bypass(Bypass { engaged: true }).unwrap();
     assert_eq!(reported(&check(&mut daemon)), ("brake", true, true));
 }
 

@@ -7,7 +7,6 @@ use std::path::Path;
 
 use serde_json::Value;
 
-/// Labels that Prometheus adds.
 const ADDED: [&str; 2] = ["instance", "job"];
 
 /// Values by label, by metric.

@@ -211,8 +211,9 @@ fn entries_end_at_their_time_and_those_of_the_past_are_reported() {
   - {address: 192.0.2.3, until: 2026-01-01}
 ";
     let changed = daemon.file(timed).unwrap();
-    let over = "the entry 192.0.2.1 of the allow list ended at 2025-12-31T00:00:00Z: remove it";
-    assert!(changed.warnings.iter().any(|it| it.contains(over)), "{:?}", changed.warnings);
+    let end = crate::moment::local("2025-12-31T00:00:00Z");
+    let over = format!("the entry 192.0.2.1 of the allow list ended at {end}: remove it");
+    assert!(changed.warnings.iter().any(|it| it.contains(&over)), "{:?}", changed.warnings);
     assert_eq!(daemon.verdicts(), ["192.0.2.2 Allow", "192.0.2.3 Allow"]);
     daemon.later(Duration::from_secs(10));
     assert_eq!(daemon.verdicts(), ["192.0.2.3 Allow"], "the program ends it by itself");

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use limiter_datapath::{DatapathError, LinkChange};
 
 use super::Daemon;
-use crate::api::brake::Brake;
+use crate::api::bypass::Bypass;
 use crate::notify::Notifier;
 
 /// A daemon and what it says to its manager.
@@ -47,7 +47,7 @@ fn the_status_is_reported_when_it_changes() {
     said(&manager).unwrap();
     daemon.service.notify_changes();
     assert_eq!(said(&manager), None);
-    daemon.service.brake(Brake { engaged: true }).unwrap();
+    daemon.service.bypass(Bypass { engaged: true }).unwrap();
     daemon.service.notify_changes();
     assert_eq!(
         said(&manager).as_deref(),

@@ -22,7 +22,6 @@ mod from_maps;
 mod lists;
 mod manager;
 mod metrics;
-mod nearness;
 mod openapi;
 #[cfg(feature = "page")]
 mod page;
@@ -35,6 +34,7 @@ mod start;
 mod stored_lists;
 mod tables;
 mod totals;
+mod utilization;
 mod watch;
 
 use std::fs;
@@ -52,7 +52,7 @@ use super::rule_files::{self, Digest};
 use super::run::with_applied;
 use super::service::Service;
 use super::state_dir::StateDir;
-use crate::api::brake::Brake;
+use crate::api::bypass::Bypass;
 use crate::api::limits::{Origin, SetLimit, UnsetLimit};
 use crate::api::rules::Changed;
 use crate::api::rules::ReloadRules;
@@ -365,10 +365,10 @@ fn ipv6_sources_are_64s() {
 }
 
 #[test]
-fn brake_and_detach() {
+fn bypass_and_detach() {
     let mut daemon = Daemon::start(&[]);
-    assert_eq!(daemon.service.brake(Brake { engaged: true }), Ok(Brake { engaged: true }));
-    assert!(daemon.service.status().unwrap().brake);
+    assert_eq!(daemon.service.bypass(Bypass { engaged: true }), Ok(Bypass { engaged: true }));
+    assert!(daemon.service.status().unwrap().bypass);
     assert_eq!(daemon.service.detach().unwrap().interfaces, ["fake0"]);
     assert!(daemon.fake.state().detached);
     assert!(matches!(daemon.service.status(), Err(Refusal::Conflict(_))));

@@ -226,7 +226,6 @@ fn request(
 
 type Answer = (u16, String, Vec<u8>);
 
-/// Content type of captures.
 const PCAPNG: &str = "application/x-pcapng";
 
 fn ask(

@@ -248,10 +248,10 @@ fn a_browser_changes_nothing_on_the_socket() {
         let rebound = asked("GET", "/v1/status", &[("host", "evil.example:8000"), header]);
         assert_eq!(rebound.status, 403, "{header:?}");
     }
-    assert!(!server.service.lock().unwrap().status().unwrap().brake);
+    assert!(!server.service.lock().unwrap().status().unwrap().bypass);
     let page = asked("GET", "/", &[host, ("accept-language", "en")]);
     assert_eq!((page.status, page.body), (200, server.page().body));
     // Programs go on as ever, under whatever name.
     assert_eq!(asked("PUT", "/v1/brake", &[("host", "limiter")]).status, 200);
-    assert!(server.service.lock().unwrap().status().unwrap().brake);
+    assert!(server.service.lock().unwrap().status().unwrap().bypass);
 }

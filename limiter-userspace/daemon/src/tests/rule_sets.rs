@@ -213,7 +213,7 @@ fn a_warning_is_reported_by_the_change_that_brings_it() {
     };
     assert_eq!(try_out(60).unwrap().warnings, warnings);
     assert_eq!(daemon.service.confirm().unwrap().warnings, [""; 0]);
-    // The start has told the log.
+    // The start is in the log.
     let mut daemon = daemon.restart(&[]);
     assert_eq!(reported(&daemon), warnings);
     assert_eq!(daemon.set("192.0.2.7", "5/s", None).unwrap().warnings, [""; 0]);

@@ -73,12 +73,12 @@ fn the_first_of_all_are_reported() {
     assert_eq!((list.tracked_v4, list.tracked_v6, list.within), (9000, 1, 9001));
     assert_eq!(names(&list.sources), ["10.0.31.64", "10.0.15.160", "10.0.0.100"]);
     let first = &list.sources[0];
-    assert_eq!((first.passed, first.dropped, first.nearness), (20, 71, Some(1.0)));
+    assert_eq!((first.passed, first.dropped, first.utilization), (20, 71, Some(1.0)));
     assert_eq!(first.rule.as_deref(), Some("every source"));
     assert_eq!(first.dropped_per_second, None);
-    let near = listed(&daemon, &asked(By::Nearness, 4), || {}).unwrap();
+    let near = listed(&daemon, &asked(By::Utilization, 4), || {}).unwrap();
     assert_eq!(near.sources[3].source, "2001:db8:0:9::/64");
-    assert_eq!(near.sources[3].nearness, Some(0.6));
+    assert_eq!(near.sources[3].utilization, Some(0.6));
     // The request for one source has the same numbers.
     let view = daemon.service.source("2001:db8:0:9::1").unwrap();
     assert_eq!((view.burst, view.remaining), (Some(20), Some(8)));
@@ -313,8 +313,8 @@ fn sources_of_rules_with_several_limits_are_reported_too() {
     assert_eq!((list.tracked_v4, list.tracked_v6, list.within), (2, 1, 3));
     assert_eq!(names(&list.sources), ["10.0.0.1", "10.0.1.0", "2001:db8:0:9::/64"]);
     let first = &list.sources[0];
-    assert_eq!((first.passed, first.dropped, first.nearness), (21, 40, Some(0.25)));
-    let near = listed(&daemon, &asked(By::Nearness, 2), || {}).unwrap();
+    assert_eq!((first.passed, first.dropped, first.utilization), (21, 40, Some(0.25)));
+    let near = listed(&daemon, &asked(By::Utilization, 2), || {}).unwrap();
     assert_eq!(names(&near.sources), ["10.0.1.0", "10.0.0.1"]);
 
     let top = daemon.service.top(&AskTop { by: By::Dropped, ..AskTop::default() }).unwrap();
@@ -370,8 +370,8 @@ fn what_is_left_is_said_of_every_algorithm_and_of_the_limit_that_drops() {
     assert!(view.left[0].conforms && !view.left[1].conforms, "{:?}", view.left);
     // The share that is used is of that limit, too.
     daemon.fake.send(Source::V4([203, 0, 113, 9]), 3, 60);
-    let list = listed(&daemon, &asked(By::Nearness, 2), || {}).unwrap();
-    let used: Vec<_> = list.sources.iter().map(|row| row.nearness).collect();
+    let list = listed(&daemon, &asked(By::Utilization, 2), || {}).unwrap();
+    let used: Vec<_> = list.sources.iter().map(|row| row.utilization).collect();
     assert_eq!(used, [Some(1.0), Some(0.3)], "{list:?}");
     let said = text(&view);
     assert!(

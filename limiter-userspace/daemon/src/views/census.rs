@@ -49,7 +49,6 @@ impl Census {
         Ok(self.counters.len() == self.effective.rules.len())
     }
 
-    /// The rules.
     pub(crate) fn effective(&self) -> &EffectiveSet {
         &self.effective
     }

@@ -53,7 +53,6 @@ pub(crate) fn describe(terms: &Terms, max_frame: u64) -> Described {
     }
 }
 
-/// Describes limits.
 pub(super) fn of_limits(limits: &Limits, max_frame: u64) -> Described {
     let views: Vec<_> = limits.limits.iter().map(|limit| view(&limit, max_frame)).collect();
     let mut described = Described { action: Some(over_text(&limits.over)), ..Described::default() };

@@ -9,6 +9,7 @@ use super::reported::Result;
 use crate::control::Step;
 use crate::control::parts::Parts;
 use crate::layers::Layers;
+use crate::moment;
 
 /// Rules that are written before others have their turn.
 const SLICE: usize = 256;
@@ -30,7 +31,6 @@ pub(crate) struct RulesText {
     edits: bool,
     generation: u64,
     slice: usize,
-    /// Rules that were written.
     written: usize,
     /// The file, if it is written anew.
     file: Option<ExactFile>,
@@ -141,6 +141,6 @@ fn others(layers: &Layers) -> Others<'_> {
 
 /// Comment on a rule that ends by itself, which none of a file does.
 fn end(layers: &Layers, path: &Path) -> Option<String> {
-    let end = until_text(*layers.ends.get(path)?);
+    let end = moment::local(&until_text(*layers.ends.get(path)?));
     Some(format!("For a time: `limiter set` ends it at {end}, and a rule file does not."))
 }

@@ -123,7 +123,6 @@ impl Reported for LimitsText {
     }
 }
 
-/// A rule.
 pub(super) fn of_rule(
     in_force: &Effective,
     counters: RuleCounters,

@@ -19,10 +19,10 @@ use super::tables::kind_name;
 use crate::api::Counts;
 use crate::api::limits::{LimitEntry, LimitView};
 use crate::api::lists::ListsChanged;
-use crate::api::nearness::{Fit, Nearness, RuleNearness};
 use crate::api::stats::{InterfaceCounts, Outcomes};
 use crate::api::status::Reloads;
 use crate::api::status::mode;
+use crate::api::utilization::{Fit, RuleUtilization, Utilization};
 use crate::effective::EffectiveSet;
 use limiter_text::exposition::{Exposition, Kind};
 
@@ -54,7 +54,7 @@ pub(crate) struct Facts {
     /// Tables in which packets find no room now.
     pub(crate) no_room_for: Vec<String>,
     /// How near sources come to the limits.
-    pub(crate) nearness: Nearness,
+    pub(crate) utilization: Utilization,
     /// Warnings that `limiter status` shows.
     pub(crate) warnings: usize,
     /// State of the log of events: bytes on disk, lines that were not written, and whether it is
@@ -70,7 +70,6 @@ pub(crate) struct Facts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trials {
     pub(crate) confirmed: u64,
-    /// Taken back on request.
     pub(crate) reverted: u64,
     /// Nobody confirmed them in time.
     pub(crate) expired: u64,
@@ -91,7 +90,7 @@ pub(crate) fn metrics(datapath: &dyn Datapath, census: &Census, facts: &Facts) -
     let budgets = limits::budgets(datapath, effective)?;
     let subjects = subjects(census, datapath.max_frame(), &budgets);
     rules(&mut page, datapath, &subjects)?;
-    nearness(&mut page, &subjects, &facts.nearness);
+    utilization(&mut page, &subjects, &facts.utilization);
     Ok(page.into_text())
 }
 
@@ -112,7 +111,7 @@ fn daemon(
     page.metric("limiter_warnings", Gauge, "Warnings that `limiter status` shows.")
         .add(&[], facts.warnings);
     page.metric("limiter_brake", Gauge, "1 while every packet passes: `limiter off`.")
-        .add(&[], u8::from(datapath.brake()?));
+        .add(&[], u8::from(datapath.bypass()?));
     let mut interfaces = page.metric(
         "limiter_interface_info",
         Gauge,
@@ -386,8 +385,8 @@ fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject]) -
 }
 
 /// How near sources come to the limits, of the rules with a name of their own.
-fn nearness(page: &mut Exposition, subjects: &[Subject], of: &Nearness) {
-    let by_rule: HashMap<&str, &RuleNearness> =
+fn utilization(page: &mut Exposition, subjects: &[Subject], of: &Utilization) {
+    let by_rule: HashMap<&str, &RuleUtilization> =
         of.rules.iter().map(|rule| (rule.rule.as_str(), rule)).collect();
     // With their names, and what is known of them.
     let rules: Vec<_> = subjects

@@ -14,8 +14,6 @@ pub(super) type Result<T> = std::result::Result<T, ServiceError>;
 /// Documents that are sent in parts, of whatever has the data path: the daemon, or a command
 /// without one.
 pub(crate) trait Reported: Sized {
-    /// Begins.
     fn over(datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Self;
-    /// Reports on.
     fn step_of(&mut self, datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Result<Step>;
 }

@@ -41,7 +41,7 @@ impl InForce<'_> {
                 (checked.limit, checked.remaining) = (Some(0), Some(0));
                 checked.reset_in_seconds = checked.retry_after_seconds;
             }
-            Reason::Brake | Reason::Allowed => {}
+            Reason::Bypass | Reason::Allowed => {}
             _ => checked = found.with_limit(checked),
         }
         checked.not_looked_at = found.not_looked_at;

@@ -94,7 +94,6 @@ fn short(number: usize) -> [u8; 2] {
     u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes()
 }
 
-/// The header behind IP.
 fn transport(question: &Question, protocol: u8) -> Vec<u8> {
     // Lengths of the headers of TCP, of SCTP and DCCP, and of the others.
     let length = match protocol {

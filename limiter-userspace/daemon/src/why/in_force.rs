@@ -18,7 +18,6 @@ pub(crate) struct InForce<'a> {
     pub(crate) layers: &'a Layers,
     pub(crate) effective: &'a EffectiveSet,
     pub(crate) lists: &'a ListStore,
-    /// Time of the question.
     pub(crate) now: Ticks,
 }
 

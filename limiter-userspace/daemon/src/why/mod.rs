@@ -172,7 +172,6 @@ const fn verdict(reason: Reason) -> &'static str {
     }
 }
 
-/// All that was found.
 struct Found {
     packet: String,
     selector: Selector,

@@ -50,7 +50,6 @@ impl Question {
         }
     }
 
-    /// Reads the words.
     pub(crate) fn parse(asked: &AskExplain) -> Result<Self, ServiceError> {
         let source = source_text::parse_one(&asked.from)?.to_canonical();
         let length = asked.length.unwrap_or(LEAST_FRAME);

@@ -20,7 +20,6 @@ use crate::api::explain::{ExplainLimit, ExplainStep, Here};
 use crate::api::source::beside_text;
 use crate::render::seconds;
 
-/// The step of bans.
 pub(crate) const BANS: &str = "bans";
 
 /// The step of rules by source alone.
@@ -49,7 +48,6 @@ impl Step {
     }
 }
 
-/// All steps.
 pub(super) fn list(
     in_force: &InForce<'_>,
     source: &Selector,
@@ -83,7 +81,6 @@ pub(super) fn list(
     steps
 }
 
-/// Steps before the rules.
 fn before_rules(
     looked: &Looked,
     trail: &Trail,
@@ -127,7 +124,7 @@ fn before_rules(
         |until| format!("{} {}", Reason::Banned.name(), ends(until)),
     );
     let mut steps = vec![
-        step("brake", limiter_model::Step::Brake, if looked.brake { "brake" } else { "off" }),
+        step("brake", limiter_model::Step::Bypass, if looked.bypass { "brake" } else { "off" }),
         step("lists", limiter_model::Step::Lists, &listed),
         step(BANS, limiter_model::Step::Bans, &banned),
     ];

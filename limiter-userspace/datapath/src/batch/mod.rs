@@ -34,9 +34,16 @@ const _: () = assert!(size_of::<Attributes>() == 56);
 /// The keys and values of a call. Both are plain data: no padding, and any bytes are one.
 enum Elements<'a, K, V> {
     /// To be read, from the kernel's token on, if there is one; it leaves the next.
-    LookUp { from: Option<u32>, next: &'a mut u32, keys: &'a mut [K], values: &'a mut [V] },
-    /// To be written.
-    Update { keys: &'a [K], values: &'a [V] },
+    LookUp {
+        from: Option<u32>,
+        next: &'a mut u32,
+        keys: &'a mut [K],
+        values: &'a mut [V],
+    },
+    Update {
+        keys: &'a [K],
+        values: &'a [V],
+    },
 }
 
 /// Calls the kernel for `count` elements of a hash map, an array or a trie. Says how many it read

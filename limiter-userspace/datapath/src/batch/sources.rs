@@ -101,7 +101,6 @@ pub(crate) struct SourceMaps {
 }
 
 impl SourceMaps {
-    /// Opens the pinned maps.
     pub(crate) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
         let open = |name| MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name));
         Ok(Self {
@@ -148,7 +147,6 @@ fn read_map<K: Pod>(
 pub(crate) struct KeyedMap(MapData);
 
 impl KeyedMap {
-    /// Opens the pinned map.
     pub(crate) fn open(pins: &PinDir) -> Result<Self, DatapathError> {
         MapData::from_pin(pins.map(map::KEYED)).map(Self).map_err(DatapathError::map(map::KEYED))
     }
@@ -233,7 +231,6 @@ fn is_there(bucket: &Bucket) -> bool {
     !Word::from_raw(bucket.word).is_gone()
 }
 
-/// The system call.
 fn look_up<K: Pod, V: Pod>(
     map: &MapData,
     from: Option<u32>,

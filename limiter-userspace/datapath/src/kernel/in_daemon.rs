@@ -66,8 +66,8 @@ impl Datapath for Kernel {
         strips_tags(interface)
     }
 
-    fn set_brake(&mut self, engaged: bool) -> Result<(), DatapathError> {
-        self.held.maps.set_control(Control::Brake, u64::from(engaged))
+    fn set_bypass(&mut self, engaged: bool) -> Result<(), DatapathError> {
+        self.held.maps.set_control(Control::Bypass, u64::from(engaged))
     }
 
     fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError> {

@@ -43,14 +43,14 @@ pub enum Pinned {
     /// Maps of this version.
     Maps {
         /// True if every packet passes: `limiter off`.
-        brake: bool,
+        bypass: bool,
     },
     /// Maps of another version, with another layout: a start replaces them.
     OtherLayout {
         /// ABI number of the maps.
         found: u64,
         /// True if every packet passes: `limiter off`.
-        brake: bool,
+        bypass: bool,
     },
     /// Maps that cannot be seen.
     Refused(DatapathError),
@@ -97,12 +97,12 @@ pub fn pinned(pin_dir: &Path) -> Pinned {
         return Pinned::Nothing;
     }
     let words = PinnedControl::open(&pins)
-        .and_then(|control| Ok((control.get(Control::Abi)?, control.get(Control::Brake)?)));
+        .and_then(|control| Ok((control.get(Control::Abi)?, control.get(Control::Bypass)?)));
     match words {
-        Ok((ABI_VERSION, brake)) => Pinned::Maps { brake: brake != 0 },
+        Ok((ABI_VERSION, bypass)) => Pinned::Maps { bypass: bypass != 0 },
         // Rests of a start that was cut short: the next one makes them anew.
         Ok((0, _)) | Err(_) if pins.has_links().is_ok_and(|any| !any) => Pinned::Nothing,
-        Ok((found, brake)) => Pinned::OtherLayout { found, brake: brake != 0 },
+        Ok((found, bypass)) => Pinned::OtherLayout { found, bypass: bypass != 0 },
         Err(error) => Pinned::Refused(error),
     }
 }

@@ -16,7 +16,6 @@ const fn forgotten(milliseconds: u64) -> Difference {
     Difference::Forgotten { milliseconds, always: false }
 }
 
-/// Options of one rule.
 #[derive(Debug, Default)]
 pub(super) struct HashLimit {
     /// The rate, and true if packets over it match.
@@ -36,7 +35,6 @@ impl HashLimit {
         option == "--hashlimit-rate-match"
     }
 
-    /// Reads an option.
     pub(super) fn option(
         &mut self,
         option: &str,
@@ -94,7 +92,6 @@ impl HashLimit {
         }
     }
 
-    /// The limit.
     pub(super) fn limit(&self, family: Family, packets: &mut Packets) -> Option<Limit> {
         let Some((text, over)) = &self.rate else {
             packets.lacks_limit("hashlimit without a rate");

@@ -23,7 +23,6 @@ pub(super) struct Used {
     pub(super) reports: bool,
 }
 
-/// Options of one rule.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     does: Option<Does>,
@@ -76,7 +75,6 @@ impl Recent {
         !matches!(option, "--name" | "--seconds" | "--hitcount" | "--mask")
     }
 
-    /// Reads an option.
     pub(super) fn option(
         &mut self,
         option: &str,
@@ -273,11 +271,7 @@ fn limit(
     differences.push(Difference::Full("the oldest sources are forgotten"));
     let family = if chain.0.starts_with('6') { Family::V6 } else { Family::V4 };
     let bits = if family == Family::V4 { 32 } else { 128 };
-    let quota = Quota {
-        count: Count::Packets,
-        requests_per_unit: most,
-        period: Period { unit: Unit::Second, multiplier },
-    };
+    let quota = Quota::new(Count::Packets, most, Period { unit: Unit::Second, multiplier });
     let meter = Meter::SlidingLog(quota);
     let key = vec![Key::Source(bits)];
     let pair = Some(Pair { list: list.to_owned(), notes: noting, first });

@@ -57,7 +57,6 @@ const LIMITING: [(&str, &str); 5] = [
     ("statistic", "no packets are picked at random or by turns"),
 ];
 
-/// Reading under way.
 pub(super) struct Reading<'a> {
     words: &'a [String],
     at: usize,
@@ -78,7 +77,6 @@ pub(super) struct Reading<'a> {
     differences: Vec<Difference>,
     /// True if packets whose destination was translated are meant besides.
     pub(super) or_translated: bool,
-    /// Hook of its chain.
     hook: Option<Hook>,
     /// The part of the headers that its target writes.
     writes: Option<Fact>,

@@ -38,7 +38,6 @@ pub(crate) struct Step<'a> {
     pub(crate) case: &'a Case,
     /// Conditions of the rule and of the jumps to it.
     pub(crate) packets: &'a Packets,
-    /// The verdict, chains followed.
     pub(crate) verdict: &'a Verdict,
     pub(crate) hook: Hook,
     pub(crate) priority: i64,

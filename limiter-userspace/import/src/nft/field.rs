@@ -15,7 +15,6 @@ pub(super) enum Field {
     Port(Option<u8>),
     /// The protocol, of packets of a family if one is named.
     Protocol(Option<Family>),
-    /// The address family.
     Family,
     Interface,
     State,

@@ -24,7 +24,6 @@ use set::Set;
 
 const COMMAND: &str = "`nft -j list ruleset`";
 
-/// Reads a text.
 pub(super) fn read(text: &str) -> Result<Firewall, ImportError> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| ImportError::Json(error.to_string(), COMMAND))?;

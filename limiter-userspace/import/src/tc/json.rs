@@ -9,7 +9,6 @@ use crate::firewall::Firewall;
 
 const COMMAND: &str = "`tc -j filter show dev IFACE ingress`";
 
-/// Reads a text.
 pub(crate) fn read(text: &str) -> Result<Firewall, ImportError> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| ImportError::Json(error.to_string(), COMMAND))?;

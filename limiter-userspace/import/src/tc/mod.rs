@@ -22,7 +22,6 @@ enum Action {
     Other(String),
 }
 
-/// A filter.
 #[derive(Debug, Default)]
 struct Filter {
     place: String,
@@ -104,7 +103,6 @@ fn ethernet(name: &str, packets: &mut Packets) {
     }
 }
 
-/// A key of `flower`.
 fn flower(key: &str, value: &str, packets: &mut Packets) {
     use super::iptables::{net, protocol_number};
     let mut unread = || packets.lacks(format!("limiter has no condition as {key} {value}"));

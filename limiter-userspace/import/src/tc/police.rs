@@ -15,7 +15,6 @@ pub(super) struct Police {
     pub(super) burst: Option<u64>,
     /// Packets a second.
     pub(super) packets: Option<u64>,
-    /// Packets.
     pub(super) packets_burst: Option<u64>,
     /// Action on what is over it.
     pub(super) exceed: Option<String>,

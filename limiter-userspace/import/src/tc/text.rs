@@ -13,7 +13,6 @@ const FLAGS: [&str; 6] = ["not_in_hw", "in_hw", "skip_hw", "skip_sw", "terminal"
 const OTHER: [&str; 9] =
     ["mirred", "skbedit", "pedit", "vlan", "nat", "csum", "ct", "sample", "tunnel_key"];
 
-/// Reads a text.
 pub(crate) fn read(text: &str) -> Result<Firewall, ImportError> {
     let mut filters: Vec<Filter> = Vec::new();
     let mut kind = String::new();

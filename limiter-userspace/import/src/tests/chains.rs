@@ -268,7 +268,6 @@ fn chain(
     None
 }
 
-/// The bucket there.
 fn bucket(line: &Line, packet: Packet) -> String {
     match line.limit.unwrap().1 {
         By::Nothing => String::new(),

@@ -10,9 +10,7 @@ use crate::taken::{is_loopback, only_sources};
 /// Rules that are looked at between two.
 const MOST_LOOKED_AT: usize = 1024;
 
-/// Findings on the way.
 struct Looking<'p> {
-    /// Packets of the pair.
     packets: &'p Packets,
     between: Between,
     looked: usize,

@@ -7,7 +7,6 @@ use ipnet::IpNet;
 
 use crate::packet::{ICMP, ICMPV6, Packet, Piece, SYN, TCP, UDP};
 
-/// A sentence, read.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) who: Who,
@@ -23,14 +22,12 @@ pub(crate) struct Who {
     filters: Vec<(String, String)>,
 }
 
-/// Fate of the packets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum What {
     /// No rule of the set drops any.
     NoLimit,
     /// Nothing is promised.
     Anything,
-    /// All are dropped.
     Nothing,
     /// Of each bucket no more passes.
     AtMost(Vec<Bound>),

@@ -16,7 +16,6 @@ pub(crate) enum Piece {
     Later,
 }
 
-/// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub(crate) source: IpAddr,

@@ -16,7 +16,7 @@ const HELD_BYTES: usize = 1 << 24;
 
 /// Packets that were left out, and why.
 #[derive(Clone, Debug, Default)]
-pub struct Aside {
+pub struct LeftOut {
     /// Packets that went out, as the capture says.
     pub outgoing: u64,
     /// Packets that stand in the capture before.
@@ -32,7 +32,7 @@ pub struct Aside {
     pub too_late: Vec<IpAddr>,
 }
 
-impl Aside {
+impl LeftOut {
     /// Packets that the host sent and that were left out; none where packets of it were given on
     /// because it was not known in time which they are.
     pub fn own_packets(&self) -> Option<u64> {
@@ -48,11 +48,10 @@ pub struct Arrivals {
     own: Vec<IpAddr>,
     /// Packets read ahead, to be given on.
     held: VecDeque<Captured>,
-    /// Error behind those.
     stopped: Option<CaptureError>,
     /// Ends of the packets so far, where they cannot be looked at ahead.
     look: Option<Look>,
-    aside: Aside,
+    left_out: LeftOut,
 }
 
 impl Arrivals {
@@ -70,7 +69,7 @@ impl Arrivals {
             Own::Recognised => (Vec::new(), true),
         };
         let (held, stopped, look) = (VecDeque::new(), None, None);
-        let mut arrivals = Self { capture, own, held, stopped, look, aside: Aside::default() };
+        let mut arrivals = Self { capture, own, held, stopped, look, left_out: LeftOut::default() };
         if recognise {
             arrivals.recognise(path, at_once)?;
         }
@@ -107,11 +106,11 @@ impl Arrivals {
                 }
             }
         }
-        self.aside.recognised = true;
+        self.left_out.recognised = true;
         match look.opinion() {
             Opinion::None => {}
             Opinion::Own(own) => self.own = own,
-            Opinion::Either(one, other) => self.aside.either = Some((one, other)),
+            Opinion::Either(one, other) => self.left_out.either = Some((one, other)),
         }
         Ok(())
     }
@@ -132,14 +131,14 @@ impl Arrivals {
     }
 
     /// Packets so far that were left out for other reasons.
-    pub fn aside(&self) -> Aside {
-        let mut aside = self.aside.clone();
+    pub fn left_out(&self) -> LeftOut {
+        let mut left_out = self.left_out.clone();
         match self.look.as_ref().map(Look::opinion) {
-            Some(Opinion::Own(own)) => aside.too_late = own,
-            Some(Opinion::Either(one, other)) => aside.either = Some((one, other)),
+            Some(Opinion::Own(own)) => left_out.too_late = own,
+            Some(Opinion::Either(one, other)) => left_out.either = Some((one, other)),
             Some(Opinion::None) | None => {}
         }
-        aside
+        left_out
     }
 
     /// The next packet that came in, `None` after the last.
@@ -160,11 +159,11 @@ impl Arrivals {
                 },
             };
             if packet.again {
-                self.aside.again += 1;
+                self.left_out.again += 1;
                 continue;
             }
             if packet.outbound {
-                self.aside.outgoing += 1;
+                self.left_out.outgoing += 1;
                 continue;
             }
             if let Some(look) = &mut self.look {
@@ -174,7 +173,7 @@ impl Arrivals {
                 && let Some(from) = own::sender(&packet)
                 && self.own.contains(&from)
             {
-                *self.aside.own.entry(from).or_default() += 1;
+                *self.left_out.own.entry(from).or_default() += 1;
                 continue;
             }
             return Ok(Some(packet));
@@ -199,13 +198,13 @@ mod tests {
     #[test]
     fn packets_of_the_host_that_were_given_on_are_not_counted_as_none() {
         let address = IpAddr::from([192, 0, 2, 1]);
-        let mut aside = Aside::default();
-        assert_eq!(aside.own_packets(), Some(0));
-        aside.own.insert(address, 7);
-        assert_eq!(aside.own_packets(), Some(7));
-        aside.too_late.push(address);
-        assert_eq!(aside.own_packets(), None);
+        let mut left_out = LeftOut::default();
+        assert_eq!(left_out.own_packets(), Some(0));
+        left_out.own.insert(address, 7);
+        assert_eq!(left_out.own_packets(), Some(7));
+        left_out.too_late.push(address);
+        assert_eq!(left_out.own_packets(), None);
         let either = Some((address, IpAddr::from([192, 0, 2, 2])));
-        assert_eq!(Aside { either, ..Aside::default() }.own_packets(), None);
+        assert_eq!(LeftOut { either, ..LeftOut::default() }.own_packets(), None);
     }
 }

@@ -119,7 +119,6 @@ pub struct Capture {
     unpacked: Unpacked,
     /// Of pcap: reads a number in the byte order of the file.
     order: Option<opening::Order>,
-    /// Packets read.
     number: u64,
     /// Of pcap: nanoseconds in one unit of the fraction.
     unit: u64,
@@ -272,7 +271,6 @@ impl Capture {
 /// Everything of a [`Capture`] but its reader, which the block borrows.
 struct State<'a> {
     file: &'a str,
-    /// Of the next packet.
     number: u64,
     unit: &'a mut u64,
     link: &'a mut Link,

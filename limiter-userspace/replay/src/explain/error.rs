@@ -8,7 +8,7 @@ pub enum CaptureError {
     /// Opening or reading.
     #[error("{file}: {source}: name a capture file that you may read")]
     Read {
-        /// Name of the file.
+        /// File that the error is about.
         file: String,
         /// Error of the system.
         source: std::io::Error,
@@ -22,7 +22,7 @@ pub enum CaptureError {
     /// The file is empty.
     #[error("{file}: it is empty: write a capture with `tcpdump -w` or `dumpcap -w`")]
     Empty {
-        /// Name of the file.
+        /// File that the error is about.
         file: String,
     },
     /// The file is to be unpacked first.
@@ -31,7 +31,7 @@ pub enum CaptureError {
          --pcap -`"
     )]
     Compressed {
-        /// Name of the file.
+        /// File that the error is about.
         file: String,
         /// Kind of compression.
         name: &'static str,
@@ -44,13 +44,13 @@ pub enum CaptureError {
          `gzip -t`, and fetch the file again"
     )]
     Damaged {
-        /// Name of the file.
+        /// File that the error is about.
         file: String,
     },
     /// The file begins as neither format does.
     #[error("{file}: neither pcap nor pcapng: write one with `tcpdump -w` or `dumpcap -w`")]
     NoCapture {
-        /// Name of the file.
+        /// File that the error is about.
         file: String,
     },
     /// The file ends before anything can be said of it.
@@ -59,7 +59,7 @@ pub enum CaptureError {
          written: write it again"
     )]
     CutHeader {
-        /// Name of the file.
+        /// File that the error is about.
         file: String,
     },
     /// The header before the network header is not known.
@@ -68,7 +68,7 @@ pub enum CaptureError {
          (113, 276): limiter sees no others; capture on an interface of these{remedy}"
     )]
     LinkType {
-        /// Name of the file.
+        /// File that the error is about.
         file: String,
         /// Number of the link type.
         number: i32,
@@ -83,7 +83,7 @@ pub enum CaptureError {
          printed is of the packets before it: write it again for the rest"
     )]
     CutOff {
-        /// Name of the file.
+        /// File that the error is about.
         file: String,
         /// A packet, or a block of pcapng, which may be none.
         what: &'static str,
@@ -96,7 +96,7 @@ pub enum CaptureError {
          file with `capinfos`, or write it again"
     )]
     Broken {
-        /// Name of the file.
+        /// File that the error is about.
         file: String,
         /// Number of the packet in which, or before which, the format is broken.
         packet: u64,
@@ -122,7 +122,7 @@ pub enum ExplainError {
         remedy = if *candidates > 1 { "give fewer rule sets, or" } else { "give" },
     )]
     Full {
-        /// Number of the packet.
+        /// Number of the packet in the capture, from 1.
         packet: u64,
         /// Rule sets side by side.
         candidates: usize,

@@ -28,7 +28,7 @@ use limiter_common::window::WallOffset;
 use limiter_common::wire::{ListEntry, RULE_NONE, RuleCounters, Tally};
 use limiter_decision::outcome::Outcome;
 
-pub use arrivals::{Arrivals, Aside};
+pub use arrivals::{Arrivals, LeftOut};
 pub(crate) use bound::{LOOK, MAX_BYTES};
 pub use bound::{MAX_MEGABYTES, MAX_REPORTED};
 pub use capture::{Capture, Captured};

@@ -106,7 +106,6 @@ impl Default for Look {
 }
 
 impl Look {
-    /// Adds a packet.
     pub(super) fn add(&mut self, ends: Ends) {
         self.seen += 1;
         if self.pairs.len() < PAIRS {

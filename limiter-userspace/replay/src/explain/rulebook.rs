@@ -209,7 +209,6 @@ impl Rulebook {
         self.called.get(&number).map(String::as_str)
     }
 
-    /// All rules and budgets.
     pub(super) fn numbers(&self) -> impl Iterator<Item = (u32, &str)> {
         self.numbers.iter().map(|(number, name)| (*number, name.as_str()))
     }

@@ -34,7 +34,7 @@ impl Others {
     }
 }
 
-/// Sums of one source.
+/// What one source sent, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceSums {
     /// The source.

@@ -7,7 +7,6 @@ use std::collections::{HashMap, VecDeque};
 /// far fewer.
 const KEPT: usize = 1 << 14;
 
-/// The packets seen lately.
 #[derive(Debug, Default)]
 pub(super) struct Twice {
     /// The interface at which a packet was seen first, by its number.

@@ -21,7 +21,6 @@ use super::{Load, Sender};
 const MAX_DURATION: Duration = Duration::from_hours(31 * 24);
 /// Sources of one entry of a load.
 const MAX_SOURCES: u64 = 100_000;
-/// Entries of a load.
 const MAX_SENDERS: usize = 100;
 /// Packets of a load, about.
 const MAX_PACKETS: f64 = 1e9;
@@ -34,10 +33,8 @@ const PREFIX: [u8; 4] = [198, 18, 0, 0];
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{}{what}", .place.map_or_else(|| " ".to_owned(), |place| format!("{place}: ")))]
 pub struct LoadError {
-    /// Name of the file.
     file: String,
     place: Option<Place>,
-    /// Problem, and the remedy.
     what: String,
 }
 
@@ -325,7 +322,7 @@ fn per_second(text: &Spanned<String>, field: &str) -> Result<f64, Refused> {
         RateText::parse(&text.value).map_err(|error| at(text, format!("{field}: {error}")))?;
     match parsed {
         #[expect(clippy::cast_precision_loss, reason = "rates are below 2^53 packets")]
-        RateText::Rate { count: Count::Packets, requests_per_unit, period }
+        RateText::Rate { count: Count::Packets, requests_per_unit, period, .. }
             if requests_per_unit <= 100_000_000 =>
         {
             Ok(requests_per_unit as f64 / period.seconds() as f64)

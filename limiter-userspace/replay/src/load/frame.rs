@@ -5,7 +5,6 @@ use std::net::IpAddr;
 /// Transport and destination port of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Port {
-    /// UDP.
     Udp(u16),
     /// TCP of an open connection.
     Tcp(u16),

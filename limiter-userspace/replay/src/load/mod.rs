@@ -23,7 +23,6 @@ use crate::explain::Captured;
 /// windows of a second, a minute, an hour and a day begin.
 pub const BEGAN: u64 = 1_767_225_600_000_000_000;
 
-/// Senders of one kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     /// Number of sources; of a flood, one that makes up its addresses.
@@ -40,7 +39,7 @@ pub(crate) struct Sender {
     port: Port,
 }
 
-/// A load.
+/// Synthetic traffic, as its file describes it.
 #[derive(Clone, Debug)]
 pub struct Load {
     seed: u64,

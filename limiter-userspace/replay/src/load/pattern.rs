@@ -3,18 +3,34 @@
 /// Pattern of a source. Rates are packets a second, times nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Pattern {
-    /// Evenly.
-    Steady { rate: f64 },
+    Steady {
+        rate: f64,
+    },
     /// At random, with that many on average.
-    Poisson { rate: f64 },
+    Poisson {
+        rate: f64,
+    },
     /// Evenly for a time, and nothing for another, again and again.
-    OnOff { rate: f64, on: u64, off: u64 },
+    OnOff {
+        rate: f64,
+        on: u64,
+        off: u64,
+    },
     /// Evenly more, or less, up to a rate at the end.
-    Ramp { rate: f64, last: f64 },
+    Ramp {
+        rate: f64,
+        last: f64,
+    },
     /// Evenly, each packet from another address.
-    Flood { rate: f64 },
+    Flood {
+        rate: f64,
+    },
     /// Evenly, but what is sent while the service stops comes at once when it goes on.
-    Stall { rate: f64, from: u64, time: u64 },
+    Stall {
+        rate: f64,
+        from: u64,
+        time: u64,
+    },
 }
 
 const SECOND: f64 = 1e9;

@@ -3,7 +3,6 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-/// The patterns.
 pub(super) fn pattern(_generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"enum": ["steady", "poisson", "onoff", "ramp", "flood", "stall"]})
 }

@@ -73,7 +73,6 @@ enum State {
     More(u32),
 }
 
-/// Bucket of a key.
 #[derive(Debug)]
 enum OfKey {
     /// After one packet.

@@ -98,9 +98,7 @@ pub fn figure(report: &Report, title: &str) -> String {
     svg
 }
 
-/// Scales of the picture.
 struct Axes {
-    /// Packets at the top.
     top: f64,
     steps: f64,
     seconds: f64,

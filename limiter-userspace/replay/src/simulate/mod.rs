@@ -58,7 +58,7 @@ pub struct Simulation {
 pub struct Report {
     /// Packets that were offered to each rule set.
     pub packets: u64,
-    /// Bytes of them.
+    /// Bytes of these packets, on the wire.
     pub bytes: u64,
     /// Time from the first to the last packet, in seconds.
     pub seconds: f64,

@@ -19,7 +19,6 @@ pub(super) struct Most {
 }
 
 impl Most {
-    /// The larger of each.
     pub(super) fn max(self, other: Self) -> Self {
         Self {
             short: self.short.max(other.short),
@@ -79,7 +78,6 @@ impl Recent {
         Most { short: within(SHORT), second, window: in_window }
     }
 
-    /// Forgets what is past.
     pub(super) fn forget(&mut self, now: u64, window: u64) {
         while self.times.front().is_some_and(|time| time.saturating_add(SECOND) <= now) {
             self.times.pop_front();

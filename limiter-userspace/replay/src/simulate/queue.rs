@@ -96,7 +96,6 @@ fn leaky(rate: RateLimit, backlog: std::time::Duration) -> RateLimit {
 /// In the place of a time: none.
 const NEVER: u64 = u64::MAX;
 
-/// One bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
     first: u64,

@@ -83,7 +83,6 @@ fn add(steps: &mut Vec<u64>, place: usize) {
     }
 }
 
-/// Two steps become one.
 fn halve(steps: &mut Vec<u64>) {
     *steps = steps.chunks(2).map(|pair| pair.iter().sum()).collect();
 }

@@ -16,7 +16,6 @@ struct Slot {
     most: u64,
 }
 
-/// A source.
 #[derive(Clone, Debug)]
 pub(super) struct Curve {
     /// Theoretical arrival times, in ticks.

@@ -33,7 +33,7 @@ pub(super) fn all(count: Count, max_frame: u64) -> Result<Vec<Rate>, LimitError>
                 _ if (hundredths * 60).is_multiple_of(100) => (hundredths * 60 / 100, Unit::Minute),
                 _ => (hundredths * 36, Unit::Hour),
             };
-            let quota = Quota { count, requests_per_unit, period: Period::one(unit) };
+            let quota = Quota::new(count, requests_per_unit, Period::one(unit));
             let least = if count == Count::Bytes { max_frame } else { 1 };
             let limit = compile::limit(&Terms::from(quota.with_burst(least)), max_frame)?;
             Ok(Rate { quota, limit, max_frame })

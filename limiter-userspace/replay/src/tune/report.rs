@@ -28,7 +28,7 @@ const AVERAGE: u128 = 101;
 pub struct Report {
     /// Packets that were observed, without those that were excluded.
     pub packets: u64,
-    /// Bytes of them.
+    /// Bytes of these packets, on the wire.
     pub bytes: u64,
     /// Packets that were excluded.
     pub excluded: u64,
@@ -80,7 +80,7 @@ pub struct AtRate {
 /// Sources that lose a packet at a rate and a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Hit {
-    /// The burst.
+    /// Burst in units of the limit.
     pub burst: u64,
     /// Share of the sources, 0 to 1.
     pub sources: f64,
@@ -95,7 +95,7 @@ pub struct TopSource {
     pub source: String,
     /// Packets.
     pub packets: u64,
-    /// Bytes.
+    /// Bytes of these packets, on the wire.
     pub bytes: u64,
     /// The most units in 10 ms, 1 s, 1 min and 1 h that begin at multiples of their length.
     pub most: [u64; 4],

@@ -7,7 +7,7 @@ use crate::rate_text::ZERO;
 /// Why a limit cannot be held, or not exactly enough.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
-    /// A rate of zero.
+    /// A rate of zero, which would pass nothing.
     #[error("{ZERO}")]
     ZeroRate,
     /// Less than one frame.
@@ -66,7 +66,7 @@ pub enum LimitError {
     /// Not a number of slots that there is.
     #[error("a sliding window of {0} slots: give 2, 4 or 8")]
     Slots(u8),
-    /// A log of bytes.
+    /// A `sliding_log` that counts bytes: it keeps a time for each packet.
     #[error("{0}: a log keeps packets, not bytes: use sliding slots or a token bucket")]
     LogOfBytes(String),
     /// More stamps than a key may have.

@@ -197,7 +197,6 @@ impl LayoutTable {
         !self.ranges.is_empty()
     }
 
-    /// Shapes by index.
     pub(crate) fn shapes(&self) -> Vec<Shape> {
         let mut shapes: Vec<_> = self.shapes.iter().map(|(mask, index)| (*index, *mask)).collect();
         shapes.sort_unstable_by_key(|(index, _)| *index);

@@ -8,14 +8,14 @@ use crate::model::{Limits, Subject};
 /// All that is wrong with a rule set: at least one error, in the order in which they are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileErrors {
-    /// The first of them.
+    /// The error that is reported first.
     pub first: CompileError,
-    /// The others.
+    /// Errors beside the first one.
     pub others: Vec<CompileError>,
 }
 
 impl CompileErrors {
-    /// All of them.
+    /// Every error, the first one first.
     pub fn into_all(self) -> impl Iterator<Item = CompileError> {
         std::iter::once(self.first).chain(self.others)
     }
@@ -38,7 +38,7 @@ pub enum RuleError {
     Limit {
         /// Number of the limit, from 1, if there are several.
         limit: Option<usize>,
-        /// Error of the limit.
+        /// Why the limit cannot be held.
         source: Box<LimitError>,
     },
     /// There is another rule for the same packets.
@@ -66,7 +66,7 @@ pub enum RuleError {
     SharedInterface,
     /// A CPU that is not there.
     NoCpu {
-        /// The CPU.
+        /// CPU that the action names.
         cpu: u32,
         /// Number of CPUs.
         cpus: u32,
@@ -144,7 +144,7 @@ pub enum RangeError {
     TooMany,
     /// A range with another value that begins where it begins.
     Begins {
-        /// The key.
+        /// Key of the descriptor, as in rule files.
         key: &'static str,
         /// The range.
         values: String,
@@ -153,7 +153,7 @@ pub enum RangeError {
     },
     /// A range that is partly in another one.
     Overlap {
-        /// The key.
+        /// Key of the descriptor, as in rule files.
         key: &'static str,
         /// The range.
         values: String,
@@ -162,7 +162,7 @@ pub enum RangeError {
     },
     /// Values inside those of another rule, for fewer packets than that one.
     Cut {
-        /// The key.
+        /// Key of the descriptor, as in rule files.
         key: &'static str,
         /// The values.
         inner: String,

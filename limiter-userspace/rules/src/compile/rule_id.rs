@@ -18,7 +18,7 @@ pub struct TableForm {
 /// A rule of a table: what its keys must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId {
-    /// Table of the rule.
+    /// Keys and masks of the table that the rule is in.
     pub form: TableForm,
     /// The source prefix, of the packet or of the one inside it.
     pub source: Option<IpNet>,

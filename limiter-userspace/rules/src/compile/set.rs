@@ -15,7 +15,7 @@ use super::rule_id::RuleId;
 use super::shared::share;
 use super::{Compiled, compile, limit, ticks};
 use crate::model::{
-    Budget, Limits, Mark, Martians, Over, Path, Period, RateLimit, Rule, RuleSet, Selector,
+    Budget, Limits, Mark, Martians, Over, Path, Period, Quota, RateLimit, Rule, RuleSet, Selector,
     Subject, Terms, Unit,
 };
 
@@ -25,12 +25,8 @@ pub const REPLIES: &str = "limiter:replies";
 pub const BANS: &str = "limiter:bans";
 
 /// New bans that there may be unless the rule set says otherwise.
-pub const DEFAULT_BANS: RateLimit = RateLimit {
-    count: Count::Packets,
-    requests_per_unit: 10,
-    period: Period::one(Unit::Second),
-    burst: 10,
-};
+pub const DEFAULT_BANS: RateLimit =
+    Quota::new(Count::Packets, 10, Period::one(Unit::Second)).with_burst(10);
 
 /// A rule set, compiled.
 #[derive(Debug)]
@@ -44,7 +40,6 @@ pub struct CompiledSet<'a> {
     /// Budgets that rules in force name, in the order in which they find their places: those with a
     /// class last.
     pub(crate) budgets: Vec<CompiledBudget<'a>>,
-    /// The keyed tables.
     pub(crate) layout: Layout,
     /// Treatment of packets whose source no host can have.
     pub(crate) martians: Option<Martians>,
@@ -70,7 +65,6 @@ pub(crate) struct CompiledKeyed<'a> {
     pub(crate) terms: CompiledTerms<'a>,
 }
 
-/// A budget.
 #[derive(Debug)]
 pub(crate) struct CompiledBudget<'a> {
     pub(crate) name: &'a str,
@@ -99,7 +93,6 @@ pub(crate) struct CompiledLimits<'a> {
     pub(crate) shared: Vec<SharedTerms>,
 }
 
-/// Action over a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum CompiledOver<'a> {
     Drop,
@@ -235,7 +228,6 @@ impl<'a> Compiler<'a, '_> {
         }
     }
 
-    /// Rules on other keys.
     fn others(&mut self, others: &[&'a Rule]) {
         let mut rules: Vec<(RuleId, &'a Rule)> = Vec::with_capacity(others.len());
         for rule in others {

@@ -20,7 +20,6 @@ const SHORTEST_WINDOW: u64 = 60;
 /// A limit over several nodes.
 #[derive(Clone, Copy, Debug)]
 struct SharedSpec {
-    /// Numbers for the store.
     terms: SharedTerms,
     /// Limit of this node without a living lease.
     fallback: LimitSpec,

@@ -69,7 +69,7 @@ pub enum Problem {
     /// A field that nobody knows.
     #[error("unknown field {field:?}: {}", nearest(field, expected))]
     UnknownField {
-        /// The field.
+        /// Field of the rule file, as it is written there.
         field: String,
         /// Fields that may stand there.
         expected: Vec<&'static str>,
@@ -85,7 +85,7 @@ pub enum Problem {
     /// A word where fields belong.
     #[error("{field}: {text:?} is not enough: write its fields, as in {like}")]
     NotFields {
-        /// The field.
+        /// Field of the rule file, as it is written there.
         field: &'static str,
         /// Text that stands there.
         text: String,
@@ -105,7 +105,7 @@ pub enum Problem {
     UnknownWord {
         /// Field of the word.
         field: &'static str,
-        /// The word.
+        /// Word that is not known there.
         word: String,
         /// Words that may stand there.
         expected: Vec<&'static str>,
@@ -113,7 +113,7 @@ pub enum Problem {
     /// A required field.
     #[error("{field} is missing: {remedy}")]
     Missing {
-        /// The field.
+        /// Field of the rule file, as it is written there.
         field: &'static str,
         /// Advice to the user.
         remedy: &'static str,
@@ -121,7 +121,7 @@ pub enum Problem {
     /// A field without a value.
     #[error("{field} has no value: {remedy}")]
     Empty {
-        /// The field.
+        /// Field of the rule file, as it is written there.
         field: &'static str,
         /// Advice to the user.
         remedy: &'static str,
@@ -129,7 +129,7 @@ pub enum Problem {
     /// Text with more in it than is seen of it.
     #[error("{field}: {text:?} has U+{:04X}, {}: remove it", u32::from(*.found), unseen(*.found))]
     NotPlain {
-        /// The field.
+        /// Field of the rule file, as it is written there.
         field: &'static str,
         /// Text that stands there.
         text: String,
@@ -139,7 +139,7 @@ pub enum Problem {
     /// A number that is none, or out of range.
     #[error("{field}: {text:?} {wrong}: give a whole number from 1 to 18446744073709551615")]
     Number {
-        /// The field.
+        /// Field of the rule file, as it is written there.
         field: &'static str,
         /// Text that stands there.
         text: String,
@@ -158,7 +158,7 @@ pub enum Problem {
     /// A number outside of its range.
     #[error("{field}: {text:?} does not fit: give a whole number from {low} to {high}")]
     Range {
-        /// The field.
+        /// Field of the rule file, as it is written there.
         field: &'static str,
         /// Text that stands there.
         text: String,
@@ -170,7 +170,7 @@ pub enum Problem {
     /// Neither a number nor a range of numbers.
     #[error("{field}: {text:?} does not fit: {}", ranges(text, *high))]
     NoRange {
-        /// The field.
+        /// Field of the rule file, as it is written there.
         field: &'static str,
         /// Text that stands there.
         text: String,
@@ -180,7 +180,7 @@ pub enum Problem {
     /// A length of time that is none, or out of range.
     #[error("{field}: {text:?} {wrong}: write one like 10ms, 30s, 1min, 2h or 1day")]
     Time {
-        /// The field.
+        /// Field of the rule file, as it is written there.
         field: &'static str,
         /// Text that stands there.
         text: String,
@@ -190,7 +190,7 @@ pub enum Problem {
     /// A rate or a burst that is none.
     #[error("{field}: {error}")]
     RateText {
-        /// The field.
+        /// Field of the rule file, as it is written there.
         field: &'static str,
         /// Error of the text. In a box: it is large.
         error: Box<RateTextError>,
@@ -198,7 +198,7 @@ pub enum Problem {
     /// A part of a whole that is none.
     #[error("{field}: {text:?} is no part of 0% to 100%: write one like 25% or 2.5%")]
     Share {
-        /// The field.
+        /// Field of the rule file, as it is written there.
         field: &'static str,
         /// Text that stands there.
         text: String,
@@ -206,9 +206,9 @@ pub enum Problem {
     /// An entry of a list that is for no source.
     #[error("{list}: {error}")]
     Listed {
-        /// Name of the list.
+        /// `allow` or `deny`.
         list: &'static str,
-        /// Error of the text.
+        /// Why the text is no address or prefix.
         error: SourceTextError,
     },
     /// An entry of a list that is for nearly everybody.
@@ -216,7 +216,7 @@ pub enum Problem {
         "{list}: {selector} is a large part of all addresses: write the prefixes that are meant"
     )]
     Everybody {
-        /// Name of the list.
+        /// `allow` or `deny`.
         list: &'static str,
         /// Prefix of the entry.
         selector: Selector,
@@ -232,7 +232,7 @@ pub enum Problem {
     /// A text with too many characters.
     #[error("{field} is longer than {most} characters: shorten it")]
     LongText {
-        /// The field.
+        /// Field of the rule file, as it is written there.
         field: &'static str,
         /// Characters that it may have.
         most: usize,
@@ -257,7 +257,7 @@ pub enum Problem {
     /// A field that stands alone.
     #[error("{field} without {needs}: {remedy}")]
     Without {
-        /// The field.
+        /// Field of the rule file, as it is written there.
         field: &'static str,
         /// Thing that the field belongs to.
         needs: &'static str,

@@ -23,7 +23,6 @@ pub(super) struct Divided<'a> {
 pub(super) struct Item<'a> {
     /// The line where it begins, from 1.
     pub(super) line: u64,
-    /// Lines of the item.
     pub(super) text: &'a str,
 }
 

@@ -5,9 +5,9 @@ use std::fmt;
 /// A place in a file; both count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Line.
+    /// Line of the file, from 1.
     pub line: u64,
-    /// Column.
+    /// Column of the line, from 1.
     pub column: u64,
 }
 

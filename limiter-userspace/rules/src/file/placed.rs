@@ -14,7 +14,6 @@ use super::place::Place;
 /// Values that get their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Places {
-    /// All values.
     All,
     /// All but those inside of rules.
     NotInRules,
@@ -80,7 +79,6 @@ where
     })
 }
 
-/// Reads rules.
 pub(super) fn rules<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {

@@ -54,7 +54,6 @@ impl ExactFile {
         Ok(Self { text: format!("# {comment}\n{}", head(domain, set)?), some: false })
     }
 
-    /// Begins the rules.
     fn rules(&mut self) {
         if !std::mem::replace(&mut self.some, true) {
             self.text.push_str(RULES);
@@ -78,7 +77,7 @@ impl ExactFile {
         Ok(())
     }
 
-    /// All of it.
+    /// Ends the file, and gives its text.
     pub fn end(mut self) -> String {
         if !self.some {
             self.text.push_str("descriptors: []\n");
@@ -179,7 +178,6 @@ struct Writer {
 const MOST_FRAME: u64 = 131_071;
 
 impl Writer {
-    /// All but the rules.
     fn head(self, domain: Option<&str>, set: &RuleSet) -> File {
         let budgets = set.budgets.iter().map(|budget| self.budget(budget).into()).collect();
         File {
@@ -305,7 +303,7 @@ impl Writer {
 
     fn limit(self, limit: &RuleLimit) -> shape::RateLimit {
         let quota = limit.meter.quota();
-        let Quota { count, requests_per_unit, period } = quota;
+        let Quota { count, requests_per_unit, period, .. } = quota;
         let mut out = match words(quota) {
             rate @ Some(_) => shape::RateLimit { rate, ..shape::RateLimit::default() },
             None => shape::RateLimit {

@@ -19,7 +19,6 @@ pub type Others<'a> = BTreeMap<&'a Path, (&'a Arc<Rule>, Vec<String>)>;
 /// Keys of a rule file whose values are lists, in their order.
 const LISTS: [&str; 4] = ["allow", "deny", "budgets", RULES];
 
-/// Key of the rules.
 const RULES: &str = "descriptors";
 
 /// The other keys, in their order.
@@ -90,7 +89,6 @@ struct Entry {
     places: (u64, u64),
 }
 
-/// Sections of a file.
 #[derive(Debug)]
 struct Divided(Vec<Section>);
 
@@ -294,7 +292,6 @@ impl List {
         next
     }
 
-    /// Adds the other rules.
     fn add(&mut self, others: &Others<'_>) -> Option<()> {
         for (rule, comments) in others.values() {
             self.items.push(Entry::of(rule, comments, self.indent)?);

@@ -39,7 +39,7 @@ impl RuleLimit {
 
 impl Meter {
     fn bound(&self) -> Bound {
-        let Quota { count, requests_per_unit, period } = self.quota();
+        let Quota { count, requests_per_unit, period, .. } = self.quota();
         let units = u128::from(requests_per_unit);
         let most = |most| Bound { count, most, one_more: false, period };
         match self {
@@ -61,7 +61,7 @@ impl Meter {
 
 impl Bound {
     fn of_bucket(rate: &RateLimit) -> Self {
-        let RateLimit { count, requests_per_unit, period, burst } = *rate;
+        let RateLimit { count, requests_per_unit, period, burst, .. } = *rate;
         let most = u128::from(requests_per_unit) + u128::from(burst);
         Self { count, most, one_more: false, period }
     }

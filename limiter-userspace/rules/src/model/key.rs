@@ -52,11 +52,11 @@ pub fn has_ports(protocol: u8) -> bool {
 /// A key whose value is a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fact {
-    /// The destination port.
+    /// `destination_port`: of TCP, UDP and other protocols with ports.
     DestinationPort,
-    /// The source port.
+    /// `source_port`: of TCP, UDP and other protocols with ports.
     SourcePort,
-    /// The protocol's number.
+    /// `protocol`: the IP protocol number.
     Protocol,
     /// The number of a [`limiter_common::wire::FlagClass`].
     TcpFlags,
@@ -64,7 +64,7 @@ pub enum Fact {
     IcmpType,
     /// The id of the outer VLAN tag.
     Vlan,
-    /// The DSCP.
+    /// `dscp`: the differentiated services code point.
     Dscp,
     /// The number of a [`Fragment`].
     Fragment,

@@ -1,6 +1,7 @@
 //! How much may pass, and how it is counted.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use limiter_common::window::MAX_WIDTH;
@@ -105,6 +106,33 @@ impl fmt::Display for Period {
     }
 }
 
+/// Units that a rate of bytes is shown in: those that it was written in, where that is known. They
+/// change nothing else, so rates that differ in nothing but these are equal.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum ByteUnits {
+    /// Those in which it has the fewest digits: it is not known how the rate was written.
+    #[default]
+    Shortest,
+    /// As in `8mbit/s`.
+    Bits,
+    /// As in `1MB/s`.
+    Decimal,
+    /// As in `1MiB/s`.
+    Binary,
+}
+
+impl PartialEq for ByteUnits {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for ByteUnits {}
+
+impl Hash for ByteUnits {
+    fn hash<H: Hasher>(&self, _state: &mut H) {}
+}
+
 /// How much a source may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RateLimit {
@@ -116,6 +144,8 @@ pub struct RateLimit {
     pub period: Period,
     /// That many at once, at least one frame.
     pub burst: u64,
+    /// Units to show a rate of bytes in.
+    pub byte_units: ByteUnits,
 }
 
 const _: () = assert!(size_of::<RateLimit>() == 24);
@@ -129,21 +159,28 @@ pub struct Quota {
     pub requests_per_unit: u64,
     /// The length of time, and of the window where there is one.
     pub period: Period,
+    /// Units to show a rate of bytes in.
+    pub byte_units: ByteUnits,
 }
 
 impl Quota {
+    /// A rate without a text of its own.
+    pub const fn new(count: Count, requests_per_unit: u64, period: Period) -> Self {
+        Self { count, requests_per_unit, period, byte_units: ByteUnits::Shortest }
+    }
+
     /// This rate with a burst.
     pub const fn with_burst(self, burst: u64) -> RateLimit {
-        let Self { count, requests_per_unit, period } = self;
-        RateLimit { count, requests_per_unit, period, burst }
+        let Self { count, requests_per_unit, period, byte_units } = self;
+        RateLimit { count, requests_per_unit, period, burst, byte_units }
     }
 }
 
 impl RateLimit {
     /// This rate without a burst.
     pub const fn quota(&self) -> Quota {
-        let Self { count, requests_per_unit, period, burst: _ } = *self;
-        Quota { count, requests_per_unit, period }
+        let Self { count, requests_per_unit, period, burst: _, byte_units } = *self;
+        Quota { count, requests_per_unit, period, byte_units }
     }
 }
 
@@ -243,7 +280,7 @@ pub struct RuleLimit {
 }
 
 impl RuleLimit {
-    /// A hard limit.
+    /// A limit without a second one above it: what is over it meets the rule's action.
     pub const fn hard(meter: Meter) -> Self {
         Self { meter, upper: None, mark: None }
     }
@@ -281,7 +318,7 @@ impl LimitList {
         bucket.into_iter().chain(limits.iter().copied())
     }
 
-    /// The first of them.
+    /// The first limit; none of a rule that blocks.
     pub fn first(&self) -> Option<RuleLimit> {
         self.iter().next()
     }

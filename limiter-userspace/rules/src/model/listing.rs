@@ -15,7 +15,8 @@ pub const LONGEST_REASON: usize = 128;
 /// all of them or half.
 pub const LEAST: [u8; 2] = [3, 4];
 
-/// Room of the kernel's maps (limiter-ebpf, maps.rs) for entries: single sources, and prefixes.
+/// Room of the kernel's maps (limiter-ebpf, definitions.rs) for entries: single sources, and
+/// prefixes.
 pub const ROOM: [(&str, usize); 2] = [("single sources", 1 << 20), ("prefixes", 1 << 16)];
 
 /// An entry of a list in a rule file.

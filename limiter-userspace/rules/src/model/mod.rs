@@ -19,7 +19,7 @@ pub use action::{Ban, Limits, Mark, Over, Terms};
 pub use bound::Bound;
 pub use crowd::{Crowd, crowd_hit};
 pub use key::Fact;
-pub use limit::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
+pub use limit::{ByteUnits, LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 pub use listing::{LEAST, LONGEST_REASON, Listing, ROOM, is_nearly_everybody, until_text};
 pub use part::{Part, SOURCE_MASKS, SourceMasks};
 pub use path::Path;
@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// One rule.
+/// A rule: packets, and terms for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The name that the rule file gives it.
@@ -137,9 +137,9 @@ impl RuleSet {
 /// Thing that an error or a counter is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
-    /// A rule.
+    /// A rule, which its path identifies.
     Rule(Path),
-    /// A budget.
+    /// A budget, by its name.
     Budget(String),
     /// The budget of replies.
     Replies,

@@ -36,7 +36,7 @@ impl SourceMasks {
 /// One key, with the value that it must have; without one there is a bucket for each value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
-    /// The source, masked.
+    /// The source, masked; with a prefix, only sources in it.
     Source(SourceMasks, Option<IpNet>),
     /// The destination address.
     Destination(Option<IpNet>),

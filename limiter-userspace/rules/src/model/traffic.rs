@@ -36,7 +36,6 @@ pub struct Shape {
     tunnel: bool,
 }
 
-/// Wish for a fact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Wish {
     /// The fact is no key.
@@ -102,7 +101,6 @@ impl Path {
 }
 
 impl Traffic {
-    /// All packets.
     const EVERYTHING: Self = Self {
         shape: Shape { v4: true, v6: true, facts: [Wish::Nothing; 10], tunnel: false },
         source: None,
@@ -111,7 +109,6 @@ impl Traffic {
         interface: None,
     };
 
-    /// Takes one key more.
     fn narrow(&mut self, part: &Part) {
         match part {
             Part::Source(masks, net) => {

@@ -18,7 +18,7 @@ impl Values {
         self.low
     }
 
-    /// The highest value.
+    /// The highest value of the range, which is in it.
     pub const fn high(self) -> u16 {
         self.high
     }
@@ -44,7 +44,6 @@ impl Values {
     }
 }
 
-/// One value.
 impl From<u16> for Values {
     fn from(value: u16) -> Self {
         Self { low: value, high: value }

@@ -17,9 +17,7 @@ pub(super) struct Actions {
     /// Actions of the generations before.
     known: BTreeMap<u16, Action>,
     by_content: Vec<(Action, u16)>,
-    /// Actions of this generation.
     pub(super) in_force: BTreeMap<u16, Action>,
-    /// Actions to write.
     pub(super) new: Vec<(u32, Action)>,
     known_interfaces: BTreeMap<u32, u32>,
     pub(super) interfaces: BTreeMap<u32, u32>,

@@ -21,7 +21,7 @@ pub struct InstalledRule {
 /// The rule set that the maps hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Installed {
-    /// By selector.
+    /// Rules of the source table, by the sources that they are for.
     pub rules: BTreeMap<Selector, InstalledRule>,
     /// Slots that the generation before used: packets under way may still read them.
     pub retired_slots: BTreeSet<u32>,

@@ -15,7 +15,6 @@ use crate::model::Selector;
 /// What was in force for the keys of a rule before.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Before<'a, T> {
-    /// The rule itself.
     Rule(&'a T),
     /// Maybe other rules, of which a bucket comes with what they left of it.
     Others,

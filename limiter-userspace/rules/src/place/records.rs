@@ -39,7 +39,6 @@ pub(super) struct Records<'a> {
     generation: u32,
     by_tag: BTreeMap<u64, u32>,
     pub(super) in_force: BTreeMap<u32, Record>,
-    /// Records to write.
     pub(super) new: Vec<(u32, Record)>,
     pub(super) begun_budgets: Vec<u32>,
 }

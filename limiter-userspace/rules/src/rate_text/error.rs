@@ -69,7 +69,7 @@ pub enum RateTextError {
     /// Below zero.
     #[error("{0:?} is negative: give a rate of at least 1 per week")]
     Negative(String),
-    /// Zero.
+    /// A rate of zero, which would pass nothing.
     #[error("{ZERO}")]
     Zero,
     /// No number, or something behind it that is no size.
@@ -91,7 +91,7 @@ pub enum RateTextError {
         /// `packets`, `syns` or `flows`.
         what: &'static str,
     },
-    /// A burst of zero.
+    /// A burst of zero, which would pass nothing.
     #[error("a burst of 0 lets no packet pass: give at least 1")]
     BurstZero,
     /// A rate in another unit than the limit.

@@ -6,12 +6,12 @@ use super::*;
 use crate::compile::display_rate;
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit) -> RateText {
-    RateText::Rate { count, requests_per_unit, period: Period::one(unit) }
+    every(count, requests_per_unit, unit, 1)
 }
 
 fn every(count: Count, requests_per_unit: u64, unit: Unit, multiplier: u32) -> RateText {
     let period = Period { unit, multiplier };
-    RateText::Rate { count, requests_per_unit, period }
+    RateText::Rate { count, requests_per_unit, period, byte_units: ByteUnits::default() }
 }
 
 #[test]
@@ -185,16 +185,47 @@ fn a_burst_is_one_unit_s_worth_and_at_least_a_frame() {
     assert_eq!(burst("8kbit/s", 0), 1_522);
 }
 
+/// A rate of bytes is shown in the units that it was written in.
+#[test]
+fn rates_of_bytes_keep_their_units() {
+    for text in
+        ["1MB/s", "8mbit/s", "64kbit/s", "8kB/s", "1MiB/s", "1024KiB/min", "10GB/day", "7B/s"]
+    {
+        let shown = if text == "1024KiB/min" { "1MiB/min" } else { text };
+        let quota = RateText::parse(text).unwrap().quota(None, text).unwrap().unwrap();
+        assert_eq!(display_rate(&quota.with_burst(1)), shown);
+        // And means the same as in other units.
+        assert_eq!(quota, Quota { byte_units: ByteUnits::Binary, ..quota });
+    }
+    let shortest =
+        [(1_250_000, "10mbit/s"), (1_000_000, "1MB/s"), (1 << 20, "1MiB/s"), (7, "7B/s")];
+    for (bytes, shown) in shortest {
+        let quota = Quota::new(Count::Bytes, bytes, Period::one(Unit::Second));
+        assert_eq!(display_rate(&quota.with_burst(1)), shown);
+    }
+}
+
+fn byte_units() -> impl Strategy<Value = ByteUnits> {
+    prop_oneof![
+        Just(ByteUnits::Shortest),
+        Just(ByteUnits::Bits),
+        Just(ByteUnits::Decimal),
+        Just(ByteUnits::Binary)
+    ]
+}
+
 proptest! {
     #[test]
     fn what_is_displayed_is_read_back(
         kind in 0u8..4, requests in 1u64.., unit in 0usize..5, multiplier: u64, shift in 0u32..64,
+        byte_units in byte_units(),
     ) {
         let count = Count::from_raw(kind);
         let (requests_per_unit, unit) = ((requests >> shift).max(1), Unit::ALL[unit]);
         let multiplier = u32::try_from((multiplier >> shift) % Period::most(unit) + 1).unwrap();
         let period = Period { unit, multiplier };
-        let text = display_rate(&RateLimit { count, requests_per_unit, period, burst: 1 });
+        let rate = Quota { byte_units, ..Quota::new(count, requests_per_unit, period) }.with_burst(1);
+        let text = display_rate(&rate);
         prop_assert_eq!(
             RateText::parse(&text),
             Ok(every(count, requests_per_unit, unit, multiplier))
@@ -202,11 +233,14 @@ proptest! {
     }
 
     #[test]
-    fn round_bit_rates_are_read_back(bytes in 1u64..1 << 50, scale in 0u32..4) {
+    fn round_bit_rates_are_read_back(
+        bytes in 1u64..1 << 50, scale in 0u32..4, byte_units in byte_units(),
+    ) {
         let requests_per_unit = bytes.saturating_mul(125 * 1000u64.pow(scale)).max(1);
         let unit = Unit::Second;
         let period = Period::one(unit);
-        let text = display_rate(&RateLimit { count: Count::Bytes, requests_per_unit, period, burst: 1 });
+        let quota = Quota { byte_units, ..Quota::new(Count::Bytes, requests_per_unit, period) };
+        let text = display_rate(&quota.with_burst(1));
         prop_assert_eq!(RateText::parse(&text), Ok(rate(Count::Bytes, requests_per_unit, unit)));
     }
 

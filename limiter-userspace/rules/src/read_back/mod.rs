@@ -184,7 +184,6 @@ fn charged_to(name: &str) -> Terms {
     Terms::Budget(name.to_owned())
 }
 
-/// Terms of limits.
 const fn of_limits(limits: Limits) -> Terms {
     Terms::Limits(limits)
 }

@@ -78,13 +78,13 @@ fn quota(limit: &Limit) -> (Quota, bool) {
     }
     let best = best.or_else(|| of_any_period(limit));
     if let Some(Candidate { units, period, .. }) = best {
-        return (Quota { count, requests_per_unit: units, period }, true);
+        return (Quota::new(count, units, period), true);
     }
     // The nearest rate, in the shortest unit that has some digits.
     let nearest = Unit::ALL.map(|unit| (unit, in_period(limit, Period::one(unit))));
     let [.., week] = nearest;
     let (unit, units) = nearest.into_iter().find(|(_, units)| *units >= 1_000_000).unwrap_or(week);
-    (Quota { count, requests_per_unit: units.max(1), period: Period::one(unit) }, false)
+    (Quota::new(count, units.max(1), Period::one(unit)), false)
 }
 
 /// Ticks of a period with the fraction bits of a limit's increment.

@@ -94,7 +94,7 @@ impl Words<'_> {
         let count = spec.counts();
         let quota = |requests_per_unit, nanos| {
             let (period, exact) = period(nanos);
-            (Quota { count, requests_per_unit, period }, exact)
+            (Quota::new(count, requests_per_unit, period), exact)
         };
         let window = spec.window();
         match spec.algorithm() {

@@ -3,7 +3,7 @@ use limiter_common::wire::{Limit, Record};
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::{Period, Unit, terms_text};
+use crate::model::{Period, Quota, Unit, terms_text};
 use crate::place::InstalledTables;
 use crate::rate_text::{RateText, burst};
 use crate::{Environment, Plan, RuleFile, RuleSet, Selector};
@@ -63,10 +63,10 @@ fn a_rate_comes_back_as_it_was_written() {
         ("7/97s", Some("5"), "7/97s burst 5"),
         ("11/10007s", Some("5"), "11/10007s burst 5"),
         ("10mbit/s", None, "10mbit/s burst 1250000"),
-        ("64kbit/s", Some("9000"), "64kbit/s burst 9000"),
+        ("64kbit/s", Some("9000"), "8kB/s burst 9000"),
         ("1gbit/s", Some("1MB"), "1gbit/s burst 1000000"),
-        ("1MiB/s", Some("60kB"), "1048576B/s burst 60000"),
-        ("10MB/hour", Some("2000"), "10000000B/hour burst 2000"),
+        ("1MiB/s", Some("60kB"), "1MiB/s burst 60000"),
+        ("10MB/hour", Some("2000"), "10MB/hour burst 2000"),
         // Shorter, with the same numbers.
         ("600/min", Some("20"), "10/s burst 20"),
         ("100/5min", None, "20/min burst 100"),
@@ -93,7 +93,7 @@ fn any_rate() -> impl Strategy<Value = RateLimit> {
             // No longer than anybody can write.
             let most = u32::try_from(Period::most(unit)).unwrap_or(u32::MAX);
             let period = Period { unit, multiplier: multiplier.min(most) };
-            RateLimit { count, requests_per_unit, period, burst: least + burst }
+            Quota::new(count, requests_per_unit, period).with_burst(least + burst)
         },
     )
 }

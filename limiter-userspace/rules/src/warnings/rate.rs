@@ -91,7 +91,7 @@ pub(super) fn session(
     meeting: Meeting,
 ) -> Option<String> {
     let bound = Bound::of(limit);
-    let Quota { count, requests_per_unit, period } = bound.quota;
+    let Quota { count, requests_per_unit, period, .. } = bound.quota;
     let slow = match count {
         Count::Packets if traffic.names_service() => is_slow(&bound.quota),
         // A slow rate for a source, or for some, is mostly what is meant.
@@ -151,7 +151,7 @@ fn a_part_of(quota: &Quota, most: u64) -> u128 {
 /// Says how short a burst is, and what to write; none for one that TCP can live with.
 pub(super) fn burst(limit: &RuleLimit, traffic: &Traffic) -> Option<String> {
     let bound = Bound::of(limit);
-    let Quota { count, requests_per_unit, period } = bound.quota;
+    let Quota { count, requests_per_unit, period, .. } = bound.quota;
     let most = match count {
         Count::Bytes => MOST_UNDER_WAY,
         // Packets are limited against floods as well, whose senders do not wait.

@@ -397,8 +397,7 @@ fn a_seeded_log_frees_up_together() {
 /// stores first what is not zero, the share is there once or twice.
 #[test]
 fn a_mixture_of_two_conversions_keeps_the_share() {
-    let quota =
-        Quota { count: Count::Packets, requests_per_unit: 8, period: Period::one(Unit::Second) };
+    let quota = Quota::new(Count::Packets, 8, Period::one(Unit::Second));
     let counter = compile::sliding_counter(quota, FRAME).unwrap();
     let slots = compile::sliding_slots(quota, 2, SlotError::Lenient, FRAME).unwrap();
     for (algorithm, limit) in

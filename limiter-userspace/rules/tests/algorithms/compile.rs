@@ -9,7 +9,7 @@ use limiter_rules::{Period, Unit};
 use crate::support::FRAME;
 
 fn quota(count: Count, requests_per_unit: u64, unit: Unit) -> Quota {
-    Quota { count, requests_per_unit, period: Period::one(unit) }
+    Quota::new(count, requests_per_unit, Period::one(unit))
 }
 
 #[test]
@@ -40,10 +40,8 @@ fn what_fits_no_frame_or_no_word_is_refused() {
 /// Over that, the weight of the window before would err by more than its formula says.
 #[test]
 fn a_sliding_counter_counts_less_in_long_windows() {
-    let year = |requests_per_unit| Quota {
-        count: Count::Bytes,
-        requests_per_unit,
-        period: Period { unit: Unit::Day, multiplier: 366 },
+    let year = |requests_per_unit| {
+        Quota::new(Count::Bytes, requests_per_unit, Period { unit: Unit::Day, multiplier: 366 })
     };
     let most = (1 << 54) - 1;
     let limit = compile::sliding_counter(year(most), FRAME).unwrap();

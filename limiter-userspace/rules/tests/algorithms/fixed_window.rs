@@ -206,8 +206,7 @@ proptest! {
 #[test]
 fn the_double_burst_at_the_border() {
     for unit in Unit::ALL {
-        let quota =
-            Quota { count: Count::Packets, requests_per_unit: 50, period: Period::one(unit) };
+        let quota = Quota::new(Count::Packets, 50, Period::one(unit));
         let limit = compiled(quota);
         let border = 7 * limit.width;
         let mut offered = vec![Packet { at: border - 1, units: 1 }; 200];
@@ -234,7 +233,7 @@ fn the_largest_count_and_the_last_window() {
     ];
     for (period, bits) in units.chain(longer) {
         let most = (1u64 << bits) - 1;
-        let quota = Quota { count: Count::Bytes, requests_per_unit: most, period };
+        let quota = Quota::new(Count::Bytes, most, period);
         let limit = compiled(quota);
         let offset = WallOffset::new((1 << 50) - 1);
         let word = decide(&limit, offset, 0, Ticks::from_nanos(END), most).unwrap();

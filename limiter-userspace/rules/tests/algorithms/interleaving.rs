@@ -70,11 +70,7 @@ impl<'run> Words for WatchedWords<'run> {
 }
 
 fn quota(packets: u64) -> Quota {
-    Quota {
-        count: wire::Count::Packets,
-        requests_per_unit: packets,
-        period: Period::one(Unit::Second),
-    }
+    Quota::new(wire::Count::Packets, packets, Period::one(Unit::Second))
 }
 
 fn nanos(at: u64) -> Ticks {

@@ -28,18 +28,14 @@ fn run(limit: &Limit, offered: &[Packet]) -> Vec<Packet> {
     })
 }
 
-/// Log-uniform rates.
 fn quota() -> impl Strategy<Value = Quota> {
     prop_oneof![quota_of(Count::Packets), quota_of(Count::Bytes)]
 }
 
 fn quota_of(count: Count) -> impl Strategy<Value = Quota> {
     let rate = (0u32..=8, 1u64..10).prop_map(|(exponent, digit)| digit * 10u64.pow(exponent));
-    (rate, short_period()).prop_map(move |(requests_per_unit, period)| Quota {
-        count,
-        requests_per_unit,
-        period,
-    })
+    (rate, short_period())
+        .prop_map(move |(requests_per_unit, period)| Quota::new(count, requests_per_unit, period))
 }
 
 /// The time of one packet, in whole nanoseconds rounded down.
@@ -126,7 +122,7 @@ proptest! {
         backlog in 0u64..3_000_000_000,
         pattern in pattern(),
     ) {
-        let quota = Quota { count: Count::Packets, requests_per_unit: rate, period: Period::one(Unit::Second) };
+        let quota = Quota::new(Count::Packets, rate, Period::one(Unit::Second));
         let limit = compiled(quota, backlog).unwrap();
         // The level in packets times the period; it drains by `rate` each nanosecond.
         let (mut level, mut last) = (0u128, 0u64);
@@ -192,8 +188,7 @@ proptest! {
 /// The edges of a spacing, to the tick, and at the end of the clock's range.
 #[test]
 fn the_first_instant_that_conforms() {
-    let quota =
-        Quota { count: Count::Packets, requests_per_unit: 1000, period: Period::one(Unit::Second) };
+    let quota = Quota::new(Count::Packets, 1000, Period::one(Unit::Second));
     let limit = compiled(quota, 0).unwrap();
     let tat = Charge::new(&limit, Ticks::from_nanos(5), 1).apply(Ticks::ZERO).unwrap();
     assert_eq!(tat, Ticks::from_nanos(1_000_005));

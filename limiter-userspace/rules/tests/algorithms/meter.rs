@@ -16,7 +16,6 @@ use proptest::prelude::*;
 use crate::metered::{ALGORITHMS, Metered, in_bound, offset, parts, scale_of, spec};
 use crate::support::{Packet, config, pattern};
 
-/// A limit by itself.
 #[derive(Default)]
 struct Plain {
     head: AtomicU64,

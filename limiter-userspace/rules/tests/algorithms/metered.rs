@@ -13,7 +13,6 @@ use proptest::prelude::*;
 
 use crate::support::{FRAME, Packet, boot, short_period};
 
-/// All of them.
 pub(crate) const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::TokenBucket,
     Algorithm::LeakyBucket,
@@ -110,7 +109,7 @@ pub(crate) fn parts(count: Option<Count>) -> impl Strategy<Value = Parts> {
                 Count::Bytes => (bytes, byte_burst + 1),
                 _ => (packets, burst),
             };
-            let quota = Quota { count, requests_per_unit, period };
+            let quota = Quota::new(count, requests_per_unit, period);
             Parts { quota, burst, slots, error, first }
         })
 }

@@ -115,7 +115,7 @@ proptest! {
     ) {
         let count_bits = WindowLimit::count_bits_of(period.nanos());
         let most = (1u64 << bits.min(u32::from(count_bits))) - 1;
-        let limit = compiled(Quota { count: Count::Bytes, requests_per_unit: most, period });
+        let limit = compiled(Quota::new(Count::Bytes, most, period));
         let cut = u128::from(limit.width >> limit.shift);
         prop_assert!(cut >= 128, "7 bits remain");
         prop_assert!(u128::from(most) * cut < 1 << 62);
@@ -181,8 +181,7 @@ proptest! {
 /// A clock that is late by a window does not read the weight that its own window would end with.
 #[test]
 fn a_late_clock_counts_as_the_start_of_the_newest_window() {
-    let quota =
-        Quota { count: Count::Packets, requests_per_unit: 50, period: Period::one(Unit::Second) };
+    let quota = Quota::new(Count::Packets, 50, Period::one(Unit::Second));
     let limit = compiled(quota);
     let border = 7 * limit.width;
     let burst = |at| vec![Packet { at, units: 1 }; 100];
@@ -199,8 +198,7 @@ fn a_late_clock_counts_as_the_start_of_the_newest_window() {
 /// first packet after the border comes as soon as the weight allows.
 #[test]
 fn no_double_burst_at_the_border() {
-    let quota =
-        Quota { count: Count::Packets, requests_per_unit: 50, period: Period::one(Unit::Second) };
+    let quota = Quota::new(Count::Packets, 50, Period::one(Unit::Second));
     let limit = compiled(quota);
     let border = 7 * limit.width;
     let mut offered = vec![Packet { at: border - 1, units: 1 }; 200];
@@ -216,8 +214,7 @@ fn no_double_burst_at_the_border() {
 /// Greatest error above the exact log: N, and N - 1 more within a window's length.
 #[test]
 fn the_error_above_the_log_is_reached() {
-    let quota =
-        Quota { count: Count::Packets, requests_per_unit: 50, period: Period::one(Unit::Second) };
+    let quota = Quota::new(Count::Packets, 50, Period::one(Unit::Second));
     let limit = compiled(quota);
     let border = 7 * limit.width;
     let mut offered = vec![Packet { at: border - 1, units: 1 }; 50];

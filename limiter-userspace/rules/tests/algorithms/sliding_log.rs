@@ -42,7 +42,6 @@ fn logged() -> impl Strategy<Value = Quota> {
 proptest! {
     #![proptest_config(config())]
 
-    /// In every window, exactly.
     #[test]
     fn never_over_in_any_window(quota in logged(), pattern in pattern()) {
         let limit = compiled(quota);
@@ -118,8 +117,7 @@ proptest! {
 /// The first nanosecond at which the oldest packet is out of the window, and the one before it.
 #[test]
 fn the_edge_of_the_window() {
-    let quota =
-        Quota { count: Count::Packets, requests_per_unit: 3, period: Period::one(Unit::Second) };
+    let quota = Quota::new(Count::Packets, 3, Period::one(Unit::Second));
     let limit = compiled(quota);
     let second = 1_000_000_000;
     let at = |times: &[u64]| {

@@ -162,8 +162,7 @@ proptest! {
 /// alone in a slot less.
 #[test]
 fn the_error_of_one_slot_is_reached() {
-    let quota =
-        Quota { count: Count::Packets, requests_per_unit: 50, period: Period::one(Unit::Second) };
+    let quota = Quota::new(Count::Packets, 50, Period::one(Unit::Second));
     for slots in [2u8, 4, 8] {
         let limit = compiled(quota, slots, SlotError::Lenient);
         let late = 8 * quota.period.nanos() + limit.width - 1;
@@ -183,11 +182,7 @@ fn the_error_of_one_slot_is_reached() {
 /// The edges of the words: the largest count, in the last slot of the clock's range.
 #[test]
 fn the_largest_count_and_the_last_slot() {
-    let second = |most| Quota {
-        count: Count::Bytes,
-        requests_per_unit: most,
-        period: Period::one(Unit::Second),
-    };
+    let second = |most| Quota::new(Count::Bytes, most, Period::one(Unit::Second));
     let most = (1 << 31) - 1;
     let limit = compiled(second(most), 8, SlotError::Lenient);
     assert_eq!(limit.max_limit(), most);

@@ -12,7 +12,6 @@ use proptest::prelude::*;
 
 use crate::support::{FRAME, config, in_every_window, packets_up_to, pattern};
 
-/// Every pair of answers.
 #[test]
 fn the_table_of_grades() {
     use Charged::{Conforming, Contended, Over};

@@ -20,12 +20,10 @@ pub(crate) fn config() -> ProptestConfig {
     }
 }
 
-/// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     /// Nanoseconds since boot.
     pub(crate) at: u64,
-    /// Units of the packet.
     pub(crate) units: u64,
 }
 
@@ -141,23 +139,18 @@ pub(crate) fn quota() -> impl Strategy<Value = Quota> {
         (1u64..40).prop_map(|packets| (Count::Packets, packets)),
         (FRAME..60_000).prop_map(|bytes| (Count::Bytes, bytes)),
     ];
-    (amount, period()).prop_map(|((count, requests_per_unit), period)| Quota {
-        count,
-        requests_per_unit,
-        period,
+    (amount, period()).prop_map(|((count, requests_per_unit), period)| {
+        Quota::new(count, requests_per_unit, period)
     })
 }
 
-/// Quotas of packets alone.
 pub(crate) fn packets() -> impl Strategy<Value = Quota> {
     packets_up_to(64)
 }
 
 pub(crate) fn packets_up_to(most: u64) -> impl Strategy<Value = Quota> {
-    (1..=most, period()).prop_map(|(requests_per_unit, period)| Quota {
-        count: Count::Packets,
-        requests_per_unit,
-        period,
+    (1..=most, period()).prop_map(|(requests_per_unit, period)| {
+        Quota::new(Count::Packets, requests_per_unit, period)
     })
 }
 
@@ -169,7 +162,6 @@ pub(crate) fn admitted(offered: &[Packet], mut admit: impl FnMut(Packet) -> bool
 /// One window that starts and ends with an admitted packet: the tightest of all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// Units admitted in it.
     pub(crate) sum: u128,
     /// Units of the last packet alone.
     pub(crate) last: u128,

@@ -6,6 +6,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, TwoRate};
 use limiter_decision::algorithm::two_rate::{Arrival, Colour, rfc2698, rfc4115};
 use limiter_rules::compile::{self, Upper};
+use limiter_rules::model::Quota;
 use limiter_rules::{Period, RateLimit, Unit};
 use proptest::prelude::*;
 
@@ -13,11 +14,9 @@ use crate::support::{FRAME, Packet, Pattern, config, in_every_window, pattern, s
 
 fn rate(count: Count) -> impl Strategy<Value = RateLimit> {
     (0u32..=7, 1u64..10, short_period(), 1u64..40).prop_map(
-        move |(exponent, digit, period, burst)| RateLimit {
-            count,
-            requests_per_unit: digit * 10u64.pow(exponent),
-            period,
-            burst: if count == Count::Packets { burst } else { burst * FRAME },
+        move |(exponent, digit, period, burst)| {
+            Quota::new(count, digit * 10u64.pow(exponent), period)
+                .with_burst(if count == Count::Packets { burst } else { burst * FRAME })
         },
     )
 }
@@ -188,7 +187,7 @@ proptest! {
         colours in colours(),
     ) {
         let rate = |requests_per_unit, burst| {
-            RateLimit { count: Count::Packets, requests_per_unit, period: Period::one(Unit::Second), burst }
+            Quota::new(Count::Packets, requests_per_unit, Period::one(Unit::Second)).with_burst(burst)
         };
         let (lower, upper) = (rate(lower, bursts.0), rate(upper, bursts.1));
         for (scheme, meaning) in [(Scheme::Rfc2698, Upper::Total), (Scheme::Rfc4115, Upper::Excess)] {

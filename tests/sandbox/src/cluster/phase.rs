@@ -22,7 +22,7 @@ pub enum Expected {
 /// A phase.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// Name of the phase.
+    /// Name of the phase in the report.
     pub name: &'static str,
     /// Time of the phase, and what comes on top of the bound.
     pub span: Span,

@@ -157,7 +157,6 @@ impl RedisCluster {
     }
 }
 
-/// Port of a server.
 fn port(at: usize) -> u16 {
     PORT + u16::try_from(at).unwrap_or(0)
 }

@@ -76,7 +76,7 @@ impl RedisServer {
         Ok(command::checked(&mut command)?.trim().to_owned())
     }
 
-    /// Path of its socket.
+    /// Path of the unix socket that the server listens on.
     pub fn socket(&self) -> PathBuf {
         socket(&self.directory)
     }

@@ -23,7 +23,7 @@ pub struct Report {
     pub sync_seconds: f64,
     /// Packets that each node has seen.
     pub seen: Vec<u64>,
-    /// The phases.
+    /// One row for each phase, in their order.
     pub phases: Vec<Row>,
     /// Packets by which the worst window of any length is over the bound; negative: below it.
     pub over: Option<i64>,
@@ -36,7 +36,7 @@ pub struct Report {
 /// A phase.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Name of the phase.
+    /// Name of the phase, as in [`super::phase::Phase`].
     pub phase: &'static str,
     /// Length of the phase.
     pub seconds: f64,

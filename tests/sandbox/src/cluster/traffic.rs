@@ -18,7 +18,7 @@ use super::bound::Packet;
 use crate::clock;
 use crate::netns::Netns;
 
-/// The source.
+/// Source of all packets.
 pub const SOURCE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 
 /// The network it is in.

@@ -18,7 +18,6 @@ const ETHERNET: u64 = 14;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offered<'a> {
     pub(super) times: &'a [Duration],
-    /// Length of each frame.
     pub(super) length: u64,
 }
 

@@ -73,7 +73,6 @@ impl Load {
     }
 }
 
-/// Packets of a rule.
 #[derive(Clone, Debug)]
 pub(super) struct Traffic {
     pub(super) source: IpAddr,

@@ -35,7 +35,6 @@ pub(super) struct Row {
     pub(super) dropped: bool,
 }
 
-/// Judgement of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     Same,
@@ -95,7 +94,6 @@ impl Row {
     }
 }
 
-/// The whole comparison.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     format: String,

@@ -188,7 +188,6 @@ impl Old {
     }
 }
 
-/// Their translation, with limiter.
 pub(super) struct New {
     // Dropped in this order: the pins before the directory that they are mounted in.
     bpffs: Bpffs,

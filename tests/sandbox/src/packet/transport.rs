@@ -26,7 +26,7 @@ pub enum Transport {
     Echo {
         /// Identifier.
         id: u16,
-        /// Sequence number.
+        /// Sequence number of the echo.
         sequence: u16,
     },
     /// A message of ICMP or `ICMPv6`; the payload is its body.
@@ -41,7 +41,6 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// The protocol number.
     pub(super) fn protocol(self, ipv6: bool) -> u8 {
         match self {
             Self::Udp { .. } => 17,

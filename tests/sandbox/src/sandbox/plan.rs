@@ -12,7 +12,6 @@ use crate::receiver::masked;
 use crate::sandbox::rules::{Count, Rule, Rules};
 use crate::veth::RECEIVER;
 
-/// Sources of the flood.
 const SPOOFED: u32 = 30_000;
 
 /// The flood's cap. Above it, two CPUs would measure themselves.

@@ -32,10 +32,8 @@ const SPARED: &str = "90%";
 /// Bytes of a frame.
 const LENGTH: usize = 80;
 
-/// Sources of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Send evenly.
     Steady,
     /// Send much at once, and then nothing for a while.
     Bursting,
@@ -47,7 +45,6 @@ enum Kind {
 const KINDS: [(Kind, u8); 3] = [(Kind::Steady, 27), (Kind::Bursting, 27), (Kind::Heavy, 6)];
 
 impl Kind {
-    /// Name in the report.
     const fn name(self) -> &'static str {
         match self {
             Self::Steady => "steady",
@@ -124,14 +121,11 @@ struct Row {
     hit: usize,
 }
 
-/// The whole document.
 #[derive(Debug, Serialize)]
 struct Report {
     pass: bool,
     failures: Vec<String>,
-    /// Rate of the proposal.
     rate: String,
-    /// Burst of the proposal.
     burst: u64,
     /// Sources that it was to hit, of those that were observed.
     promised: u64,
@@ -326,7 +320,6 @@ fn row<T: Iterator<Item = u64>>(
 }
 
 impl Report {
-    /// Judges what arrived.
     #[expect(clippy::cast_precision_loss, reason = "a few sources")]
     fn judge(&mut self) {
         let mut failures = Vec::new();
@@ -378,7 +371,6 @@ impl Report {
         self.failures = failures;
     }
 
-    /// The lines for people.
     fn text(&self) -> String {
         let mut lines: Vec<String> = self
             .rows

@@ -11,7 +11,6 @@ use super::super::line::Line as Typed;
 use super::super::state::{Dialog, Prompt, State};
 use super::theme::Theme;
 
-/// Keys and their effects.
 const HELP: [(&str, &str); 18] = [
     ("arrows, j, k", "choose a row; PgUp, PgDn, g, G"),
     ("Tab, 1 to 4", "sources, rules, interfaces, events"),

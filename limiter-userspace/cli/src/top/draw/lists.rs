@@ -110,7 +110,7 @@ fn source_cell(row: &SourceRow, index: usize, theme: Theme) -> (String, Style) {
         2 => (part(number(row.dropped), row.dropped_at_least), theme.count(row.dropped as f64)),
         3 => (part(per_second(row.passed_per_second), row.passed_at_least), plain),
         4 => (part(number(row.passed), row.passed_at_least), plain),
-        5 => (percent(row.nearness), theme.used(row.nearness)),
+        5 => (percent(row.utilization), theme.used(row.utilization)),
         6 => {
             let allowed = row.listed == Some(ListName::Allow);
             (beside(row), if allowed { theme.good() } else { theme.bad() })

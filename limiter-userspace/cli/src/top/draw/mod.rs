@@ -78,7 +78,7 @@ fn wrapped(words: &str, width: u16) -> u16 {
 fn header(state: &State, theme: Theme) -> Line<'static> {
     let top = &state.top;
     let version = state.status.as_ref().map_or_else(String::new, |status| clean(&status.version));
-    let limits = if top.brake {
+    let limits = if top.bypass {
         Span::styled(
             "limits OFF: every packet passes",
             theme.bad().add_modifier(Modifier::REVERSED),
@@ -111,7 +111,7 @@ const fn order(by: By) -> &'static str {
         By::Passed => "passed in all",
         By::Rate => "packets a second",
         By::DropRate => "drops a second",
-        By::Nearness => "share of the burst that is used",
+        By::Utilization => "share of the burst that is used",
     }
 }
 

@@ -75,7 +75,8 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
     if let Some(action) = view.action.as_deref().filter(|action| *action != "drop") {
         fact("over it", text(clean(action)));
     }
-    if let (Some(burst), Some(remaining), Some(share)) = (view.of, view.remaining, row.nearness) {
+    if let (Some(burst), Some(remaining), Some(share)) = (view.of, view.remaining, row.utilization)
+    {
         let count = clean(view.count.as_deref().unwrap_or("packets"));
         let used = number(burst.saturating_sub(remaining));
         let (full, empty) = bar(share);

@@ -38,12 +38,10 @@ impl Theme {
         self.coloured(Color::DarkGray)
     }
 
-    /// The names of columns.
     pub(super) const fn head(self) -> Style {
         self.coloured(Color::Cyan)
     }
 
-    /// The chosen row.
     pub(super) const fn chosen(self) -> Style {
         if self.plain {
             Style::new().add_modifier(Modifier::REVERSED)

@@ -369,9 +369,9 @@ fn times_and_changes_stand_under_the_charts() {
 }
 
 #[test]
-fn the_brake_and_a_lost_daemon_are_reported() {
+fn the_bypass_and_a_lost_daemon_are_reported() {
     let mut fake = fake();
-    fake.top.borrow_mut().brake = true;
+    fake.top.borrow_mut().bypass = true;
     let mut state = State::new(By::DropRate, None);
     state.refresh(&fake);
     fake.gone = true;

@@ -187,7 +187,7 @@ fn order_prefix_and_lists_are_chosen() {
         keys(&mut state, "s", &fake);
         orders.push(asked().by);
     }
-    let expected = [By::Dropped, By::Rate, By::Passed, By::Nearness, By::DropRate];
+    let expected = [By::Dropped, By::Rate, By::Passed, By::Utilization, By::DropRate];
     assert_eq!(orders, expected);
     keys(&mut state, "/192.0.2.0/2\n", &fake);
     assert!(matches!(&state.dialog, Some(Dialog::Input { wrong: Some(_), .. })));

@@ -18,7 +18,6 @@ pub(crate) enum Shape {
     FirstAndLate,
 }
 
-/// Bursts over a base.
 #[derive(Clone, Debug)]
 pub(crate) struct Pattern {
     pub(crate) shape: Shape,
@@ -50,7 +49,6 @@ impl Pattern {
         }
     }
 
-    /// A little different.
     pub(crate) fn changed(&self, rng: &mut Rng, sync: u64, rate: f64) -> Self {
         let other = Self::random(rng, self.nodes, sync, rate);
         let mut new = self.clone();

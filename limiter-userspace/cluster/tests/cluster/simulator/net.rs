@@ -20,7 +20,6 @@ const NAME: &[u8] = b"customer/192.0.2.7";
 /// Sums of a run are kept for parts of this many microseconds.
 pub(crate) const PART: u64 = 100_000;
 
-/// Faults of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     /// Thousandths of calls that do not arrive, and of answers that do not, come twice, or come
@@ -43,14 +42,12 @@ pub(crate) struct Faults {
     pub(crate) members: Vec<(u64, SharedLimit)>,
     /// Nodes that have other numbers of the limit than the rest.
     pub(crate) others: Vec<(usize, SharedLimit)>,
-    /// Lies of the store.
     pub(crate) lies: Lies,
 }
 
 /// A store that does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lies {
-    /// The store counts.
     #[default]
     None,
     /// The store grants what is wanted.
@@ -71,7 +68,6 @@ pub(crate) type Load = dyn Fn(usize, u64) -> f64;
 pub(crate) struct Scene<'a> {
     pub(crate) limit: SharedLimit,
     pub(crate) load: &'a Load,
-    /// Units of a packet.
     pub(crate) packet: u64,
     /// Shortest and longest way of a call, or of an answer, in microseconds.
     pub(crate) trip: (u64, u64),
@@ -127,7 +123,6 @@ struct Run<'a> {
     outcome: Outcome,
 }
 
-/// Runs a scene.
 pub(crate) fn run(scene: &Scene<'_>) -> Outcome {
     let settings = *scene.limit.settings();
     let mut rng = Rng::with_seed(scene.seed);

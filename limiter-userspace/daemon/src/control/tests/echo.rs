@@ -14,7 +14,6 @@ pub(super) struct Echo {
     pub(super) begun: Option<Arc<AtomicUsize>>,
 }
 
-/// Answers in slices.
 enum Reported {
     /// An answer of one part.
     Text(Option<Vec<u8>>),
@@ -279,7 +278,8 @@ pub(super) fn routes() -> Routes<Echo> {
         .at(
             "/v1/nearness",
             get(|echo: To, peer: Who| async move {
-                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.document(&Nearness::default()))).await
+                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.document(&Utilization::default())))
+                    .await
             }),
         )
         .at(
@@ -307,10 +307,10 @@ pub(super) fn routes() -> Routes<Echo> {
         )
         .at(
             "/v1/brake",
-            put(|echo: To, peer: Who, JsonBody(brake): JsonBody<Brake>| async move {
+            put(|echo: To, peer: Who, JsonBody(bypass): JsonBody<Bypass>| async move {
                 change(&echo, &peer, |echo| {
                     echo.changes += 1;
-                    Ok(brake)
+                    Ok(bypass)
                 })
             }),
         )

@@ -46,7 +46,6 @@ pub(super) struct Listed {
     last: u64,
 }
 
-/// Path of a file.
 pub(super) fn path(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("events-{number}.jsonl"))
 }
@@ -57,7 +56,6 @@ fn number(name: &str) -> Option<u64> {
     (format!("events-{number}.jsonl") == name).then_some(number)
 }
 
-/// Looks what there is.
 pub(super) fn list(directory: &Path) -> io::Result<Listed> {
     let mut listed = Listed::default();
     for entry in fs::read_dir(directory)? {

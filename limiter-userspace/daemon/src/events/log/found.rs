@@ -28,7 +28,6 @@ struct Part {
     goes_on: bool,
 }
 
-/// Records that were found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     filter: Filter,
@@ -163,7 +162,6 @@ impl Found {
         }
     }
 
-    /// Keeps the latest.
     fn forget(&mut self) {
         let mut order: Vec<_> = self.parts.values().map(|part| part.touched).collect();
         order.sort_unstable();

@@ -44,7 +44,6 @@ const PENDING: usize = 128 << 10;
 /// Rule, its name, and the reason of drops that are summed up.
 type SumKey = (Option<String>, Option<String>, Option<String>);
 
-/// The log.
 #[derive(Debug)]
 pub(super) struct Log {
     writer: Writer,
@@ -60,7 +59,6 @@ pub(super) struct Log {
     gap: Option<Gap>,
 }
 
-/// The last mark.
 #[derive(Clone, Copy, Debug)]
 struct Marked {
     at: SystemTime,

@@ -7,11 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::api::events::Sample;
 use crate::sealed;
 
-/// A line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(in crate::events) enum Record {
-    /// Drops of one source.
     Drops(Drops),
     /// Drops of sources that had no room to be named.
     Others(Others),
@@ -30,7 +28,6 @@ pub(crate) struct Drops {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::events) rule_name: Option<String>,
     pub(in crate::events) reason: String,
-    /// Begin of the episode.
     #[serde(with = "moment")]
     pub(in crate::events) began: SystemTime,
     /// First drop of this part.
@@ -57,7 +54,6 @@ pub(in crate::events) struct Others {
     pub(in crate::events) from: SystemTime,
     #[serde(with = "moment")]
     pub(in crate::events) to: SystemTime,
-    /// Drops that were reported.
     pub(in crate::events) sampled: u64,
 }
 

@@ -24,7 +24,6 @@ const HELD: usize = 256 << 10;
 /// Time that an end waits for the last lines: a disk that hangs does not hold it up.
 const LAST: Duration = Duration::from_secs(5);
 
-/// Lines for the log.
 #[derive(Debug)]
 pub(super) struct Lines {
     pub(super) text: String,
@@ -43,7 +42,6 @@ enum Job {
     Done(SyncSender<()>),
 }
 
-/// State of the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Health {
     /// Bytes on disk.

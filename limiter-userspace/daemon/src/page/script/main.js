@@ -24,7 +24,7 @@ class Page {
     this.interfaces = new Interfaces();
     this.tune = new Tune();
     this.stats = new Seldom(EVERY, () => ask("/v1/stats"));
-    this.nearness = new Seldom(10_000, () => ask("/v1/nearness"));
+    this.utilization = new Seldom(10_000, () => ask("/v1/nearness"));
     this.failures = 0;
     this.listen();
   }
@@ -160,7 +160,7 @@ class Page {
       const stats = await this.stats.now();
       if (tab === "interfaces") this.interfaces.draw(status, stats);
       else if (stats !== due) {
-        const near = await this.nearness.now();
+        const near = await this.utilization.now();
         this.rules.draw(stats, near, this.stats.at, [top.began_ns, stats.generation].join());
       }
     }
@@ -197,7 +197,7 @@ class Page {
     const other = before.version === status.version ? ""
       : " It is another version: reload this page.";
     this.news = `The daemon was started again, seen at ${when}.${other}`;
-    for (const seldom of [this.stats, this.nearness]) seldom.again();
+    for (const seldom of [this.stats, this.utilization]) seldom.again();
     say(this.news);
   }
 

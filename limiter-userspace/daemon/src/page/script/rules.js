@@ -37,7 +37,7 @@ class Rules {
         head: "Over, passed", number: true, text: (row) => number(overOf(row)), by: overOf,
         title: () => "Over the limit, and passed: in shadow mode, marked or redirected",
       },
-      { head: "How near its sources are", make: () => make("div"), set: setNearness },
+      { head: "How near its sources are", make: () => make("div"), set: setUtilization },
       { head: "Copy", make: (row) => copyButton(recording(row)) },
     ], {
       kind: (row) => (row.rates[1] > 0 ? "dropping"
@@ -65,9 +65,9 @@ class Rules {
     return rules;
   }
 
-  draw(stats, nearness, at, of) {
+  draw(stats, utilization, at, of) {
     const rules = this.take(stats, at, of);
-    const near = new Map(nearness.rules.map((rule) => [rule.rule, rule]));
+    const near = new Map(utilization.rules.map((rule) => [rule.rule, rule]));
     const order = (row) => [row.rates[1] || 0, row.dropped.packets, row.passed.packets];
     for (const row of rules) {
       // The name of a budget has its kind before it there.
@@ -82,7 +82,7 @@ class Rules {
     tell(byId("rules-note"), [
       partOf(found, rules.length, "rule", "rules and budgets"),
       found > MOST_RULES ? `The ${number(MOST_RULES)} that drop most are shown.` : "",
-      nearnessNote(nearness),
+      utilizationNote(utilization),
     ].filter(Boolean).join(" "));
   }
 }
@@ -95,18 +95,18 @@ const recording = (row) =>
   command("capture --dropped", option("--rule", row.rule_name ?? row.rule),
     "--count 100 -w rule.pcapng");
 
-// How old the nearness is, and of how many sources.
-function nearnessNote(nearness) {
-  const part = nearness.one_of > 1 ? `, one in ${number(nearness.one_of)} followed` : "";
-  const more = nearness.left_out ? ", and there are more rules than are looked at" : "";
+// How old the utilization is, and of how many sources.
+function utilizationNote(utilization) {
+  const part = utilization.one_of > 1 ? `, one in ${number(utilization.one_of)} followed` : "";
+  const more = utilization.left_out ? ", and there are more rules than are looked at" : "";
   return "How near: each bar is a tenth of the limit, from 0 to 100 % used, as high as the number"
-    + ` of sources there (on a logarithmic scale); read ${span(nearness.read_seconds_ago)} ago in`
-    + ` ${number(nearness.buckets)} buckets${part}${more}.`;
+    + ` of sources there (on a logarithmic scale); read ${span(utilization.read_seconds_ago)} ago in`
+    + ` ${number(utilization.buckets)} buckets${part}${more}.`;
 }
 
 // A bar for each tenth of the limit, as high as the logarithm of how many have used so much; below
 // it whether the limit fits, where that is known.
-function setNearness(cell, row) {
+function setUtilization(cell, row) {
   const tenths = row.near?.tenths;
   const box = cell.firstChild;
   if (!Array.isArray(tenths) || tenths.length === 0) {

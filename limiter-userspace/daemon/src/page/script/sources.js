@@ -97,11 +97,11 @@ function kindOf(row) {
 }
 
 // The used share of the limit as a bar.
-function setUsed(cell, { nearness }) {
+function setUsed(cell, { nearness: utilization }) {
   const [bar, text] = cell.firstChild.children;
-  bar.style.width = `${Math.min(nearness ?? 0, 1) * 100}%`;
-  cell.firstChild.classList.toggle("high", nearness >= 0.9);
-  tell(text, percent(nearness));
+  bar.style.width = `${Math.min(utilization ?? 0, 1) * 100}%`;
+  cell.firstChild.classList.toggle("high", utilization >= 0.9);
+  tell(text, percent(utilization));
 }
 
 // Counts of a source, which may be a part of its packets.

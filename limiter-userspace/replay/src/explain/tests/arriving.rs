@@ -62,7 +62,7 @@ fn cooked_captures_are_the_frames_that_they_were_made_of() {
     }
 }
 
-fn arrivals(file: &[u8], own: &Own) -> (Vec<u64>, Aside) {
+fn arrivals(file: &[u8], own: &Own) -> (Vec<u64>, LeftOut) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.pcap");
     fs::write(&path, file).unwrap();
@@ -71,7 +71,7 @@ fn arrivals(file: &[u8], own: &Own) -> (Vec<u64>, Aside) {
     while let Some(packet) = arrivals.next_packet().unwrap() {
         numbers.push(packet.number);
     }
-    (numbers, arrivals.aside())
+    (numbers, arrivals.left_out())
 }
 
 /// As `xdpdump --rx-capture entry,exit` writes them: with numbers, and without.
@@ -92,8 +92,8 @@ fn a_packet_at_several_places_of_its_way_counts_once() {
                 file.extend(enhanced(0, packet, &frame(1, 9), &options));
                 file.extend(enhanced(1, packet, &frame(1, 9), &options));
             }
-            let (numbers, aside) = arrivals(&file, &Own::default());
-            assert_eq!((numbers.len(), aside.again), (10, 10), "{numbered}");
+            let (numbers, left_out) = arrivals(&file, &Own::default());
+            assert_eq!((numbers.len(), left_out.again), (10, 10), "{numbered}");
             let read = read(&file).unwrap();
             assert_eq!(read[0].interface.as_deref(), Some("eth0"));
         }
@@ -131,14 +131,17 @@ fn both_ways() -> Vec<u8> {
 fn answers_of_the_host_are_left_out() {
     let host: std::net::IpAddr = "198.51.100.1".parse().unwrap();
     let file = both_ways();
-    let (numbers, aside) = arrivals(&file, &Own::default());
+    let (numbers, left_out) = arrivals(&file, &Own::default());
     assert_eq!(numbers, (0..60).map(|turn| turn * 2 + 1).collect::<Vec<_>>());
-    assert_eq!((aside.own.get(&host), aside.recognised), (Some(&60), true));
-    let (numbers, aside) = arrivals(&file, &Own::Named(Vec::new()));
-    assert_eq!((numbers.len(), aside.own.len()), (120, 0));
+    assert_eq!((left_out.own.get(&host), left_out.recognised), (Some(&60), true));
+    let (numbers, left_out) = arrivals(&file, &Own::Named(Vec::new()));
+    assert_eq!((numbers.len(), left_out.own.len()), (120, 0));
     let other = "192.0.2.3".parse().unwrap();
-    let (numbers, aside) = arrivals(&file, &Own::Named(vec![other]));
-    assert_eq!((numbers.len(), aside.own.get(&other), aside.recognised), (110, Some(&10), false));
+    let (numbers, left_out) = arrivals(&file, &Own::Named(vec![other]));
+    assert_eq!(
+        (numbers.len(), left_out.own.get(&other), left_out.recognised),
+        (110, Some(&10), false)
+    );
 }
 
 #[test]

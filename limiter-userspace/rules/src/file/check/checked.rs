@@ -12,7 +12,6 @@ pub(in crate::file) type Failure = (Option<Place>, Problem);
 
 /// Part of a file that was read so far, and the errors of the rest.
 pub(in crate::file) struct Checked {
-    /// All that is right.
     pub(in crate::file) file: RuleFile,
     /// One failure for each field, budget and descriptor that is not.
     pub(in crate::file) failures: Vec<Failure>,

@@ -30,7 +30,6 @@ const HTTP_KEYS: [&str; 7] = [
 /// Addition of a descriptor to the path.
 #[derive(Debug)]
 pub(super) enum Added {
-    /// A name.
     Label(String),
     /// A key, once for each value.
     Parts(Vec<Part>),

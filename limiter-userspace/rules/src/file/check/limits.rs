@@ -11,7 +11,7 @@ use super::words::{ALGORITHMS, COUNTS};
 use crate::file::error::Problem;
 use crate::file::placed::{At, Placed, Scalar};
 use crate::file::shape::{Rate, RateLimit as RawRateLimit};
-use crate::model::{LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
+use crate::model::{ByteUnits, LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 use crate::rate_text::{self, RateText, RateTextError, default_burst};
 
 /// Slots of a sliding window unless the file says how many.
@@ -180,7 +180,8 @@ fn quota(
     let requests_per_unit = number(requests_per_unit, "requests_per_unit")?;
     let unit = unit.ok_or_else(|| missing("unit", "write second, minute, hour, day or week"))?;
     let period = period(unit_of_time(unit)?, unit_multiplier)?;
-    Ok(Some(Quota { count: count.unwrap_or(Count::Packets), requests_per_unit, period }))
+    let quota = Quota::new(count.unwrap_or(Count::Packets), requests_per_unit, period);
+    Ok(Some(Quota { byte_units: ByteUnits::Decimal, ..quota }))
 }
 
 fn no_rate(scalar: &Scalar, field: &'static str, error: RateTextError) -> Failure {

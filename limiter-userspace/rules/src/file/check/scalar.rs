@@ -38,7 +38,6 @@ pub(in crate::file) fn plain(text: &str, field: &'static str, location: At) -> R
     }
 }
 
-/// A number from 1.
 pub(in crate::file) fn number(scalar: &Scalar, field: &'static str) -> Result<u64, Failure> {
     let text = text(scalar, field, "give a whole number of at least 1")?;
     let wrong = if text.starts_with('-') {

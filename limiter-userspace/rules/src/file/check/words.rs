@@ -5,7 +5,6 @@ use limiter_sharing::OnPartition;
 
 use crate::model::Martians;
 
-/// Units of a count.
 pub(super) const COUNTS: [(&str, Count); 4] = [
     (Count::Packets.name(), Count::Packets),
     (Count::Bytes.name(), Count::Bytes),
@@ -42,12 +41,10 @@ fn first<T>(words: &'static [(&'static str, T)]) -> impl Iterator<Item = &'stati
     words.iter().map(|(word, _)| *word)
 }
 
-/// Units of a count.
 pub(in crate::file) fn counts() -> impl Iterator<Item = &'static str> {
     first(&COUNTS)
 }
 
-/// How it is counted.
 pub(in crate::file) fn algorithms() -> impl Iterator<Item = &'static str> {
     ALGORITHMS.into_iter().map(|(word, _)| word)
 }

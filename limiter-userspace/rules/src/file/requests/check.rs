@@ -577,7 +577,7 @@ fn calendar(raw: &Placed<RateLimit>) -> Result<Option<Term>, Failure> {
         return Ok(Some(Term::Block(period)));
     }
     let requests_per_unit = number(requests, "requests_per_unit")?;
-    let quota = Quota { count: Count::Packets, requests_per_unit, period };
+    let quota = Quota::new(Count::Packets, requests_per_unit, period);
     let calendar = Some(Calendar { months });
     Ok(Some(Term::Limit(RequestLimit { meter: Meter::FixedWindow(quota), calendar })))
 }

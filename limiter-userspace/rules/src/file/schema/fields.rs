@@ -97,7 +97,6 @@ pub(in crate::file) fn word(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string"})
 }
 
-/// `until`.
 pub(in crate::file) fn until(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",
@@ -109,12 +108,10 @@ pub(in crate::file) fn until(_: &mut SchemaGenerator) -> Schema {
 /// reader takes both as they are written.
 const TEXT: [&str; 3] = ["string", "number", "boolean"];
 
-/// Text.
 pub(in crate::file) fn text(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": TEXT})
 }
 
-/// `key`.
 pub(in crate::file) fn keys(_: &mut SchemaGenerator) -> Schema {
     words_of(KEYS.into_iter())
 }
@@ -148,7 +145,6 @@ pub(in crate::file) fn number(_: &mut SchemaGenerator) -> Schema {
     number_within(1, None)
 }
 
-/// `rate`.
 pub(in crate::file) fn rate(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "pattern": format!("^{RATE}$")})
 }
@@ -158,7 +154,6 @@ pub(in crate::file) fn rate_or_unlimited(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "pattern": format!("^({RATE}|unlimited)$")})
 }
 
-/// `burst`.
 pub(in crate::file) fn burst(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "anyOf": [
@@ -171,17 +166,14 @@ pub(in crate::file) fn burst(_: &mut SchemaGenerator) -> Schema {
 /// The pattern of a rate.
 const RATE: &str = "[0-9]+(\\.[0-9]+)? *[A-Za-z]* */[0-9]*[a-z]+";
 
-/// `cpu`.
 pub(in crate::file) fn cpu(_: &mut SchemaGenerator) -> Schema {
     number_within(0, Some(u64::from(u32::MAX)))
 }
 
-/// `strikes`.
 pub(in crate::file) fn strikes(_: &mut SchemaGenerator) -> Schema {
     number_within(1, Some(65_535))
 }
 
-/// `slots`.
 pub(in crate::file) fn slots(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"enum": [2, 4, 8, "2", "4", "8"]})
 }
@@ -207,12 +199,10 @@ pub(in crate::file) fn unit_multiplier(_: &mut SchemaGenerator) -> Schema {
     number_within(1, Some(Period::most(Unit::Second)))
 }
 
-/// `count`.
 pub(in crate::file) fn counts(_: &mut SchemaGenerator) -> Schema {
     words_of(words::counts())
 }
 
-/// `algorithm`.
 pub(in crate::file) fn algorithms(_: &mut SchemaGenerator) -> Schema {
     words_of(words::algorithms())
 }
@@ -227,17 +217,14 @@ pub(in crate::file) fn on_loss(_: &mut SchemaGenerator) -> Schema {
     words_of(words::on_loss())
 }
 
-/// `evidence`.
 pub(in crate::file) fn evidence(_: &mut SchemaGenerator) -> Schema {
     words_of(words::evidence())
 }
 
-/// `martians`.
 pub(in crate::file) fn martians(_: &mut SchemaGenerator) -> Schema {
     words_of(words::martians())
 }
 
-/// `scope`.
 pub(in crate::file) fn scope(_: &mut SchemaGenerator) -> Schema {
     words_of(words::scope())
 }

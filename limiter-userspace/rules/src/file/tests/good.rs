@@ -9,12 +9,12 @@ use limiter_common::wire::{Evidence, FlagClass};
 use super::*;
 use crate::model::Martians;
 use crate::model::{
-    Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Quota, RuleLimit, SOURCE_MASKS,
+    Ban, Budget, Fact, Limits, Mark, Meter, Over, Part, Quota, RateLimit, RuleLimit, SOURCE_MASKS,
     SourceMasks, Upper, Values, terms_text,
 };
 
 fn rate(count: Count, requests_per_unit: u64, unit: Unit, burst: u64) -> RateLimit {
-    RateLimit { count, requests_per_unit, period: Period::one(unit), burst }
+    Quota::new(count, requests_per_unit, Period::one(unit)).with_burst(burst)
 }
 
 fn bucket(requests_per_unit: u64, burst: u64) -> RuleLimit {
@@ -227,8 +227,7 @@ descriptors:
 
 #[test]
 fn every_algorithm_takes_its_fields() {
-    let quota =
-        Quota { count: Count::Packets, requests_per_unit: 8, period: Period::one(Unit::Hour) };
+    let quota = Quota::new(Count::Packets, 8, Period::one(Unit::Hour));
     for (text, meter) in [
         ("", Meter::TokenBucket(quota.with_burst(8))),
         ("algorithm: token_bucket, burst: 3", Meter::TokenBucket(quota.with_burst(3))),

@@ -18,9 +18,7 @@ use limiter_common::wire::Count;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::{
-    Limits, Path, Period, RateLimit, Rule, RuleSet, Selector, Subject, Terms, Unit,
-};
+use crate::model::{Limits, Path, Period, Quota, Rule, RuleSet, Selector, Subject, Terms, Unit};
 use crate::source_text;
 
 fn parse(text: &str) -> Result<RuleFile, RuleFileError> {
@@ -53,7 +51,7 @@ descriptors:
     )
     .unwrap();
     let limit = |count, requests_per_unit, unit, burst| {
-        Terms::from(RateLimit { count, requests_per_unit, period: Period::one(unit), burst })
+        Terms::from(Quota::new(count, requests_per_unit, Period::one(unit)).with_burst(burst))
     };
     let rule = |name: Option<&str>, value: &str, terms| {
         let path = Path::of_source(&source_text::parse(value).unwrap());
@@ -61,12 +59,7 @@ descriptors:
     };
     let terms = limit(Count::Packets, 100, Unit::Second, 20);
     let every = Rule::new(Path::of_source(&Selector::Every), terms);
-    let counted = RateLimit {
-        count: Count::Packets,
-        requests_per_unit: 7,
-        period: Period::one(Unit::Second),
-        burst: 7,
-    };
+    let counted = Quota::new(Count::Packets, 7, Period::one(Unit::Second)).with_burst(7);
     let counted = Limits { shadow: true, ..Limits::new(counted) };
     let wanted = vec![
         every,

@@ -12,14 +12,14 @@ use proptest::option::of;
 use super::*;
 use crate::model::Martians;
 use crate::model::{
-    Ban, Budget, Fact, Limits, Listing, Mark, Meter, Over, Part, Path, Quota, RuleLimit,
+    Ban, Budget, Fact, Limits, Listing, Mark, Meter, Over, Part, Path, Quota, RateLimit, RuleLimit,
     SOURCE_MASKS, Share, Sharing, SourceMasks, Terms, Upper, Values,
 };
 use crate::{Environment, Installed};
 
 fn any_rate(counts: &'static [Count]) -> impl Strategy<Value = RateLimit> {
     (0..counts.len(), 1u64.., any_period(), 1u64..).prop_map(|(count, rate, period, burst)| {
-        RateLimit { count: counts[count], requests_per_unit: rate, period, burst }
+        Quota::new(counts[count], rate, period).with_burst(burst)
     })
 }
 

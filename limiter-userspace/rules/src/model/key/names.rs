@@ -51,7 +51,6 @@ pub const DSCPS: [(&str, u8); 23] = [
     ("cs7", 56),
 ];
 
-/// Classes of TCP flags.
 pub(super) const FLAG_CLASSES: [(&str, u8); 6] = [
     (FlagClass::Syn.name(), FlagClass::Syn as u8),
     (FlagClass::SynAck.name(), FlagClass::SynAck as u8),
@@ -89,7 +88,6 @@ pub(super) const ICMP_TYPES: [(&str, u8); 20] = [
 /// Protocols with types: ICMP and `ICMPv6`.
 pub(super) const WITH_TYPES: [u8; 2] = [1, 58];
 
-/// Pieces of a packet.
 pub(super) const PIECES: [(&str, u8); 3] = [
     (Fragment::Whole.name(), Fragment::Whole as u8),
     (Fragment::First.name(), Fragment::First as u8),

@@ -26,7 +26,6 @@ const PROTOCOLS: [u8; 7] = [TCP, UDP, ICMP, ICMPV6, IPIP, GRE, 253];
 /// `ICMPv6` of neighbour discovery, which no rule is asked about.
 const DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
 
-/// Reach of the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
     /// The transport header is there.
@@ -37,7 +36,6 @@ pub(super) enum Depth {
     Nothing,
 }
 
-/// A sort of packets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sort {
     pub(super) version: Version,

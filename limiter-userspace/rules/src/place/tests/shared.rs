@@ -7,8 +7,9 @@ use limiter_sharing::window::WindowKind;
 use limiter_sharing::{Shared, SharedLimit, SharedTerms};
 
 use super::*;
+use crate::Unit;
 use crate::compile::display_rate;
-use crate::{RateLimit, Unit};
+use crate::model::Quota;
 
 const SECOND: &str = "{unit: second, requests_per_unit: 1000}";
 
@@ -353,12 +354,7 @@ fn the_burst_that_is_asked_for_is_enough() {
 #[test]
 fn a_share_that_is_too_slow_is_none() {
     let slow = "{unit: hour, requests_per_unit: 100000, count: bytes, burst: 1000000000}";
-    let rate = RateLimit {
-        count: Count::Bytes,
-        requests_per_unit: 100_000,
-        period: crate::Period::one(Unit::Hour),
-        burst: 1,
-    };
+    let rate = Quota::new(Count::Bytes, 100_000, crate::Period::one(Unit::Hour)).with_burst(1);
     let mut maps = Maps::among(1);
     maps.apply(&shared(slow, ""));
     assert_eq!(maps.budget("b").closed, 0, "{}", display_rate(&rate));

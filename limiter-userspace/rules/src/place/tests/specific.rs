@@ -198,13 +198,13 @@ fn found_compact(plan: &Plan, packet: &Packet) -> Option<u32> {
     } else {
         TableKey { destination: words(packet.destination), ..key }
     };
-    let owner = compact_bucket_key(table, &key)?;
+    let bucket_key = compact_bucket_key(table, &key)?;
     let agreed = table.agreed.into_iter().zip(table.agreed_values);
     if key.words().into_iter().zip(agreed).any(|(word, (bits, value))| word & bits != value) {
         return Some(Slot::NONE.index());
     }
-    assert_eq!(compact_key(table, &owner), Some(key));
-    let whole = TriePrefix { length: 128, address: owner.trie_key() };
+    assert_eq!(compact_key(table, &bucket_key), Some(key));
+    let whole = TriePrefix { length: 128, address: bucket_key.trie_key() };
     let around = plan.trie.iter().filter(|(prefix, _)| prefix.contains(&whole));
     let longest = around.max_by_key(|(prefix, _)| prefix.length);
     Some(longest.map_or(Slot::NONE.index(), |(_, slot)| *slot))
@@ -294,12 +294,8 @@ proptest! {
             if path.selector().is_some() || !seen.insert(path.clone()) {
                 continue;
             }
-            let rate = crate::RateLimit {
-                count: Count::Packets,
-                requests_per_unit: number,
-                period: crate::Period::one(crate::Unit::Second),
-                burst: 1,
-            };
+            let second = crate::Period::one(crate::Unit::Second);
+            let rate = crate::model::Quota::new(Count::Packets, number, second).with_burst(1);
             set.rules.push(Arc::new(Rule::new(path, rate)));
         }
         prop_assume!(!set.rules.is_empty());

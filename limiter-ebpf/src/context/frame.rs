@@ -1,0 +1,242 @@
+//! The frame under the program's pointer: the only pointer arithmetic.
+
+use core::mem::MaybeUninit;
+
+use aya_ebpf::{
+    bindings::xdp_md,
+    helpers::{
+        bpf_xdp_get_buff_len,
+        generated::{bpf_xdp_adjust_tail, bpf_xdp_load_bytes, bpf_xdp_store_bytes},
+    },
+    programs::XdpContext,
+};
+use limiter_decision::act::FrameMut;
+use limiter_decision::packet::{Bytes, Extension, Facts, extension};
+
+use super::socket::is_established;
+use crate::call::call;
+
+/// A load of some bytes of a packet, at an offset that is known at compile time.
+#[cfg(target_arch = "bpf")]
+macro_rules! load {
+    ($width:literal, $start:expr, $offset:expr, $type:ty) => {{
+        const { assert!(N <= 47, "no more words are read") };
+        let word: $type;
+        core::arch::asm!(
+            concat!("{word} = *(", $width, " *)({start} + {offset})"),
+            word = out(reg) word,
+            start = in(reg) $start,
+            offset = const $offset,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+        word
+    }};
+}
+
+/// A frame, all fragments of a multi-buffer frame included. With `LAYER_3`, it begins with its IP
+/// header.
+pub(crate) struct Frame<const LAYER_3: bool>(XdpContext);
+
+impl<const LAYER_3: bool> Frame<LAYER_3> {
+    #[inline(always)]
+    pub(crate) fn new(ctx: *mut xdp_md) -> Self {
+        Self(XdpContext::new(ctx))
+    }
+
+    /// The pointer that the kernel passed.
+    #[inline(always)]
+    pub(crate) fn context(&self) -> *mut xdp_md {
+        self.0.ctx
+    }
+
+    /// The whole length, all fragments included. Computing `data_end - data` instead would need
+    /// `CAP_PERFMON`: the verifier refuses pointer subtraction to the unprivileged.
+    #[inline(always)]
+    pub(crate) fn length(&self) -> u64 {
+        // SAFETY: the context pointer is the one that the kernel passed.
+        unsafe { bpf_xdp_get_buff_len(self.context()) }
+    }
+
+    /// The index of the interface that the frame came in by.
+    #[inline(always)]
+    pub(crate) fn interface(&self) -> u32 {
+        // SAFETY: the context pointer is the one that the kernel passed.
+        unsafe { (*self.context()).ingress_ifindex }
+    }
+}
+
+impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
+    const LAYER_3: bool = LAYER_3;
+
+    /// Reads by the helper, which takes any offset: to add a register to a pointer to the packet
+    /// needs `CAP_PERFMON`.
+    #[inline(always)]
+    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        if N == 0 {
+            return if offset as u64 <= self.length() { Some([0; N]) } else { None };
+        }
+        load(self.context(), low_32(offset))
+    }
+
+    /// Reads in place. Bytes that are not in the linear part may still be in a fragment: some
+    /// drivers leave the linear part empty.
+    #[inline(always)]
+    fn read_at<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
+        self.in_place::<OFFSET, N>().or_else(|| self.read(OFFSET))
+    }
+
+    #[inline(always)]
+    fn in_place<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
+        let start = self.0.data();
+        if start + OFFSET + N > self.0.data_end() {
+            return None;
+        }
+        // SAFETY: the comparison above is the proof that the verifier asks for.
+        Some(unsafe { bytes_at::<OFFSET, N>(start) })
+    }
+
+    /// Reads it in a subprogram, of whose answer the verifier knows nothing: so the rounds of the
+    /// walk are alike to it.
+    #[inline(always)]
+    fn extension(&self, number: u8, offset: usize) -> Option<Extension> {
+        call!(extension_at(; self, number, low_32(offset)))
+    }
+}
+
+/// The extension header of a number at an offset.
+#[inline(always)]
+pub(crate) fn extension_at<const LAYER_3: bool>(
+    frame: &Frame<LAYER_3>,
+    number: u8,
+    offset: u32,
+) -> Option<Extension> {
+    extension(frame, number, offset as usize)
+}
+
+impl<const LAYER_3: bool> FrameMut for Frame<LAYER_3> {
+    #[cfg(target_arch = "bpf")]
+    #[inline(always)]
+    fn address(&self) -> *mut u8 {
+        self.context().cast()
+    }
+
+    #[inline(always)]
+    fn load<const N: usize>(&self, offset: u32) -> Option<[u8; N]> {
+        load(self.context(), offset)
+    }
+
+    #[inline(always)]
+    fn store<const N: usize>(&self, offset: u32, bytes: &[u8; N]) -> bool {
+        let from = bytes.as_ptr().cast_mut().cast();
+        // SAFETY: the context is the kernel's; the helper only reads the N bytes.
+        unsafe { bpf_xdp_store_bytes(self.context(), offset, from, short::<N>()) == 0 }
+    }
+
+    #[inline(always)]
+    fn cut(&self, length: u32, of: u32) -> bool {
+        let change = length.wrapping_sub(of).cast_signed();
+        // SAFETY: the context is the kernel's, which checks the rest.
+        unsafe { bpf_xdp_adjust_tail(self.context(), change) == 0 }
+    }
+
+    #[inline(always)]
+    fn is_established(&self, facts: &Facts) -> bool {
+        call!(is_established(facts; self))
+    }
+}
+
+/// The `N` bytes at `OFFSET` behind an address, by as few loads as there can be. In assembly: the
+/// compiler takes the target to have no loads that are not aligned, and reads byte by byte. The
+/// verifier grants them in a packet where the processor has them, and the program is for no others.
+///
+/// # Safety
+///
+/// The bytes must be those of a packet that was compared with its end.
+#[cfg(target_arch = "bpf")]
+#[inline(always)]
+unsafe fn bytes_at<const OFFSET: usize, const N: usize>(start: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    // SAFETY: the caller's for the loads; each chunk ends at N at the latest.
+    unsafe {
+        let to = bytes.as_mut_ptr();
+        if N >= 8 {
+            put(to, 0, load!("u64", start, OFFSET, u64).to_ne_bytes());
+        }
+        if N >= 16 {
+            put(to, 8, load!("u64", start, OFFSET + 8, u64).to_ne_bytes());
+        }
+        if N >= 24 {
+            put(to, 16, load!("u64", start, OFFSET + 16, u64).to_ne_bytes());
+        }
+        if N >= 32 {
+            put(to, 24, load!("u64", start, OFFSET + 24, u64).to_ne_bytes());
+        }
+        if N >= 40 {
+            put(to, 32, load!("u64", start, OFFSET + 32, u64).to_ne_bytes());
+        }
+        if N & 4 != 0 {
+            let word = load!("u32", start, OFFSET + (N & !7), u64);
+            put(to, N & !7, low_32(word as usize).to_ne_bytes());
+        }
+        if N & 2 != 0 {
+            let word = load!("u16", start, OFFSET + (N & !3), u64);
+            put(to, N & !3, [(word & 0xff) as u8, (word >> 8 & 0xff) as u8]);
+        }
+        if N & 1 != 0 {
+            let word = load!("u8", start, OFFSET + (N & !1), u64);
+            put(to, N & !1, [(word & 0xff) as u8]);
+        }
+    }
+    bytes
+}
+
+/// Writes a chunk of [`bytes_at`].
+///
+/// # Safety
+///
+/// There must be room for it.
+#[cfg(target_arch = "bpf")]
+#[inline(always)]
+unsafe fn put<const M: usize>(to: *mut u8, at: usize, chunk: [u8; M]) {
+    // SAFETY: the caller's; an array of bytes has no alignment.
+    unsafe { to.add(at).cast::<[u8; M]>().write(chunk) };
+}
+
+/// The `N` bytes at `OFFSET` behind an address.
+///
+/// # Safety
+///
+/// The bytes must be there.
+#[cfg(not(target_arch = "bpf"))]
+unsafe fn bytes_at<const OFFSET: usize, const N: usize>(start: usize) -> [u8; N] {
+    // SAFETY: the caller's; an array of bytes has no alignment.
+    unsafe { ((start + OFFSET) as *const [u8; N]).read() }
+}
+
+/// The `N` bytes at `offset`, at least one, wherever in the frame they are.
+#[inline(always)]
+fn load<const N: usize>(ctx: *mut xdp_md, offset: u32) -> Option<[u8; N]> {
+    let mut buffer = Buffer(MaybeUninit::<[u8; N]>::uninit());
+    // SAFETY: the context is the kernel's, and there is room for N bytes.
+    let failed =
+        unsafe { bpf_xdp_load_bytes(ctx, offset, buffer.0.as_mut_ptr().cast(), short::<N>()) };
+    // SAFETY: without an error, the helper has written all of them.
+    if failed == 0 { Some(unsafe { buffer.0.assume_init() }) } else { None }
+}
+
+/// A buffer that is aligned, so that the bytes are read by words.
+#[repr(align(8))]
+struct Buffer<const N: usize>(MaybeUninit<[u8; N]>);
+
+/// The number of a few bytes, as a helper takes it.
+#[expect(clippy::cast_possible_truncation, reason = "headers are short")]
+const fn short<const N: usize>() -> u32 {
+    N as u32
+}
+
+/// An offset as a helper takes it.
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "offsets are far below 2^32")]
+const fn low_32(offset: usize) -> u32 {
+    offset as u32
+}

@@ -1,0 +1,7 @@
+//! The context that the kernel passes to the program: the frame, and the socket that it belongs to.
+//! The maps do not need it.
+
+pub(crate) mod frame;
+pub(crate) mod socket;
+
+pub(crate) use self::frame::Frame;

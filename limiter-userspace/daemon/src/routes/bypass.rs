@@ -1,0 +1,74 @@
+//! Requests that end the limits: the bypass, and the end of all of them.
+
+use axum::extract::{Extension, State};
+use axum::routing::{post, put};
+
+use crate::api::bypass::{AskDetach, Bypass, Detached};
+use crate::control::{Answer, Asked, JsonBody, Peer, Refusal, Routes, change};
+use crate::error::ServiceError;
+use crate::service::{Service, Shared};
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/brake", put(bypass)).at("/v1/detach", post(detach))
+}
+
+/// Turns the bypass on or off
+#[utoipa::path(
+    put,
+    path = "/v1/brake",
+    request_body = Bypass,
+    responses((status = 200, description = "Done.", body = Bypass))
+)]
+pub(super) async fn bypass(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    JsonBody(wanted): JsonBody<Bypass>,
+) -> Answer {
+    change(&service, &peer, |service| service.bypass(wanted))
+}
+
+/// Removes program, maps and limits; the daemon ends. Or frees one interface
+#[utoipa::path(
+    post,
+    path = "/v1/detach",
+    params(AskDetach),
+    responses((status = 200, description = "Done.", body = Detached))
+)]
+pub(super) async fn detach(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<AskDetach>,
+) -> Answer {
+    change(&service, &peer, |service| match &asked.interface {
+        Some(interface) => service.free(interface),
+        None => service.detach(),
+    })
+}
+
+impl Service {
+    /// Lets every packet pass, or no longer.
+    pub(crate) fn bypass(&mut self, bypass: Bypass) -> Result<Bypass, Refusal> {
+        let datapath = self.datapath.get_mut()?;
+        datapath.set_bypass(bypass.engaged)?;
+        let engaged = datapath.bypass()?;
+        tracing::warn!(engaged, "bypass");
+        Ok(Bypass { engaged })
+    }
+
+    /// Ends the limits on one interface.
+    pub(crate) fn free(&mut self, interface: &str) -> Result<Detached, Refusal> {
+        self.datapath.get_mut()?.free(interface)?;
+        self.look_after_links();
+        Ok(Detached { interfaces: vec![interface.to_owned()], others_stay: true })
+    }
+
+    /// Removes the limits, and ends the daemon.
+    pub(crate) fn detach(&mut self) -> Result<Detached, Refusal> {
+        let datapath = self.datapath.take().ok_or(ServiceError::Detached)?;
+        // Without its data path the daemon has nothing more to do, whether this works or not.
+        self.stop.notify_one();
+        let interfaces = datapath.detach()?;
+        tracing::warn!(?interfaces, "detached: nothing is limited any more");
+        Ok(Detached { interfaces, others_stay: false })
+    }
+}

@@ -1,0 +1,56 @@
+//! The request for the utilization of sources to their limits.
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+use limiter_common::time::Ticks;
+
+use crate::api::utilization::Utilization;
+use crate::control::{Answer, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
+use crate::service::{Service, Shared};
+
+pub(super) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/nearness", get(utilization))
+}
+
+/// How near sources come to the limits in force, and whether these fit
+#[utoipa::path(
+    get,
+    path = "/v1/nearness",
+    responses((status = 200, description = "Done.", body = Utilization))
+)]
+pub(super) async fn utilization(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
+    sliced(service, peer, JSON, UtilizationText::begin).await
+}
+
+/// The reading of all buckets under way, unless it was just done.
+pub(crate) struct UtilizationText {
+    asked: Ticks,
+    ended: bool,
+}
+
+impl UtilizationText {
+    pub(crate) fn begin(service: &Service) -> Result<Self, Refusal> {
+        let asked = service.datapath()?.now();
+        service.heap_trim.note();
+        Ok(Self { asked, ended: false })
+    }
+}
+
+impl Sliced<Service> for UtilizationText {
+    fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
+        if self.ended {
+            return Ok(Step::Done);
+        }
+        let datapath = service.datapath()?;
+        if !service.gauges.utilization.borrow_mut().step(datapath, self.asked)? {
+            return Ok(Step::Again);
+        }
+        self.ended = true;
+        let reported =
+            service.gauges.utilization.borrow().reported(datapath, &service.rule_sets.effective)?;
+        Ok(Step::Part(serde_json::to_vec(&reported)?.into()))
+    }
+}
