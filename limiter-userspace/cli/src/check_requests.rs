@@ -35,9 +35,11 @@ impl Divided {
             // What cannot be read is reported by the check of packets.
             let files = limiter_requests::files(path).unwrap_or_else(|_| vec![path.clone()]);
             let kind = |file: &PathBuf| {
-                let length = fs::metadata(file).map_or(u64::MAX, |metadata| metadata.len());
-                let short = length <= limiter_rules::file::MAX_BYTES;
-                let text = short.then(|| fs::read_to_string(file).ok()).flatten();
+                // A pipe would wait for somebody who writes.
+                let is_readable = fs::metadata(file).is_ok_and(|metadata| {
+                    metadata.is_file() && metadata.len() <= limiter_rules::file::MAX_BYTES
+                });
+                let text = is_readable.then(|| fs::read_to_string(file).ok()).flatten();
                 text.map_or(For::Packets, |text| whom_for(&text))
             };
             let kinds: Vec<For> = files.iter().map(kind).collect();
