@@ -1,4 +1,4 @@
-//! Many threads: never over, whoever comes first.
+//! Many threads: no limit is passed, in whatever order they come.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
