@@ -70,6 +70,8 @@ const RECIPES: Page =
 const DEVICES: Page =
     Page { path: "docs/where-to-attach.md", peers: &["192.0.2.7/32"], not_typed: &[] };
 
+const REQUESTS: Page = Page { path: "docs/requests.md", peers: &[], not_typed: &[] };
+
 const TUNING: Page = Page {
     path: "docs/tuning.md",
     peers: &["192.0.2.7/32"],
@@ -99,6 +101,13 @@ fn the_page_of_tuning_is_followed() -> Result<()> {
 fn the_readme_is_followed() -> Result<()> {
     require_root();
     follow(&README)?;
+    Ok(())
+}
+
+#[test]
+fn the_page_of_requests_is_followed() -> Result<()> {
+    require_root();
+    follow(&REQUESTS)?;
     Ok(())
 }
 

@@ -6,11 +6,15 @@ use std::path::PathBuf;
 use limiter_common::bucket::MAX_SLOTS;
 use limiter_daemon::api::status::Status;
 use limiter_daemon::check;
+use limiter_daemon::check::Checked;
 use limiter_daemon::control::Client;
 use limiter_daemon::render;
+use serde::Serialize;
 
 use super::answer::Answer;
 use super::args::defaults::{LEAST_FRAME, MAX_RULES};
+#[cfg(feature = "requests")]
+use super::check_requests::{CheckedRequests, Divided};
 use super::failure::Failure;
 use super::output::Output;
 
@@ -20,6 +24,10 @@ pub(super) struct Check {
     /// Rule files, and directories of them; `-` is standard input
     #[arg(value_name = "FILE|DIR", required = true)]
     files: Vec<PathBuf>,
+    /// Read all files as `limiter serve` does, also where their keys are those of packets
+    #[cfg(feature = "requests")]
+    #[arg(long)]
+    requests: bool,
     /// The largest frame of the interfaces in bytes: the MTU, and 22 for Ethernet with two VLAN
     /// tags
     #[arg(
@@ -35,10 +43,30 @@ pub(super) struct Check {
     max_rules: u32,
 }
 
+/// What rules for packets and rules for requests mean.
+#[derive(Serialize)]
+struct All<'a> {
+    #[serde(flatten)]
+    packets: &'a Checked,
+    /// Those for requests, if there are any.
+    #[cfg(feature = "requests")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests: Option<&'a CheckedRequests>,
+}
+
 /// Checks rule files; a mistake is an answer, with exit code 2.
 pub(super) fn check(what: &Check, client: &Client, output: Output) -> Result<Answer, Failure> {
-    let mut checked =
-        check::check(&what.files, &mut io::stdin().lock(), what.max_frame, what.max_rules);
+    #[cfg(feature = "requests")]
+    let Divided { packets, requests } = Divided::of(&what.files, what.requests);
+    #[cfg(not(feature = "requests"))]
+    let packets = Some(&what.files);
+    let of_packets = packets.is_some();
+    let mut checked = match &packets {
+        Some(files) => {
+            check::check(files, &mut io::stdin().lock(), what.max_frame, what.max_rules)
+        }
+        None => Checked::nothing(),
+    };
     // No daemon is needed; a running one knows the interfaces that are limited.
     if checked.names_interfaces()
         && let Ok(status) = client.get::<Status>("/v1/status")
@@ -46,10 +74,33 @@ pub(super) fn check(what: &Check, client: &Client, output: Output) -> Result<Ans
         let names = status.interfaces.into_iter().map(|interface| interface.name);
         checked.limited_on(&names.collect::<Vec<_>>());
     }
+    #[cfg(feature = "requests")]
+    if let Some(requests) = &requests {
+        checked.ok &= requests.errors.is_empty();
+        checked.errors.extend_from_slice(&requests.errors);
+    }
     let mut answer = Answer { code: if checked.ok { 0 } else { 2 }, ..Answer::default() };
-    match output.document(&checked)? {
+    let all = All {
+        packets: &checked,
+        #[cfg(feature = "requests")]
+        requests: requests.as_ref(),
+    };
+    match output.document(&all)? {
         Some(text) => answer.text = text,
-        None if checked.ok => answer.text = render::text(&checked),
+        None if checked.ok => {
+            if of_packets {
+                answer.text = render::text(&checked);
+            }
+            #[cfg(feature = "requests")]
+            if let Some(requests) = &requests {
+                if of_packets {
+                    // The one part is of the kernel, the other is not.
+                    answer.text.insert_str(0, "The kernel decides:\n\n");
+                    answer.text.push_str("\n`limiter serve` answers:\n\n");
+                }
+                answer.text.push_str(&render::text(requests));
+            }
+        }
         None => {
             answer.errors = checked.errors.into_iter().map(|error| error.message).collect();
         }

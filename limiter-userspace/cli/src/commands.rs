@@ -52,6 +52,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
     let print = Printer(args.output);
     match &args.command {
         Command::Run(run) => run_daemon(&run.options(args.socket.clone()), backend),
+        #[cfg(feature = "requests")]
+        Command::Serve(what) => serve(what),
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
         Command::Set(set) => print.answer(&limits::set(&client, set)?),
         Command::Unset(unset) => print.answer(&limits::unset(&client, unset)?),
@@ -163,6 +165,13 @@ fn run_daemon(options: &RunOptions, backend: &dyn Backend) -> Result<Answer, Fai
     Ok(Answer::default())
 }
 
+/// Answers requests, with a log.
+#[cfg(feature = "requests")]
+fn serve(what: &super::serve::Serve) -> Result<Answer, Failure> {
+    start_log()?;
+    super::serve::serve(what)
+}
+
 fn schema_in(schema: &serde_json::Value, output: Output) -> Result<Answer, Failure> {
     match output {
         Output::Yaml => Ok(output.document(schema)?.unwrap_or_default().into()),
@@ -231,7 +240,7 @@ impl Printer {
     }
 }
 
-/// The daemon's log on stderr.
+/// The log of a process that stays, on stderr.
 fn start_log() -> Result<(), Failure> {
     let filter = match std::env::var("LIMITER_LOG") {
         Ok(filter) => {

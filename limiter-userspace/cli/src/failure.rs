@@ -45,6 +45,10 @@ pub enum Failure {
         /// The command that says more, where the machine has to do with it.
         more: Option<String>,
     },
+    /// `serve`.
+    #[cfg(feature = "requests")]
+    #[error(transparent)]
+    Serve(#[from] limiter_requests::ServeError),
     /// The pinned maps, without a daemon.
     #[error("{0}")]
     Pinned(DatapathError),
@@ -172,6 +176,8 @@ impl Failure {
     pub fn lines(&self) -> Vec<String> {
         match self {
             Self::ListFile(lines) => lines.clone(),
+            #[cfg(feature = "requests")]
+            Self::Serve(error) => error.lines(),
             other => vec![other.to_string()],
         }
     }
@@ -181,6 +187,8 @@ impl Failure {
         let broke = match self {
             Self::Client(error) => error.is_failure(),
             Self::Start { error, .. } => error.is_failure(),
+            #[cfg(feature = "requests")]
+            Self::Serve(error) => error.is_failure(),
             Self::Pinned(fault) => !fault.is_refusal(),
             Self::Unread { daemon, .. } => daemon.is_failure(),
             Self::Refused(refusal) => matches!(refusal, Refusal::Failed(_)),

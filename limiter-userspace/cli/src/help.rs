@@ -24,6 +24,8 @@ const GROUPS: &[Group] = &[
         "Run",
         &[
             ("status", "Show the daemon, its interfaces and its warnings"),
+            #[cfg(feature = "requests")]
+            ("serve", "Answer proxies that ask about requests"),
             ("doctor", "Find what keeps limits from holding on this machine"),
             ("demo", "See limits at work on a virtual cable"),
             ("cluster", "Show the nodes that share limits with this one"),

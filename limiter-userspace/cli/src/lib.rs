@@ -8,6 +8,8 @@ mod blocks;
 mod caller;
 mod capture;
 mod check;
+#[cfg(feature = "requests")]
+mod check_requests;
 mod commands;
 mod completion_values;
 mod demo;
@@ -36,6 +38,8 @@ mod progress;
 #[cfg(feature = "replay")]
 mod reading;
 mod rule_sets;
+#[cfg(feature = "requests")]
+mod serve;
 mod shells;
 #[cfg(feature = "replay")]
 mod simulate;

@@ -135,6 +135,11 @@ pub fn check(paths: &[PathBuf], input: &mut dyn Read, max_frame: u64, max_rules:
 }
 
 impl Checked {
+    /// The result where there was nothing to check.
+    pub fn nothing() -> Self {
+        Self { ok: true, ..Self::default() }
+    }
+
     /// True if it is of use to know which interfaces are limited here.
     pub fn names_interfaces(&self) -> bool {
         !self.by_interface.is_empty()

@@ -1,6 +1,7 @@
 //! Text that several crates print alike: names in which nothing is hidden, numbers and times,
-//! standard error, and the remedy for two daemons that use one place.
+//! standard error, metrics for Prometheus, and the remedy for two daemons that use one place.
 
+pub mod exposition;
 pub mod plain;
 pub mod second_daemon;
 pub mod spoken;

@@ -15,8 +15,9 @@ use crate::limiter;
 
 /// Commands that run until somebody ends them, and what says that they have begun: a command that
 /// succeeds then.
-pub const STAY: [(&str, &str); 2] = [
+pub const STAY: [(&str, &str); 3] = [
     ("limiter run ", "limiter status && grep -q '^limiter: ready:' \"$SAID\""),
+    ("limiter serve ", "curl -fsS http://127.0.0.1:8081/healthcheck"),
     ("limiter events --follow", "limiter events --output json | grep -q '\"followers\": *[1-9]'"),
 ];
 

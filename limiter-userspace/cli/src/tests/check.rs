@@ -324,3 +324,85 @@ fn a_ban_that_never_comes_is_a_mistake() {
         assert_eq!((answer.code, answer.errors.len()), (0, 0), "{text}: {answer:?}");
     }
 }
+
+const MESSAGING: &str = "
+domain: messaging
+descriptors:
+  - key: message_type
+    value: marketing
+    rate_limit: {unit: day, requests_per_unit: 5}
+";
+
+const AUTH: &str = "
+domain: auth
+descriptors:
+  - key: auth_type
+    value: login
+    rate_limit: {unit: minute, requests_per_unit: 5, algorithm: fixed_window}
+";
+
+#[test]
+fn rules_for_requests_are_those_that_serve_answers() {
+    let (answer, path) = check(&[("a.yaml", MESSAGING), ("b.yaml", AUTH)], "");
+    assert_eq!((answer.code, answer.errors.len()), (0, 0), "{:?}", answer.errors);
+    let text = format!(
+        "\
+ok: 2 files with 2 rules for requests, in 2 domains
+
+messaging: message_type=marketing: 5/day burst 5
+auth: auth_type=login: fixed_window 5/min
+note: {path}/a.yaml:6:17: one limit is a token bucket: all of a limit may come at once, and comes back \
+         steadily. envoyproxy/ratelimit counts it in windows of the clock, which `algorithm: \
+         fixed_window` means here
+"
+    );
+    assert_eq!(answer.text, text);
+    // One domain in two files.
+    let (answer, _) = check(&[("a.yaml", AUTH), ("b.yaml", AUTH)], "");
+    assert_eq!(answer.code, 2);
+    assert!(
+        answer.errors[0].contains("a second file for the domain \"auth\""),
+        "{:?}",
+        answer.errors
+    );
+}
+
+#[test]
+fn packets_and_requests_may_be_in_one_directory_and_in_one_file() {
+    let packets = "descriptors: [{key: remote_address, rate_limit: {rate: 100/s}}]\n";
+    let nested = AUTH.replace('\n', "\n  ");
+    let both = format!("{packets}requests:{nested}\n");
+    for files in [&[("a.yaml", packets), ("b.yaml", AUTH)][..], &[("a.yaml", both.as_str())]] {
+        let (answer, _) = check(files, "");
+        assert_eq!(answer.code, 0, "{:?}", answer.errors);
+        let (kernel, serve) = answer.text.split_once("\n`limiter serve` answers:\n\n").unwrap();
+        assert!(
+            kernel.starts_with("The kernel decides:\n\nok: 1 file with 1 rule in 1 table"),
+            "{kernel}"
+        );
+        assert!(serve.ends_with("auth: auth_type=login: fixed_window 5/min\n"), "{serve}");
+        let (answer, _) = check(files, " --output json");
+        let document: serde_json::Value = serde_json::from_str(&answer.text).unwrap();
+        assert_eq!((&document["rules"], &document["requests"]["rules"]), (&1.into(), &1.into()));
+    }
+    // All keys are those of packets: only the person knows.
+    let (answer, _) = check(&[("a.yaml", &format!("domain: d\n{packets}"))], " --requests");
+    assert!(answer.text.contains("d: remote_address: 100/s burst 100"), "{}", answer.text);
+}
+
+#[test]
+fn mistakes_of_both_are_reported_and_a_misspelt_key_of_packets_is_one() {
+    let packets = "descriptors: [{key: remote_adress, rate_limit: {rate: 100/s}}]\n";
+    let requests = AUTH.replace("minute", "fortnight");
+    let (answer, path) = check(&[("a.yaml", packets), ("b.yaml", &requests)], "");
+    assert_eq!(
+        (answer.code, answer.text.as_str(), answer.errors.len()),
+        (2, "", 2),
+        "{:?}",
+        answer.errors
+    );
+    let key = format!("{path}/a.yaml:1:21: key: \"remote_adress\" is not known: did you mean");
+    assert!(answer.errors[0].starts_with(&key), "{}", answer.errors[0]);
+    let unit = format!("{path}/b.yaml:6:24: unit: \"fortnight\" is not known");
+    assert!(answer.errors[1].starts_with(&unit), "{}", answer.errors[1]);
+}

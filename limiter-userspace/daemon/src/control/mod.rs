@@ -10,7 +10,6 @@ mod answer;
 mod browser;
 pub mod client;
 mod connection_limit;
-pub mod exposition;
 mod follow;
 mod line;
 mod loopback;

@@ -6,12 +6,12 @@ use axum::extract::{Extension, State};
 use axum::routing::get;
 
 use crate::bans;
-use crate::control::exposition::CONTENT_TYPE;
 use crate::control::{Answer, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
 use crate::refusals::Refusals;
 use crate::service::{Service, Shared};
 use crate::views::{self, Census, EventLog, Facts};
+use limiter_text::exposition::CONTENT_TYPE;
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/metrics", get(metrics))

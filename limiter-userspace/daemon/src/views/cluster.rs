@@ -3,7 +3,7 @@
 use limiter_cluster::Status;
 use limiter_cluster::status::{Contact, LeaseStatus};
 
-use crate::control::exposition::{Exposition, Kind};
+use limiter_text::exposition::{Exposition, Kind};
 
 /// A count of a lease.
 type Count = fn(&LeaseStatus) -> u64;

@@ -2,7 +2,7 @@
 
 use limiter_datapath::{Datapath, DatapathError};
 
-use crate::control::exposition::{Exposition, Kind};
+use limiter_text::exposition::{Exposition, Kind};
 
 /// State of the log of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

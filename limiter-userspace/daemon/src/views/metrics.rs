@@ -23,8 +23,8 @@ use crate::api::stats::{InterfaceCounts, Outcomes};
 use crate::api::status::Reloads;
 use crate::api::status::mode;
 use crate::api::utilization::{Fit, RuleUtilization, Utilization};
-use crate::control::exposition::{Exposition, Kind};
 use crate::effective::EffectiveSet;
+use limiter_text::exposition::{Exposition, Kind};
 
 /// Rules with a name of their own. The others are summed up.
 const MAX_RULES: usize = 400;

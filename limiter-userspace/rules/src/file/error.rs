@@ -587,6 +587,13 @@ fn nearest(word: &str, expected: &[&'static str]) -> String {
         {
             format!("did you mean {candidate:?}?")
         }
-        _ => format!("use {}", expected.join(", ")),
+        _ => {
+            let requests = if expected.contains(&"remote_address") {
+                "; `limiter serve` takes keys of any name, of requests"
+            } else {
+                ""
+            };
+            format!("use {}{requests}", expected.join(", "))
+        }
     }
 }

@@ -11,6 +11,7 @@ mod place;
 mod placed;
 mod read;
 mod render;
+pub mod requests;
 mod rule_file;
 mod schema;
 mod shape;

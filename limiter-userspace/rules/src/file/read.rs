@@ -160,7 +160,7 @@ fn fields(text: &str, places: Places) -> Result<File, (Option<Place>, Problem)> 
 /// A file of 16 MiB holds at most some 200,000 rules of 20 nodes each. One anchored `rate_limit`
 /// may serve them all, but aliases inside aliases end here. Nine keys can be nested, two levels
 /// each.
-fn limits() -> Options {
+pub(super) fn limits() -> Options {
     options! {
         budget: budget! {
             max_nodes: 8_000_000,

@@ -118,7 +118,8 @@ pub(super) fn item(rule: &Rule, indent: &str) -> Result<String, SerializeError> 
 /// All of a rule set but its rules; nothing where there is nothing else.
 fn head(domain: Option<&str>, set: &RuleSet) -> Result<String, SerializeError> {
     let head = EXACT.head(domain, set);
-    let File { domain, replies, bans, martians, allow, deny, budgets, descriptors: _ } = &head;
+    let File { domain, replies, bans, martians, allow, deny, budgets, requests: _, descriptors: _ } =
+        &head;
     let lists = allow.is_some() || deny.is_some() || budgets.is_some();
     let says = domain.is_some() || replies.is_some() || bans.is_some() || martians.is_some();
     if lists || says { yaml(&head, "") } else { Ok(String::new()) }
@@ -188,6 +189,7 @@ impl Writer {
             allow: listings(set, true),
             deny: listings(set, false),
             budgets: Some(budgets).filter(|budgets: &Vec<_>| !budgets.is_empty()),
+            requests: None,
             descriptors: None,
         }
     }

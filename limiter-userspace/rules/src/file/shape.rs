@@ -6,6 +6,7 @@
 use std::borrow::Borrow;
 
 use schemars::JsonSchema;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::one_or_many::{OneOrMany, WordOr};
@@ -45,6 +46,11 @@ pub(super) struct File {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<Budget>>")]
     pub(super) budgets: Option<Vec<Placed<Budget>>>,
+    /// Rules for requests, which `limiter serve` answers by: docs/requests.md. Nothing of it is for
+    /// packets.
+    #[serde(default, skip_serializing)]
+    #[schemars(schema_with = "schema::of_requests")]
+    pub(super) requests: Option<IgnoredAny>,
     // Last: `ExactFile` writes them one by one.
     /// The rules: `[]` if none are meant, so that nobody is limited.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
@@ -490,7 +496,7 @@ pub(super) struct Ban {
 
 /// Distinguishes a key without a value from a key that is not there: `value:` left empty must not
 /// select every source.
-fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)

@@ -203,7 +203,10 @@ fn metrics() -> Routes<Echo> {
         "/metrics",
         get(|echo: To, peer: Who| async move {
             let text = || Reported::Text(Some(b"a 1\n".to_vec()));
-            sliced(echo.0, peer.0, exposition::CONTENT_TYPE, |echo| Ok(echo.begin(text()))).await
+            sliced(echo.0, peer.0, limiter_text::exposition::CONTENT_TYPE, |echo| {
+                Ok(echo.begin(text()))
+            })
+            .await
         }),
     )
 }

@@ -114,7 +114,7 @@ fn fields<'a, T>(
 }
 
 /// Reads `on_full`.
-pub(super) fn full(raw: &Scalar) -> Result<Full, Failure> {
+pub(in crate::file) fn full(raw: &Scalar) -> Result<Full, Failure> {
     one_of(raw, "on_full", &FULL)
 }
 

@@ -127,8 +127,8 @@ fn fits(key: &Scalar, word: &str, direction: Direction) -> Result<(), Failure> {
 
 fn unknown(key: &Scalar, word: &str) -> Failure {
     let problem = if HTTP_KEYS.contains(&word) {
-        let reason =
-            "it needs HTTP, and packets are judged before there is any; use remote_address";
+        let reason = "it needs HTTP, and packets are judged before there is any: it may be a key of requests, \
+             for `limiter serve`";
         Problem::NotSupported { what: word.to_owned(), reason }
     } else {
         Problem::UnknownWord { field: "key", word: word.to_owned(), expected: KEYS.to_vec() }

@@ -75,7 +75,8 @@ pub(super) fn either(
     }
 }
 
-fn rate_limit(
+/// One limit, and the name in it; none for `unlimited`.
+pub(in crate::file) fn rate_limit(
     raw: &Placed<RawRateLimit>,
     max_frame: u64,
 ) -> Result<(Option<String>, Option<RuleLimit>), Failure> {

@@ -1,12 +1,12 @@
 //! From the fields to rules.
 
-mod actions;
+pub(super) mod actions;
 mod checked;
 mod keys;
-mod limits;
+pub(super) mod limits;
 mod lists;
 mod rules;
-mod scalar;
+pub(super) mod scalar;
 mod sharing;
 pub(super) mod words;
 
@@ -93,7 +93,8 @@ impl Checked {
 /// Refuses a file that says nothing: it is one that was emptied, or cut off, as long as it does not
 /// say that no rules are meant. A part of a file may be as empty as that.
 pub(super) fn says_something(file: &File) -> Result<(), Failure> {
-    let File { domain: _, replies, bans, martians, allow, deny, budgets, descriptors } = file;
+    let File { domain: _, replies, bans, martians, allow, deny, budgets, requests, descriptors } =
+        file;
     if let Some(Placed { value: shape::Rules(None), referenced }) = descriptors {
         let remedy = "write the rules, or `descriptors: []` if none are meant";
         return Err(at(*referenced, Problem::Empty { field: "descriptors", remedy }));
@@ -108,6 +109,12 @@ pub(super) fn says_something(file: &File) -> Result<(), Failure> {
         || martians.is_some()
     {
         return Ok(());
+    }
+    if requests.is_some() {
+        let reason = "`limiter serve` answers by it; write rules for packets beside it, or \
+                      `descriptors: []` if none are meant";
+        let what = "requests alone".to_owned();
+        return Err((Some(Place::BEGIN), Problem::NotSupported { what, reason }));
     }
     Err((Some(Place::BEGIN), Problem::NoRules))
 }

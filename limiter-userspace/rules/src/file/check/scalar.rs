@@ -11,11 +11,11 @@ use crate::file::error::Problem;
 use crate::file::placed::{At, Scalar};
 use crate::rate_text::{RateText, RateTextError};
 
-pub(super) fn at(location: At, problem: Problem) -> Failure {
+pub(in crate::file) fn at(location: At, problem: Problem) -> Failure {
     (location.place(), problem)
 }
 
-pub(super) fn text<'a>(
+pub(in crate::file) fn text<'a>(
     scalar: &'a Scalar,
     field: &'static str,
     remedy: &'static str,
@@ -27,7 +27,7 @@ pub(super) fn text<'a>(
 }
 
 /// Refuses what is more than is seen of it.
-pub(super) fn plain(text: &str, field: &'static str, location: At) -> Result<(), Failure> {
+pub(in crate::file) fn plain(text: &str, field: &'static str, location: At) -> Result<(), Failure> {
     // Nearly all text is.
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return Ok(());
@@ -38,7 +38,7 @@ pub(super) fn plain(text: &str, field: &'static str, location: At) -> Result<(),
     }
 }
 
-pub(super) fn number(scalar: &Scalar, field: &'static str) -> Result<u64, Failure> {
+pub(in crate::file) fn number(scalar: &Scalar, field: &'static str) -> Result<u64, Failure> {
     let text = text(scalar, field, "give a whole number of at least 1")?;
     let wrong = if text.starts_with('-') {
         "is negative"
@@ -62,7 +62,7 @@ pub(super) fn number(scalar: &Scalar, field: &'static str) -> Result<u64, Failur
 }
 
 /// A number that fits `T`, within a range.
-pub(super) fn ranged<T: TryFrom<u64>>(
+pub(in crate::file) fn ranged<T: TryFrom<u64>>(
     scalar: &Scalar,
     field: &'static str,
     range: RangeInclusive<u64>,
@@ -95,7 +95,7 @@ pub(super) fn time(
     Err(at(scalar.referenced, Problem::Time { field, text: text.to_owned(), wrong }))
 }
 
-pub(super) fn one_of<T: Copy>(
+pub(in crate::file) fn one_of<T: Copy>(
     scalar: &Scalar,
     field: &'static str,
     words: &[(&'static str, T)],

@@ -30,7 +30,7 @@ fn bad_files_are_refused_with_place_and_remedy() {
         ),
         (
             "domain: a\nfoo: 1\n".into(),
-            "2:1: unknown field \"foo\": use domain, replies, bans, martians, allow, deny, budgets, descriptors"
+            "2:1: unknown field \"foo\": use domain, replies, bans, martians, allow, deny, budgets, requests, descriptors"
                 .into(),
         ),
         (
@@ -58,7 +58,7 @@ fn bad_files_are_refused_with_place_and_remedy() {
         (
             format!("descriptors:\n  - key: header_match\n    {good}\n"),
             "2:10: \"header_match\" is not supported: it needs HTTP, and packets are judged \
-             before there is any; use remote_address"
+             before there is any: it may be a key of requests, for `limiter serve`"
                 .into(),
         ),
         (

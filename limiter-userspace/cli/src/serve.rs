@@ -1,0 +1,59 @@
+//! `limiter serve`.
+
+use std::path::PathBuf;
+use std::thread;
+
+use limiter_requests::{Listen, Options};
+
+use super::answer::Answer;
+use super::failure::Failure;
+
+/// Threads that answer, unless the arguments say how many: a proxy beside them needs the others.
+const MOST_THREADS: usize = 4;
+
+/// Arguments of `serve`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Serve {
+    /// A rule file for requests, or a directory of them; may be repeated. Each has a domain of its
+    /// own
+    #[arg(long, value_name = "FILE|DIR", required = true)]
+    rules: Vec<PathBuf>,
+    /// Where to listen: an address and a port, or unix:PATH; may be repeated
+    #[arg(long, value_name = "ADDRESS:PORT|unix:PATH", default_value = "127.0.0.1:8081")]
+    listen: Vec<Listen>,
+    /// Keys that there is room for, at most 100 bytes each for one token bucket
+    #[arg(
+        long, value_name = "N", default_value_t = 1_000_000,
+        value_parser = clap::value_parser!(u64).range(1..=1 << 32),
+    )]
+    max_keys: u64,
+    /// Connections at once; one more ends the one that was quiet for longest
+    #[arg(
+        long, value_name = "N", default_value_t = 1024,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 20),
+    )]
+    max_connections: u32,
+    /// Threads that answer [default: the processors, 4 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+}
+
+impl Serve {
+    fn options(&self) -> Options {
+        let processors =
+            || thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+        Options {
+            rules: self.rules.clone(),
+            listen: self.listen.clone(),
+            max_keys: usize::try_from(self.max_keys).unwrap_or(usize::MAX),
+            max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
+            threads: self.threads.map_or_else(processors, usize::from),
+        }
+    }
+}
+
+/// Answers requests until a signal ends it.
+pub(super) fn serve(what: &Serve) -> Result<Answer, Failure> {
+    limiter_requests::run(&what.options())?;
+    Ok(Answer::default())
+}

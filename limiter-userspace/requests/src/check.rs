@@ -1,0 +1,138 @@
+//! A check that a proxy asks for by a request of its own: descriptors from headers, and an answer
+//! in headers.
+
+use std::borrow::Cow;
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use limiter_rules::file::requests::{Entry, EntryValue};
+
+use crate::decision::amount;
+use crate::limiter::{Answer, Status};
+
+/// A key and a value out of headers.
+type Made<'a> = (&'a str, Cow<'a, str>);
+
+/// Descriptors of a request, as the rule file makes them of headers. One of which a header is
+/// missing is left out. Of several headers of one name the last one counts: that is the one that a
+/// proxy adds.
+pub(crate) fn descriptors<'a>(
+    mapping: &'a [Vec<Entry>],
+    headers: &'a HeaderMap,
+) -> Vec<Vec<Made<'a>>> {
+    let entry = |entry: &'a Entry| {
+        let value = match &entry.value {
+            EntryValue::Fixed(value) => Cow::Borrowed(&**value),
+            EntryValue::Header(name) => {
+                let value = headers.get_all(&**name).iter().next_back()?;
+                String::from_utf8_lossy(value.as_bytes())
+            }
+        };
+        Some((&*entry.key, value))
+    };
+    mapping.iter().filter_map(|entries| entries.iter().map(entry).collect()).collect()
+}
+
+/// Limits that the headers of an answer name.
+const MOST_NAMED: usize = 8;
+
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const POLICIES: HeaderName = HeaderName::from_static("ratelimit-policy");
+const STATES: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Adds what is left to the headers of an answer.
+pub(crate) fn add_headers(answer: &Answer, headers: &mut HeaderMap) {
+    let over = answer.statuses.iter().filter(|status| status.over || !answer.over);
+    let nearest = over.filter_map(|status| Some((status, status.nearest.as_ref()?)));
+    // Of those that refuse it the one that waits longest, otherwise the one with the least left.
+    let nearest = nearest.min_by_key(|(status, (_, left))| {
+        if status.over {
+            (0, u64::MAX - left.wait.unwrap_or(u64::MAX))
+        } else {
+            (1, left.remaining)
+        }
+    });
+    if let Some((status, (limit, left))) = nearest {
+        let remaining = if status.over { 0 } else { left.remaining };
+        headers.insert(LIMIT, amount(limit).into());
+        headers.insert(REMAINING, remaining.into());
+        headers.insert(RESET, seconds(left.reset).into());
+        // Without it where waiting does not help.
+        if let (true, Some(wait)) = (answer.over, left.wait) {
+            headers.insert(RETRY_AFTER, seconds(wait).max(1).into());
+        }
+    }
+    let (mut policies, mut states) = (Vec::new(), Vec::new());
+    for status in &answer.statuses {
+        for (number, (limit, left)) in (1..).zip(&status.limits) {
+            let name = name(status, number);
+            let window = limit.meter.quota().period.seconds();
+            policies.push(format!("{name};q={};w={window}", amount(limit)));
+            let remaining = if status.over && left.wait != Some(0) { 0 } else { left.remaining };
+            states.push(format!("{name};r={remaining};t={}", seconds(left.reset)));
+        }
+    }
+    for (header, mut list) in [(POLICIES, policies), (STATES, states)] {
+        list.truncate(MOST_NAMED);
+        // Names have no other bytes.
+        if let (false, Ok(value)) = (list.is_empty(), HeaderValue::from_str(&list.join(", "))) {
+            headers.insert(header, value);
+        }
+    }
+}
+
+/// Whole seconds, rounded up.
+const fn seconds(nanos: u64) -> u64 {
+    nanos.div_ceil(1_000_000_000)
+}
+
+/// The name of a limit, as a text of a structured header.
+fn name(status: &Status, number: usize) -> String {
+    let shown = status.rule.as_ref().map_or("", |rule| rule.shown());
+    let plain = |c: char| match c {
+        '"' | '\\' => '\'',
+        ' '..='~' => c,
+        _ => '?',
+    };
+    let name: String = shown.chars().take(100).map(plain).collect();
+    if number == 1 { format!("\"{name}\"") } else { format!("\"{name} {number}\"") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_come_from_headers() {
+        let fixed = |key: &str, value: &str| Entry {
+            key: key.into(),
+            value: EntryValue::Fixed(value.into()),
+        };
+        let header = |key: &str, name: &str| Entry {
+            key: key.into(),
+            value: EntryValue::Header(name.into()),
+        };
+        let mapping = [
+            vec![fixed("form", "login"), header("remote_address", "x-real-ip")],
+            vec![header("api_key", "x-api-key")],
+        ];
+        let mut headers = HeaderMap::new();
+        assert!(descriptors(&mapping, &headers).is_empty());
+        headers.append("x-real-ip", HeaderValue::from_static("198.51.100.1"));
+        headers.append("x-real-ip", HeaderValue::from_bytes(b"192.0.2.\xff").unwrap());
+        let made = descriptors(&mapping, &headers);
+        let [one] = &made[..] else { panic!("{made:?}") };
+        assert_eq!(one[0], ("form", Cow::Borrowed("login")));
+        assert_eq!(one[1], ("remote_address", Cow::Borrowed("192.0.2.\u{fffd}")));
+        headers.insert("x-api-key", HeaderValue::from_static("k1"));
+        assert_eq!(descriptors(&mapping, &headers).len(), 2);
+    }
+
+    #[test]
+    fn names_are_texts_of_headers() {
+        assert_eq!(name(&Status::default(), 1), "\"\"");
+        assert_eq!(name(&Status::default(), 2), "\" 2\"");
+        assert_eq!(seconds(1), 1);
+    }
+}

@@ -1,0 +1,95 @@
+//! What became of requests, by rule.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// What became of a descriptor at its rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Became {
+    /// Within the limits, and charged.
+    Within,
+    /// Over a limit.
+    Over,
+    /// Over a limit, in shadow mode.
+    Shadow,
+    /// Nothing limits it.
+    Unlimited,
+    /// Within the limits, but refused for another descriptor: not charged.
+    NotCharged,
+    /// Without a bucket, and passed.
+    FullPassed,
+    /// Without a bucket, and refused.
+    FullRefused,
+    /// Without a bucket, charged to the shared one: counted besides.
+    FullShared,
+}
+
+impl Became {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Within,
+        Self::Over,
+        Self::Shadow,
+        Self::Unlimited,
+        Self::NotCharged,
+        Self::FullPassed,
+        Self::FullRefused,
+        Self::FullShared,
+    ];
+
+    /// Name in metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Within => "within",
+            Self::Over => "over",
+            Self::Shadow => "shadow",
+            Self::Unlimited => "unlimited",
+            Self::NotCharged => "not_charged",
+            Self::FullPassed => "full_passed",
+            Self::FullRefused => "full_refused",
+            Self::FullShared => "full_shared",
+        }
+    }
+}
+
+/// Values of one rule that have metrics of their own.
+const MOST_VALUES: usize = 1000;
+
+/// The name of all others.
+pub(crate) const OTHERS: &str = "(others)";
+
+/// Counters of descriptors, one for each end.
+pub(crate) type Counts = [u64; Became::ALL.len()];
+
+/// Counters of a rule.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    all: [AtomicU64; Became::ALL.len()],
+    /// By the values of requests, where the rule says so.
+    by_value: Mutex<BTreeMap<String, Counts>>,
+}
+
+impl Counters {
+    pub(crate) fn count(&self, became: Became, value: Option<String>) {
+        self.all[became as usize].fetch_add(1, Ordering::Relaxed);
+        let Some(value) = value else {
+            return;
+        };
+        let mut values = self.by_value.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = values.len() < MOST_VALUES;
+        let counts = match values.get_mut(&value) {
+            Some(counts) => counts,
+            None if room => values.entry(value).or_default(),
+            None => values.entry(OTHERS.to_owned()).or_default(),
+        };
+        counts[became as usize] += 1;
+    }
+
+    pub(crate) fn all(&self) -> Counts {
+        std::array::from_fn(|index| self.all[index].load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn by_value(&self) -> BTreeMap<String, Counts> {
+        self.by_value.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -1,0 +1,388 @@
+//! The arithmetic of `limiter-decision`, over the words of one key: the only module that knows it.
+//!
+//! The words of a key are those of all limits of its rule, one after the other. They change by
+//! compare-and-exchange alone, as those of packets do.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use limiter_common::time::{MAX_TICKS, TICK_BITS};
+use limiter_common::window::WallOffset;
+use limiter_common::wire::{Algorithm, Limit, LimitSpec, WORDS};
+use limiter_decision::algorithm::Words;
+use limiter_decision::meter::{self, Arrival, Charged, Peek, Seed, Undo};
+use limiter_rules::compile::{LimitError, compile};
+use limiter_rules::file::requests::{Calendar, RequestLimit};
+use limiter_rules::model::{LimitList, Meter, RuleLimit};
+
+use crate::clock::Moment;
+
+/// Charges that are tried while other threads are faster. Each failure is another's success, so
+/// this many in a row mean that hundreds of threads ask for one key.
+const TRIES: usize = 1 << 12;
+
+/// One limit, ready to be decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadyLimit {
+    /// What the file says.
+    pub written: RequestLimit,
+    spec: LimitSpec,
+}
+
+impl ReadyLimit {
+    fn is_rate(&self) -> bool {
+        self.spec.is_rate()
+    }
+
+    fn is_log(&self) -> bool {
+        self.spec.algorithm() == Algorithm::SlidingLog
+    }
+
+    /// Hits that may pass at once, when nothing is used.
+    pub fn amount(&self) -> u64 {
+        amount(&self.written)
+    }
+
+    /// The limit as a request of so many hits meets it; none if that is more than time can hold. A
+    /// bucket charges one unit, as of a packet, and here that unit is all hits together.
+    fn meets(&self, moment: &Moment, hits: u64) -> Option<(LimitSpec, Arrival)> {
+        let arrival = |units| Arrival { now: moment.now, offset: self.offset(moment), units };
+        if hits <= 1 || !self.is_rate() {
+            return Some((self.spec, arrival(hits)));
+        }
+        let rate = self.spec.rate();
+        let increment = rate.increment.checked_mul(hits).filter(|all| *all <= MAX_TICKS >> 1)?;
+        let all = Limit { increment, ..rate };
+        let spec = LimitSpec::of_rate(self.spec.algorithm(), &all, self.spec.role());
+        Some((spec.at(self.spec.first), arrival(1)))
+    }
+
+    /// The windows of the wall clock. A window of the calendar gets the number of its months and
+    /// the longest of their lengths, whatever the length of this one.
+    fn offset(&self, moment: &Moment) -> WallOffset {
+        match self.written.calendar {
+            None => moment.offset(),
+            Some(Calendar { months }) => {
+                moment.calendar(months).offset(moment.now, self.spec.window().width)
+            }
+        }
+    }
+}
+
+/// [`ReadyLimit::amount`] of a limit.
+pub(crate) const fn amount(limit: &RequestLimit) -> u64 {
+    match limit.meter {
+        Meter::TokenBucket(rate) => rate.burst,
+        meter => meter.quota().requests_per_unit,
+    }
+}
+
+/// The limits of a rule.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Limits(Box<[ReadyLimit]>);
+
+/// A limit that a request is over, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Over(pub usize);
+
+/// Charges of one key, to be taken back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Charges {
+    first: Option<Undo>,
+    /// Without a place on the heap, as long as there is one charge.
+    more: Vec<Undo>,
+}
+
+impl Charges {
+    fn push(&mut self, undo: Undo) {
+        match &self.first {
+            None => self.first = Some(undo),
+            Some(_) => self.more.push(undo),
+        }
+    }
+}
+
+/// What is left of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Hits that would pass now, one by one.
+    pub remaining: u64,
+    /// Nanoseconds until nothing of the limit is used.
+    pub reset: u64,
+    /// Nanoseconds until the request would pass, if nobody else asks; none if it never does.
+    pub wait: Option<u64>,
+}
+
+/// The words of a key.
+struct Shared<'a>(&'a [AtomicU64]);
+
+impl<'a> Words for Shared<'a> {
+    type Cell = &'a AtomicU64;
+
+    fn cell(&self, index: u32) -> Option<Self::Cell> {
+        self.0.get(usize::try_from(index).ok()?)
+    }
+}
+
+/// The words of a key at one moment, that nobody else changes.
+struct Copied([AtomicU64; WORDS]);
+
+impl Copied {
+    fn of(words: &[AtomicU64]) -> Self {
+        let word = |word: &AtomicU64| word.load(Ordering::Acquire);
+        Self(std::array::from_fn(|index| AtomicU64::new(words.get(index).map_or(0, word))))
+    }
+}
+
+impl Limits {
+    /// Compiles limits.
+    ///
+    /// # Errors
+    ///
+    /// Why one cannot be held, with its number.
+    pub fn compile(written: &[RequestLimit]) -> Result<Self, (usize, LimitError)> {
+        let hard = |limit: &RequestLimit| RuleLimit::hard(limit.meter);
+        let list = LimitList::from(written.iter().map(hard).collect::<Vec<_>>());
+        // Requests are counted: no frame has to fit.
+        let record = compile(&list, false, 1)?.record;
+        let ready = written.iter().zip(record.limits);
+        Ok(Self(ready.map(|(written, spec)| ReadyLimit { written: *written, spec }).collect()))
+    }
+
+    /// The limits in their order.
+    pub fn all(&self) -> &[ReadyLimit] {
+        &self.0
+    }
+
+    /// The limits as the file has them.
+    pub(crate) fn written(&self) -> Box<[RequestLimit]> {
+        self.0.iter().map(|limit| limit.written).collect()
+    }
+
+    /// True if all of them can say when a request may go: token and leaky buckets.
+    pub(crate) fn are_rates(&self) -> bool {
+        self.0.iter().all(ReadyLimit::is_rate)
+    }
+
+    /// Words of a key.
+    pub(crate) fn words(&self) -> usize {
+        self.0.iter().map(|limit| usize::from(limit.spec.words)).sum()
+    }
+
+    /// Looks whether a request would pass. Changes nothing.
+    pub(crate) fn peek(&self, words: &[AtomicU64], moment: &Moment, hits: u64) -> Result<(), Over> {
+        for (number, limit) in self.0.iter().enumerate() {
+            if !conforms(limit, words, moment, hits) {
+                return Err(Over(number));
+            }
+        }
+        Ok(())
+    }
+
+    /// Charges a request to all limits, or to none.
+    pub(crate) fn charge(
+        &self,
+        words: &[AtomicU64],
+        moment: &Moment,
+        hits: u64,
+    ) -> Result<Charges, Over> {
+        // What is taken back of a log is of no use for a while: it is looked at first, too.
+        if self.0.len() > 1 || hits > 1 && self.0.iter().any(ReadyLimit::is_log) {
+            self.peek(words, moment, hits)?;
+        }
+        let mut charges = Charges::default();
+        for (number, limit) in self.0.iter().enumerate() {
+            if !charge(limit, words, moment, hits, &mut charges) {
+                take_back(words, &charges);
+                return Err(Over(number));
+            }
+        }
+        Ok(charges)
+    }
+
+    /// True if nothing of any limit is used: the key is as good as one that was never seen.
+    pub(crate) fn is_drained(&self, words: &[AtomicU64], moment: &Moment) -> bool {
+        self.0.iter().all(|limit| used(limit, &Shared(words), moment) == 0)
+    }
+
+    /// What is left of a limit, for a request of so many hits.
+    pub(crate) fn left(
+        &self,
+        number: usize,
+        words: &[AtomicU64],
+        moment: &Moment,
+        hits: u64,
+    ) -> Option<Left> {
+        let limit = self.0.get(number)?;
+        let words = Copied::of(words);
+        let reset = if used(limit, &Shared(&words.0), moment) == 0 {
+            0
+        } else if let Some(Calendar { months }) = limit.written.calendar {
+            moment.calendar(months).ends_in
+        } else {
+            let drained = |nanos| used(limit, &Shared(&words.0), &moment.plus(nanos)) == 0;
+            least(0, LONGEST, drained).unwrap_or(LONGEST)
+        };
+        Some(Left {
+            remaining: remaining(limit, &words, moment),
+            reset,
+            wait: wait(limit, &words, moment, hits, reset),
+        })
+    }
+
+    /// The words that these limits begin with, where a key had `words` of `old`: what is available
+    /// stays available, as for packets.
+    pub(crate) fn convert(
+        &self,
+        old: &Self,
+        words: &[AtomicU64],
+        moment: &Moment,
+    ) -> Box<[AtomicU64]> {
+        let new: Box<[AtomicU64]> = (0..self.words()).map(|_| AtomicU64::new(0)).collect();
+        for (limit, before) in self.0.iter().zip(&old.0) {
+            let word = |index: u8, first: u8| usize::from(first.saturating_add(index));
+            let same = limit.spec.same_state(&before.spec)
+                && limit.written.calendar == before.written.calendar;
+            let offset = before.offset(moment);
+            let carried =
+                meter::carried((&before.spec, &limit.spec), &Shared(words), moment.now, offset);
+            let seed = Seed::new(&limit.spec, carried, limit.offset(moment));
+            for index in 0..limit.spec.words {
+                let Some(to) = new.get(word(index, limit.spec.first)) else {
+                    continue;
+                };
+                let from = words.get(word(index, before.spec.first));
+                let state = match from {
+                    Some(from) if same => from.load(Ordering::Acquire),
+                    // The lowest bit is for limits that change in place.
+                    _ => seed.word(u32::from(index)) << 1,
+                };
+                to.store(state, Ordering::Release);
+            }
+        }
+        new
+    }
+}
+
+/// Takes charges back, as far as nobody charged the same words since; true if all were.
+pub(crate) fn take_back(words: &[AtomicU64], charges: &Charges) -> bool {
+    let taken = charges
+        .more
+        .iter()
+        .rev()
+        .chain(&charges.first)
+        .map(|charge| meter::undo(&Shared(words), charge));
+    taken.fold(true, |all, taken| all & taken)
+}
+
+/// True if a request would pass.
+fn conforms(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment, hits: u64) -> bool {
+    if limit.is_log() && hits > 1 {
+        // A log keeps one entry a charge.
+        let copy = Copied::of(words);
+        return charge(limit, &copy.0, moment, hits, &mut Charges::default());
+    }
+    let Some((spec, arrival)) = limit.meets(moment, hits) else {
+        return false;
+    };
+    match meter::peek(&spec, &Shared(words), false, &arrival) {
+        Peek::Conforming => true,
+        Peek::Over | Peek::Moved => false,
+    }
+}
+
+/// Charges one limit; false if the request is over it. Charges before a failure stay in `charges`.
+fn charge(
+    limit: &ReadyLimit,
+    words: &[AtomicU64],
+    moment: &Moment,
+    hits: u64,
+    charges: &mut Charges,
+) -> bool {
+    let (times, hits) = if limit.is_log() { (hits, 1) } else { (1, hits) };
+    if limit.is_log() && times > limit.amount() {
+        return false;
+    }
+    let Some((spec, arrival)) = limit.meets(moment, hits) else {
+        return false;
+    };
+    let words = Shared(words);
+    for _ in 0..times {
+        let mut undo = Undo::default();
+        let mut tries = 0..TRIES;
+        let outcome = loop {
+            match meter::charge(&spec, &words, false, &arrival, &mut undo) {
+                Charged::Contended if tries.next().is_some() => std::hint::spin_loop(),
+                other => break other,
+            }
+        };
+        match outcome {
+            Charged::Conforming => charges.push(undo),
+            Charged::Over | Charged::Contended | Charged::Moved => return false,
+        }
+    }
+    true
+}
+
+/// The used part of a limit; only whether it is zero has a meaning here.
+fn used(limit: &ReadyLimit, words: &impl Words, moment: &Moment) -> u64 {
+    meter::used_at(&limit.spec, words, moment.now, limit.offset(moment)).used
+}
+
+/// The longest time that is looked for: that of the clock, in nanoseconds.
+const LONGEST: u64 = u64::MAX >> (TICK_BITS + 1);
+
+/// Hits that would pass one by one: found with the decision itself.
+fn remaining(limit: &ReadyLimit, words: &Copied, moment: &Moment) -> u64 {
+    let most = limit.amount();
+    if !conforms(limit, &words.0, moment, 1) {
+        return 0;
+    }
+    match limit.written.meter {
+        // A leaky bucket takes any number at once: so many that one more would pass.
+        Meter::LeakyBucket { .. } => {
+            let passes = |hits: u64| {
+                let copy = Copied::of(&words.0);
+                charge(limit, &copy.0, moment, hits, &mut Charges::default())
+                    && conforms(limit, &copy.0, moment, 1)
+            };
+            let (mut low, mut high) = (0, 1);
+            while high < u64::MAX >> 1 && passes(high) {
+                (low, high) = (high, high * 2);
+            }
+            1 + least(low, high, |hits| !passes(hits + 1)).unwrap_or(low)
+        }
+        _ => least(1, most, |hits| {
+            hits >= most || !conforms(limit, &words.0, moment, hits.saturating_add(1))
+        })
+        .unwrap_or(most),
+    }
+}
+
+/// Nanoseconds until a request would pass: found with the decision itself.
+fn wait(limit: &ReadyLimit, words: &Copied, moment: &Moment, hits: u64, reset: u64) -> Option<u64> {
+    if conforms(limit, &words.0, moment, hits) {
+        return Some(0);
+    }
+    if limit.written.calendar.is_some() {
+        return (hits <= limit.amount()).then_some(reset);
+    }
+    least(0, reset, |nanos| conforms(limit, &words.0, &moment.plus(nanos), hits))
+}
+
+/// The least number from `low` to `high` that has a property, which all above it have, too; none
+/// if not even `high` has it.
+pub(crate) fn least(low: u64, high: u64, has: impl Fn(u64) -> bool) -> Option<u64> {
+    if !has(high) {
+        return None;
+    }
+    let (mut low, mut high) = (low, high);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if has(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    Some(low)
+}

@@ -1,0 +1,329 @@
+//! The JSON of envoyproxy/ratelimit: what is asked, and the answer.
+
+use std::fmt;
+use std::time::Duration;
+
+use limiter_common::wire::Count;
+use limiter_rules::file::requests::{Calendar, RequestLimit};
+use limiter_rules::model::{Meter, Period, Quota, Unit};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::decision::Left;
+use crate::limiter::{Answer, Asked, Descriptor, Status};
+use crate::rules::Terms;
+
+/// What is asked. Fields may be written in either of the two ways that JSON of protocol buffers
+/// has.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AskedIn {
+    #[serde(default)]
+    domain: String,
+    #[serde(default)]
+    descriptors: Vec<DescriptorIn>,
+    #[serde(default, alias = "hits_addend")]
+    hits_addend: Number,
+    /// Of reservations: the longest time that the request may wait.
+    #[serde(default, alias = "max_wait")]
+    max_wait: Option<Time>,
+    /// Of reservations: the answer comes when the request may go.
+    #[serde(default)]
+    wait: bool,
+}
+
+/// A length of time, as in `1.5s` or `100ms`.
+#[derive(Clone, Copy, Debug)]
+struct Time(Duration);
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let seconds = text.strip_suffix('s').and_then(|text| text.parse::<f64>().ok());
+        let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let time = seconds.or_else(|| humantime::parse_duration(&text).ok());
+        time.map(Time).ok_or_else(|| {
+            de::Error::custom(format!("{text:?} is no length of time, as in 1.5s or 100ms"))
+        })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct DescriptorIn {
+    #[serde(default)]
+    entries: Vec<EntryIn>,
+    #[serde(default)]
+    limit: Option<LimitIn>,
+    #[serde(default, alias = "hits_addend")]
+    hits_addend: Option<Number>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EntryIn {
+    #[serde(default)]
+    key: String,
+    #[serde(default)]
+    value: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct LimitIn {
+    #[serde(alias = "requests_per_unit")]
+    requests_per_unit: Number,
+    unit: UnitIn,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+enum UnitIn {
+    Second,
+    Minute,
+    Hour,
+    Day,
+    Week,
+    Month,
+    Year,
+}
+
+/// A number, or a text with one: protocol buffers write 64 bits as text.
+#[derive(Clone, Copy, Debug, Default)]
+struct Number(u64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl Visitor<'_> for Either {
+            type Value = Number;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number, or a text with one")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Number, E> {
+                Ok(Number(number))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Number, E> {
+                text.parse().map(Number).map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl LimitIn {
+    /// A plain `rate_limit` of these numbers.
+    fn limit(&self) -> RequestLimit {
+        let Self { requests_per_unit: Number(requests_per_unit), unit } = *self;
+        let (unit, days, months) = match unit {
+            UnitIn::Second => (Unit::Second, 1, None),
+            UnitIn::Minute => (Unit::Minute, 1, None),
+            UnitIn::Hour => (Unit::Hour, 1, None),
+            UnitIn::Day => (Unit::Day, 1, None),
+            UnitIn::Week => (Unit::Week, 1, None),
+            UnitIn::Month => (Unit::Day, 31, Some(1)),
+            UnitIn::Year => (Unit::Day, 366, Some(12)),
+        };
+        let period = Period { unit, multiplier: days };
+        let quota = Quota::new(Count::Packets, requests_per_unit, period);
+        match months {
+            Some(months) => RequestLimit {
+                meter: Meter::FixedWindow(quota),
+                calendar: Some(Calendar { months }),
+            },
+            None => RequestLimit {
+                meter: Meter::TokenBucket(quota.with_burst(requests_per_unit)),
+                calendar: None,
+            },
+        }
+    }
+}
+
+impl AskedIn {
+    /// The longest time that the request may wait, if it may.
+    pub(crate) fn max_wait(&self) -> Option<Duration> {
+        self.max_wait.map(|Time(time)| time)
+    }
+
+    /// True if the answer is to come when the request may go.
+    pub(crate) const fn holds(&self) -> bool {
+        self.wait
+    }
+
+    pub(crate) fn asked(&self) -> Asked<'_> {
+        let descriptor = |descriptor: &'_ DescriptorIn| Descriptor {
+            entries: Vec::new(),
+            hits: descriptor.hits_addend.map(|Number(hits)| hits),
+            limit: descriptor.limit.as_ref().map(LimitIn::limit),
+        };
+        let descriptors = self.descriptors.iter().map(|of| {
+            let entries = of.entries.iter().map(|entry| (&*entry.key, &*entry.value)).collect();
+            Descriptor { entries, ..descriptor(of) }
+        });
+        Asked { domain: &self.domain, descriptors: descriptors.collect(), hits: self.hits_addend.0 }
+    }
+}
+
+/// The answer.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AnswerOut<'a> {
+    overall_code: Code,
+    statuses: Vec<StatusOut<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+enum Code {
+    Ok,
+    OverLimit,
+}
+
+impl From<bool> for Code {
+    fn from(over: bool) -> Self {
+        if over { Self::OverLimit } else { Self::Ok }
+    }
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusOut<'a> {
+    code: Code,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current_limit: Option<LimitOut<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit_remaining: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_until_reset: Option<Seconds>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LimitOut<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    requests_per_unit: u32,
+    unit: &'static str,
+}
+
+/// A length of time, to the millisecond and rounded up, as protocol buffers write it in JSON.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seconds {
+    pub(crate) nanos: u64,
+}
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.nanos.div_ceil(1_000_000);
+        match (millis / 1000, millis % 1000) {
+            (seconds, 0) => write!(f, "{seconds}s"),
+            (seconds, millis) => write!(f, "{seconds}.{millis:03}s"),
+        }
+    }
+}
+
+/// The unit of a limit as Envoy's protocol names it; it has no word for several units together.
+fn unit(limit: &RequestLimit) -> &'static str {
+    if let Some(Calendar { months }) = limit.calendar {
+        return match months {
+            1 => "MONTH",
+            12 => "YEAR",
+            _ => "UNKNOWN",
+        };
+    }
+    let period = limit.meter.quota().period;
+    match (period.unit, period.multiplier) {
+        (Unit::Second, 1) => "SECOND",
+        (Unit::Minute, 1) => "MINUTE",
+        (Unit::Hour, 1) => "HOUR",
+        (Unit::Day, 1) => "DAY",
+        (Unit::Week, 1) => "WEEK",
+        _ => "UNKNOWN",
+    }
+}
+
+fn narrow(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+impl<'a> From<&'a Answer> for AnswerOut<'a> {
+    fn from(answer: &'a Answer) -> Self {
+        let statuses = answer.statuses.iter().map(StatusOut::from).collect();
+        Self { overall_code: answer.over.into(), statuses }
+    }
+}
+
+impl<'a> From<&'a Status> for StatusOut<'a> {
+    fn from(status: &'a Status) -> Self {
+        let name = status.rule.as_ref().and_then(|rule| rule.name.as_deref());
+        let code = status.over.into();
+        if let Some((limit, Left { remaining, reset, .. })) = &status.nearest {
+            return Self {
+                code,
+                current_limit: Some(LimitOut {
+                    name,
+                    requests_per_unit: narrow(limit.meter.quota().requests_per_unit),
+                    unit: unit(limit),
+                }),
+                limit_remaining: Some(if status.over { 0 } else { narrow(*remaining) }),
+                duration_until_reset: Some(Seconds { nanos: *reset }),
+            };
+        }
+        let blocks = status.rule.as_ref().is_some_and(|rule| matches!(rule.terms, Terms::Block(_)));
+        let limit_remaining = match (status.unlimited, blocks) {
+            (true, _) => Some(u32::MAX),
+            (false, true) => Some(0),
+            (false, false) => None,
+        };
+        Self { code, current_limit: None, limit_remaining, duration_until_reset: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_up_to_milliseconds() {
+        let shown = |nanos| Seconds { nanos }.to_string();
+        assert_eq!(shown(0), "0s");
+        assert_eq!(shown(1), "0.001s");
+        assert_eq!(shown(37_000_000), "0.037s");
+        assert_eq!(shown(59_999_999_999), "60s");
+    }
+
+    #[test]
+    fn both_ways_of_writing_fields_are_read() {
+        for text in [
+            r#"{"domain":"d","hitsAddend":"3","descriptors":[{"entries":[{"key":"k"}],"limit":{"requestsPerUnit":7,"unit":"DAY"},"hitsAddend":2}]}"#,
+            r#"{"domain":"d","hits_addend":3,"descriptors":[{"entries":[{"key":"k","value":""}],"limit":{"requests_per_unit":"7","unit":"DAY"},"hits_addend":"2"}]}"#,
+        ] {
+            let asked: AskedIn = serde_json::from_str(text).unwrap();
+            let asked = asked.asked();
+            assert_eq!((asked.domain, asked.hits), ("d", 3));
+            let [descriptor] = &asked.descriptors[..] else { panic!("{asked:?}") };
+            assert_eq!((&descriptor.entries[..], descriptor.hits), (&[("k", "")][..], Some(2)));
+            assert_eq!(descriptor.limit.unwrap().meter.quota().requests_per_unit, 7);
+        }
+        for text in [
+            r#"{"domian":"d"}"#,
+            r#"{"domain":"d","descriptors":[{"entries":[{"key":1}]}]}"#,
+            r#"{"hitsAddend":-1}"#,
+            r#"{"hitsAddend":"many"}"#,
+            r#"{"descriptors":[{"limit":{"unit":"DAY"}}]}"#,
+        ] {
+            assert!(serde_json::from_str::<AskedIn>(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The key of a bucket: a hash under a secret of this process.
+//!
+//! 128 bits take the place of values of any length, so that a key costs the same whatever a request
+//! says. Nobody outside knows the secret, so nobody can make two values that share a bucket; of a
+//! million keys two are the same by chance once in 10^27 times.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv6Net};
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
+
+/// The secret of a process.
+#[derive(Clone, Copy)]
+pub(crate) struct Secret([u8; 16]);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Secret {
+    /// A new one.
+    ///
+    /// # Errors
+    ///
+    /// The system has no randomness.
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let mut bytes = [0; 16];
+        let mut filled = 0;
+        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            filled += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty())?;
+        }
+        Ok(Self(bytes))
+    }
+
+    /// A key that parts are added to.
+    pub(crate) fn begin(&self) -> Begun {
+        Begun(SipHasher13::new_with_key(&self.0))
+    }
+}
+
+/// A key that is not whole yet.
+pub(crate) struct Begun(SipHasher13);
+
+impl Begun {
+    /// Adds a text.
+    pub(crate) fn text(&mut self, text: &str) {
+        // The length as well, so that no two lists of texts are the same.
+        self.0.write_usize(text.len());
+        self.0.write(text.as_bytes());
+    }
+
+    /// Adds a number.
+    pub(crate) fn number(&mut self, number: u64) {
+        self.0.write_u64(number);
+    }
+
+    /// Adds another key.
+    pub(crate) fn key(&mut self, Key([high, low]): Key) {
+        self.0.write_u64(high);
+        self.0.write_u64(low);
+    }
+
+    /// The key.
+    pub(crate) fn end(self) -> Key {
+        let hash = self.0.finish128();
+        Key([hash.h1, hash.h2])
+    }
+}
+
+/// A key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key([u64; 2]);
+
+impl Key {
+    /// A number below `of`, which is a power of two.
+    pub(crate) fn shard(self, of: usize) -> usize {
+        let Self([high, _]) = self;
+        usize::try_from(high >> 32).unwrap_or_default() & of.saturating_sub(1)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self([high, low]) = self;
+        write!(f, "{high:016x}{low:016x}")
+    }
+}
+
+impl std::hash::Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self([_, low]) = self;
+        state.write_u64(*low);
+    }
+}
+
+/// Keys are hashes already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AsItIs;
+
+/// The hasher of [`AsItIs`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Taken(u64);
+
+impl BuildHasher for AsItIs {
+    type Hasher = Taken;
+
+    fn build_hasher(&self) -> Taken {
+        Taken(0)
+    }
+}
+
+impl Hasher for Taken {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+/// The source that a value of `remote_address` is: an IPv4 address, or an IPv6 /64.
+pub(crate) fn source(value: &str) -> Option<IpNet> {
+    match value.parse().ok()? {
+        IpAddr::V4(address) => Some(IpNet::from(IpAddr::V4(address))),
+        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            Some(mapped) => Some(IpNet::from(IpAddr::V4(mapped))),
+            None => Ipv6Net::new(address, 64).ok().map(|net| IpNet::V6(net.trunc())),
+        },
+    }
+}

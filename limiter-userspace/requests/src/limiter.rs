@@ -1,0 +1,561 @@
+//! The decision about a request: all of its descriptors together.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use limiter_common::wire::Full as OnFull;
+use limiter_rules::RuleFileError;
+use limiter_rules::file::requests::{RequestFile, RequestLimit};
+
+use crate::clock::Moment;
+use crate::counters::Became;
+use crate::decision::{Charges, Left, Limits, Over, least, take_back};
+use crate::key::{Key, Secret};
+use crate::reservations::{GivenBack, Reservations};
+use crate::rules::{EntryOf, Rule, Rules, Terms};
+use crate::store::{Full, KeyLimits, Store};
+
+/// Descriptors of one request: envoy sends a handful.
+pub const MAX_DESCRIPTORS: usize = 64;
+
+/// A request for a decision.
+#[derive(Clone, Debug, Default)]
+pub struct Asked<'a> {
+    /// Name of the rules that are asked for.
+    pub domain: &'a str,
+    /// What the request is about.
+    pub descriptors: Vec<Descriptor<'a>>,
+    /// Hits of each descriptor that says nothing else: 1 for 0.
+    pub hits: u64,
+}
+
+/// A part of a request that a rule may limit.
+#[derive(Clone, Debug, Default)]
+pub struct Descriptor<'a> {
+    /// Keys and values.
+    pub entries: Vec<EntryOf<'a>>,
+    /// Hits of this one, 0 to look only.
+    pub hits: Option<u64>,
+    /// A limit that takes the place of the rule's.
+    pub limit: Option<RequestLimit>,
+}
+
+/// Reason why a request cannot be decided. Nothing is charged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// No domain.
+    #[error("domain is missing: name the domain of a rule file")]
+    NoDomain,
+    /// Nothing to decide.
+    #[error("descriptors is empty: name what is asked for, as in [{{\"entries\": [...]}}]")]
+    NoDescriptors,
+    /// A descriptor without an entry.
+    #[error("descriptor {0} has no entries: give each a key and a value")]
+    NoEntries(usize),
+    /// An entry without a key.
+    #[error("an entry of descriptor {0} has no key: name one")]
+    NoKey(usize),
+    /// More than is decided at once.
+    #[error("{0} descriptors are more than {MAX_DESCRIPTORS}: ask for fewer at once")]
+    TooMany(usize),
+    /// A limit of the request that cannot be held.
+    #[error("the limit of descriptor {0} cannot be held: {1}")]
+    Limit(usize, String),
+    /// Too many different limits.
+    #[error("requests have brought more than 1024 different limits: write them as rules")]
+    TooManyLimits,
+    /// A reservation of what cannot say when.
+    #[error(
+        "descriptor {0} falls under a limit that is no token or leaky bucket: only those say when a \
+         request may go"
+    )]
+    NoRate(usize),
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// True if the request is over a limit.
+    pub over: bool,
+    /// One for each descriptor.
+    pub statuses: Vec<Status>,
+}
+
+/// The answer for one descriptor.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// The rule that it falls under, unless another one replaces that.
+    pub rule: Option<Arc<Rule>>,
+    /// True if it is over a limit that counts.
+    pub over: bool,
+    /// The limit that is nearest, and what is left of it.
+    pub nearest: Option<(RequestLimit, Left)>,
+    /// All limits, and what is left of them.
+    pub limits: Vec<(RequestLimit, Left)>,
+    /// True if nothing limits it.
+    pub unlimited: bool,
+}
+
+/// The limiter: rules in force, and buckets.
+pub struct Limiter {
+    rules: RwLock<Arc<Rules>>,
+    store: Store,
+    secret: Secret,
+    /// Requests that named a domain without rules.
+    unknown_domains: AtomicU64,
+    /// Requests by their answer: within, over.
+    answers: [AtomicU64; 2],
+    reservations: Reservations,
+}
+
+/// Tries to reserve while other threads are faster.
+const RESERVE_TRIES: usize = 32;
+
+/// The answer to a reservation.
+#[derive(Clone, Debug)]
+pub struct Reserved {
+    /// As of a request that is decided now.
+    pub answer: Answer,
+    /// Nanoseconds until the request may go; none if that is too long, and nothing is reserved.
+    pub wait: Option<u64>,
+    /// The name by which it can be given back; none if nothing is charged, or if there are too
+    /// many.
+    pub id: Option<String>,
+}
+
+impl std::fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Limiter").field("keys", &self.keys()).finish_non_exhaustive()
+    }
+}
+
+/// A descriptor on its way to a decision.
+struct Target<'a> {
+    rule: Arc<Rule>,
+    limits: Option<(KeyLimits, Key)>,
+    hits: u64,
+    entries: &'a [EntryOf<'a>],
+    state: State,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// Within the limits, as far as is known.
+    Within,
+    /// Over one of them.
+    Over,
+    /// Charged to this key.
+    Charged(Key, Charges, bool),
+    /// Without a bucket.
+    FullPassed,
+    FullRefused,
+    Unlimited,
+}
+
+impl Target<'_> {
+    fn is_over(&self) -> bool {
+        matches!(self.state, State::Over | State::FullRefused)
+    }
+
+    fn charges(&self) -> Option<(Key, &Charges)> {
+        match &self.state {
+            State::Charged(key, charges, _) => Some((*key, charges)),
+            _ => None,
+        }
+    }
+}
+
+/// True if a request is over: over any limit that counts by itself, or over all of those that count
+/// together.
+fn is_over(targets: &[Option<Target<'_>>]) -> bool {
+    let all = || targets.iter().flatten().filter(|target| !target.rule.shadow);
+    let mut quotas = all().filter(|target| target.rule.quota).peekable();
+    all().any(|target| !target.rule.quota && target.is_over())
+        || quotas.peek().is_some() && quotas.all(Target::is_over)
+}
+
+/// What a caller wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// The decision alone.
+    Decision,
+    /// What is left of the limits, too.
+    Left,
+}
+
+impl Limiter {
+    /// A limiter without rules, and with room for `most` keys.
+    ///
+    /// # Errors
+    ///
+    /// The system has no randomness.
+    pub fn new(most: usize) -> std::io::Result<Self> {
+        Ok(Self {
+            rules: RwLock::default(),
+            store: Store::new(most),
+            secret: Secret::new()?,
+            unknown_domains: AtomicU64::new(0),
+            answers: Default::default(),
+            reservations: Reservations::default(),
+        })
+    }
+
+    /// Puts rules of files in force, each with its name. Keys of rules that did not change go on;
+    /// of changed ones, what is available stays available.
+    ///
+    /// # Errors
+    ///
+    /// Why the files do not go together. Then nothing changes.
+    pub fn apply(&self, files: &[(String, RequestFile)]) -> Result<Arc<Rules>, RuleFileError> {
+        let before = self.rules();
+        let rules = Arc::new(Rules::new(files, &before, &self.store, &self.secret)?);
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&rules);
+        // A request under way may still have those before.
+        let mut in_use = rules.limits();
+        in_use.extend(before.limits());
+        self.store.forget_limits(&in_use);
+        Ok(rules)
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Keys that have a bucket.
+    pub fn keys(&self) -> usize {
+        self.store.keys()
+    }
+
+    /// Keys that there is room for.
+    pub const fn most_keys(&self) -> usize {
+        self.store.most()
+    }
+
+    pub(crate) fn unknown_domains(&self) -> u64 {
+        self.unknown_domains.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn answers(&self) -> [u64; 2] {
+        std::array::from_fn(|index| self.answers[index].load(Ordering::Relaxed))
+    }
+
+    /// Forgets keys of which nothing is used, in one part of `of`; `round` says which.
+    pub fn sweep(&self, round: usize, of: usize, moment: &Moment) {
+        self.store.sweep(round, of, moment);
+    }
+
+    /// Decides a request. One that is over a limit is charged to none.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be decided.
+    pub fn decide(
+        &self,
+        rules: &Rules,
+        asked: &Asked<'_>,
+        moment: &Moment,
+        detail: Detail,
+    ) -> Result<Answer, Refused> {
+        let mut targets = self.targets(rules, asked)?;
+        let over = self.settle(&mut targets, moment);
+        Ok(self.answer(targets, over, moment, detail))
+    }
+
+    /// Decides when a request may go, at most `longest` nanoseconds from now, and charges it as one
+    /// of that moment. One that may not go within that time is charged to none.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be decided.
+    pub fn reserve(
+        &self,
+        rules: &Rules,
+        asked: &Asked<'_>,
+        moment: &Moment,
+        longest: u64,
+    ) -> Result<Reserved, Refused> {
+        let mut tries = 0..RESERVE_TRIES;
+        loop {
+            let mut targets = self.targets(rules, asked)?;
+            for (number, target) in targets.iter().enumerate() {
+                let limits = target.as_ref().and_then(|target| target.limits.as_ref());
+                let rates = limits.is_none_or(|(limits, _)| limits.limits.are_rates());
+                if !rates {
+                    return Err(Refused::NoRate(number));
+                }
+            }
+            let passes = |nanos| {
+                let moment = moment.plus(nanos);
+                let counted = targets.iter().flatten().filter(|target| !target.rule.shadow);
+                counted.into_iter().all(|target| match &target.limits {
+                    Some((limits, key)) => self.peek(limits, *key, &moment, target.hits).is_ok(),
+                    None => !target.is_over(),
+                })
+            };
+            let wait = least(0, longest, passes);
+            let over = if let Some(wait) = wait {
+                self.settle(&mut targets, &moment.plus(wait))
+            } else {
+                for target in targets.iter_mut().flatten() {
+                    if let Some((limits, key)) = &target.limits
+                        && self.peek(limits, *key, moment, target.hits).is_err()
+                    {
+                        target.state = State::Over;
+                    }
+                }
+                true
+            };
+            if over && wait.is_some() && tries.next().is_some() {
+                // Somebody was faster.
+                continue;
+            }
+            let held = targets.iter().flatten().filter_map(|target| {
+                let (key, charges) = target.charges()?;
+                Some((key, target.limits.as_ref()?.0.id, charges.clone()))
+            });
+            let held: Vec<_> = if over { Vec::new() } else { held.collect() };
+            let answer = self.answer(targets, over, moment, Detail::Left);
+            let wait = wait.filter(|_| !over);
+            let id = match wait {
+                Some(wait) if !held.is_empty() => {
+                    let until = moment.plus(wait).now.as_nanos();
+                    self.reservations.hold(&self.secret, held, until, moment.now.as_nanos())
+                }
+                _ => None,
+            };
+            return Ok(Reserved { answer, wait, id });
+        }
+    }
+
+    /// Gives a reservation back.
+    pub fn give_back(&self, id: &str, moment: &Moment) -> GivenBack {
+        let now = moment.now.as_nanos();
+        let held = match self.reservations.take(id, now) {
+            Ok(held) => held,
+            Err(otherwise) => return otherwise,
+        };
+        let all = held.iter().rev().map(|(key, limits, charges)| {
+            self.store.take_back(*key, *limits, |words| take_back(words, charges))
+        });
+        if all.fold(true, |all, one| all & one) { GivenBack::Returned } else { GivenBack::Kept }
+    }
+
+    /// Looks at all limits, and charges them if the request is within.
+    fn settle(&self, targets: &mut [Option<Target<'_>>], moment: &Moment) -> bool {
+        // What stands alone is looked at by its charge.
+        if targets.len() > 1 {
+            for target in targets.iter_mut().flatten() {
+                if let (Some((limits, key)), State::Within) = (&target.limits, &target.state)
+                    && self.peek(limits, *key, moment, target.hits).is_err()
+                {
+                    target.state = State::Over;
+                }
+            }
+            if is_over(targets) {
+                return true;
+            }
+        }
+        for index in 0..targets.len() {
+            let Some(target) = targets.get_mut(index).and_then(Option::as_mut) else {
+                continue;
+            };
+            if target.state != State::Within {
+                continue;
+            }
+            target.state = self.charge(target, moment);
+            let failed = target.is_over();
+            if failed && is_over(targets) {
+                // Somebody was faster since the look.
+                self.take_back(targets);
+                return true;
+            }
+        }
+        is_over(targets)
+    }
+
+    fn peek(&self, limits: &KeyLimits, key: Key, moment: &Moment, hits: u64) -> Result<(), Over> {
+        self.store
+            .look(key, limits, moment, |words, moment| limits.limits.peek(words, moment, hits))
+    }
+
+    fn charge(&self, target: &Target<'_>, moment: &Moment) -> State {
+        let (Some((limits, key)), hits) = (&target.limits, target.hits) else {
+            return target.state.clone();
+        };
+        if hits == 0 {
+            // A look: whatever is left, it passes.
+            return State::Charged(*key, Charges::default(), false);
+        }
+        let charge = |key: Key, always: bool| {
+            self.store.charge(key, limits, moment, always, |words, moment| {
+                limits.limits.charge(words, moment, hits)
+            })
+        };
+        match charge(*key, false) {
+            Ok(Ok(charges)) => State::Charged(*key, charges, false),
+            Ok(Err(Over(_))) => State::Over,
+            Err(Full) => match target.rule.full {
+                OnFull::Pass => State::FullPassed,
+                OnFull::Drop => State::FullRefused,
+                OnFull::Share => {
+                    let key = target.rule.shared_key(&self.secret);
+                    match charge(key, true) {
+                        Ok(Ok(charges)) => State::Charged(key, charges, true),
+                        Ok(Err(_)) | Err(Full) => State::Over,
+                    }
+                }
+            },
+        }
+    }
+
+    fn take_back(&self, targets: &mut [Option<Target<'_>>]) {
+        for target in targets.iter_mut().rev().flatten() {
+            if let (Some((key, charges)), Some((limits, _))) = (target.charges(), &target.limits) {
+                self.store.take_back(key, limits.id, |words| take_back(words, charges));
+                target.state = State::Within;
+            }
+        }
+    }
+
+    /// The descriptors with their rules and keys.
+    fn targets<'a>(
+        &self,
+        rules: &Rules,
+        asked: &'a Asked<'a>,
+    ) -> Result<Vec<Option<Target<'a>>>, Refused> {
+        if asked.domain.is_empty() {
+            return Err(Refused::NoDomain);
+        }
+        match asked.descriptors.len() {
+            0 => return Err(Refused::NoDescriptors),
+            many if many > MAX_DESCRIPTORS => return Err(Refused::TooMany(many)),
+            _ => {}
+        }
+        for (number, descriptor) in asked.descriptors.iter().enumerate() {
+            if descriptor.entries.is_empty() {
+                return Err(Refused::NoEntries(number));
+            }
+            if descriptor.entries.iter().any(|(key, _)| key.is_empty()) {
+                return Err(Refused::NoKey(number));
+            }
+        }
+        let Some(domain) = rules.domain(asked.domain) else {
+            self.unknown_domains.fetch_add(1, Ordering::Relaxed);
+            return Ok(asked.descriptors.iter().map(|_| None).collect());
+        };
+        let mut targets = Vec::with_capacity(asked.descriptors.len());
+        let mut replaces = false;
+        for (number, descriptor) in asked.descriptors.iter().enumerate() {
+            let Some(rule) = domain.find(&descriptor.entries) else {
+                targets.push(None);
+                continue;
+            };
+            replaces |= !rule.replaces.is_empty();
+            let key = || rule.key(&self.secret, &descriptor.entries);
+            let (limits, state) = match (&descriptor.limit, &rule.terms) {
+                (Some(limit), _) => {
+                    let limits = self.brought(number, *limit)?;
+                    let mut key_of_limit = self.secret.begin();
+                    key_of_limit.key(key());
+                    key_of_limit.number(limits.id.number());
+                    (Some((limits, key_of_limit.end())), State::Within)
+                }
+                (None, Terms::Limits(limits)) => (Some((limits.0.clone(), key())), State::Within),
+                (None, Terms::Block(_)) => (None, State::Over),
+                (None, Terms::Unlimited) => (None, State::Unlimited),
+            };
+            targets.push(Some(Target {
+                rule: Arc::clone(rule),
+                limits,
+                hits: descriptor.hits.unwrap_or(asked.hits.max(1)),
+                entries: &descriptor.entries,
+                state,
+            }));
+        }
+        if replaces {
+            replace(&mut targets);
+        }
+        Ok(targets)
+    }
+
+    fn brought(&self, number: usize, limit: RequestLimit) -> Result<KeyLimits, Refused> {
+        let limits = Limits::compile(&[limit])
+            .map_err(|(_, error)| Refused::Limit(number, error.to_string()))?;
+        self.store.brought(limits).ok_or(Refused::TooManyLimits)
+    }
+
+    fn answer(
+        &self,
+        targets: Vec<Option<Target<'_>>>,
+        over: bool,
+        moment: &Moment,
+        detail: Detail,
+    ) -> Answer {
+        self.answers[usize::from(over)].fetch_add(1, Ordering::Relaxed);
+        let mut statuses = Vec::with_capacity(targets.len());
+        for target in targets {
+            let Some(target) = target else {
+                statuses.push(Status::default());
+                continue;
+            };
+            let became = match &target.state {
+                State::Over | State::FullRefused if target.rule.shadow => Became::Shadow,
+                State::Over => Became::Over,
+                State::FullRefused => Became::FullRefused,
+                State::FullPassed => Became::FullPassed,
+                State::Unlimited => Became::Unlimited,
+                State::Within => Became::NotCharged,
+                State::Charged(..) => Became::Within,
+            };
+            let value = target.rule.detailed.then(|| target.rule.detail(target.entries));
+            if matches!(target.state, State::Charged(_, _, true)) {
+                target.rule.counters.count(Became::FullShared, None);
+            }
+            target.rule.counters.count(became, value);
+            let limits = match (&target.limits, detail) {
+                (Some((limits, key)), Detail::Left) => {
+                    let key = target.charges().map_or(*key, |(key, _)| key);
+                    self.store.look(key, limits, moment, |words, moment| {
+                        let all = limits.limits.all().iter().enumerate();
+                        let left = |(number, limit): (usize, &crate::decision::ReadyLimit)| {
+                            let hits = target.hits.max(1);
+                            let left = limits.limits.left(number, words, moment, hits)?;
+                            Some((limit.written, left))
+                        };
+                        all.filter_map(left).collect::<Vec<_>>()
+                    })
+                }
+                _ => Vec::new(),
+            };
+            statuses.push(Status {
+                over: target.is_over() && !target.rule.shadow,
+                unlimited: matches!(target.state, State::Unlimited | State::FullPassed),
+                nearest: nearest(&limits, target.is_over()),
+                limits,
+                rule: Some(target.rule),
+            });
+        }
+        Answer { over, statuses }
+    }
+}
+
+/// The limit that matters most: the one that makes a request that is over wait longest, or the one
+/// with the least left.
+fn nearest(limits: &[(RequestLimit, Left)], over: bool) -> Option<(RequestLimit, Left)> {
+    let longest = limits.iter().max_by_key(|(_, left)| left.wait.unwrap_or(u64::MAX));
+    let least = limits.iter().min_by_key(|(_, left)| left.remaining);
+    if over { longest } else { least }.copied()
+}
+
+/// Takes out the rules that others of the request replace.
+fn replace(targets: &mut [Option<Target<'_>>]) {
+    let names = targets.iter().flatten().flat_map(|target| target.rule.replaces.iter());
+    let names: Vec<Box<str>> = names.cloned().collect();
+    for slot in targets {
+        let name = slot.as_ref().and_then(|target| target.rule.name.as_ref());
+        if name.is_some_and(|name| names.contains(name)) {
+            *slot = None;
+        }
+    }
+}

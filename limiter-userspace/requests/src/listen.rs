@@ -1,0 +1,152 @@
+//! Where the server listens: TCP, and unix sockets.
+
+use std::fmt;
+use std::fs::{self, Permissions};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// An address to listen at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// An address and a port.
+    Tcp(SocketAddr),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() {
+                Err("unix: needs a path, as in unix:/run/limiter/requests.sock".to_owned())
+            } else {
+                Ok(Self::Unix(path.into()))
+            };
+        }
+        text.parse().map(Self::Tcp).map_err(|error| {
+            format!("{error}: write an address and a port, as in 127.0.0.1:8081, or unix:PATH")
+        })
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "http://{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A listener, which threads share.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// Listens. A socket that nobody listens at is replaced.
+    pub(crate) fn bind(listen: &Listen) -> io::Result<Self> {
+        let listener = match listen {
+            Listen::Tcp(address) => {
+                let listener = TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                Self::Tcp(listener)
+            }
+            Listen::Unix(path) => Self::Unix(unix(path)?),
+        };
+        Ok(listener)
+    }
+
+    /// The address, with the port that the system chose.
+    pub(crate) fn address(&self, asked: &Listen) -> Listen {
+        match self {
+            Self::Tcp(listener) => {
+                listener.local_addr().map_or_else(|_| asked.clone(), Listen::Tcp)
+            }
+            Self::Unix(_) => asked.clone(),
+        }
+    }
+
+    /// The same for another thread.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Self::Tcp(listener) => Self::Tcp(listener.try_clone()?),
+            Self::Unix(listener) => Self::Unix(listener.try_clone()?),
+        })
+    }
+}
+
+/// Read and write for everybody: who may ask is said by the directory. Over TCP every user of the
+/// machine may, too.
+const MODE: u32 = 0o666;
+
+fn unix(path: &Path) -> io::Result<UnixListener> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+        Ok(file) if !file.file_type().is_socket() => {
+            return Err(io::Error::other("a file is there that is no socket"));
+        }
+        Ok(_) => match UnixStream::connect(path) {
+            Ok(_) => return Err(io::Error::other("somebody listens there already")),
+            // Left behind by a process that was killed.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(error),
+        },
+    }
+    // Under another name until it can be used: the rename takes the place of an old one at once.
+    let mut hidden = path.as_os_str().to_owned();
+    hidden.push(".new");
+    let hidden = PathBuf::from(hidden);
+    match fs::remove_file(&hidden) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&hidden)?;
+    fs::set_permissions(&hidden, Permissions::from_mode(MODE))
+        .and_then(|()| listener.set_nonblocking(true))
+        .and_then(|()| fs::rename(&hidden, path))
+        .inspect_err(|_| {
+            if let Err(error) = fs::remove_file(&hidden) {
+                tracing::debug!(%error, "a half-made socket is left");
+            }
+        })?;
+    Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read() {
+        assert_eq!("127.0.0.1:8081".parse(), Ok(Listen::Tcp("127.0.0.1:8081".parse().unwrap())));
+        assert_eq!("unix:/x/y".parse(), Ok(Listen::Unix("/x/y".into())));
+        for wrong in ["", "unix:", "8081", "localhost:8081", "/x/y"] {
+            assert!(wrong.parse::<Listen>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_socket_of_a_dead_process_is_replaced_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let first = Listener::bind(&Listen::Unix(path.clone())).unwrap();
+        let error = Listener::bind(&Listen::Unix(path.clone())).unwrap_err();
+        assert!(error.to_string().contains("somebody listens there"), "{error}");
+        drop(first);
+        Listener::bind(&Listen::Unix(path)).unwrap();
+        let file = directory.path().join("f");
+        fs::write(&file, "mine").unwrap();
+        assert!(Listener::bind(&Listen::Unix(file.clone())).is_err());
+        assert_eq!(fs::read_to_string(file).unwrap(), "mine");
+    }
+}

@@ -1,0 +1,301 @@
+//! The paths of the server.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use limiter_text::exposition;
+use serde::{Deserialize, Serialize};
+use tokio::time::{sleep, timeout};
+
+use crate::check;
+use crate::clock::Moment;
+use crate::json::{AnswerOut, AskedIn, Seconds};
+use crate::limiter::{Answer, Asked, Descriptor, Detail, Limiter, Refused};
+use crate::metrics;
+use crate::reservations::GivenBack;
+use crate::service::{Service, Why};
+
+/// The longest body, in bytes.
+const MAX_BODY: usize = 64 << 10;
+
+/// Time for a body.
+const BODY: Duration = Duration::from_secs(5);
+
+/// The longest time that an answer is held back.
+const MAX_HOLD: Duration = Duration::from_mins(1);
+
+/// The longest time ahead for which requests are reserved.
+const MAX_AHEAD: Duration = Duration::from_hours(24);
+
+type Answered = Response<Full<Bytes>>;
+
+/// A request that is refused undecided.
+struct Refusal {
+    why: Why,
+    status: StatusCode,
+    reason: Cow<'static, str>,
+}
+
+impl Refusal {
+    fn new(why: Why, status: StatusCode, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { why, status, reason: reason.into() }
+    }
+
+    /// One that asks for what there is not, or not so.
+    fn bad(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Why::Request, StatusCode::BAD_REQUEST, reason)
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        Self::bad(refused.to_string())
+    }
+}
+
+/// Answers a request.
+pub(crate) async fn answer(service: &Service, request: Request<Incoming>) -> Answered {
+    match decided(service, request).await {
+        Ok(answer) => answer,
+        Err(Refusal { why, status, reason }) => {
+            service.stats.refuse(why);
+            error(status, &reason)
+        }
+    }
+}
+
+async fn decided(service: &Service, request: Request<Incoming>) -> Result<Answered, Refusal> {
+    let path = request.uri().path().trim_start_matches('/');
+    let (first, rest) = path.split_once('/').unwrap_or((path, ""));
+    match (first, rest, request.method()) {
+        ("json", "", &Method::POST) => json(service, request).await,
+        ("check", domain, _) => checked(service, domain, &request),
+        ("reserve", "", &Method::POST) => reserve(service, request).await,
+        ("reserve", id, &Method::DELETE) if !id.is_empty() => give_back(service, id),
+        ("json" | "reserve", "", _) => Ok(not_allowed(service, "POST")),
+        ("reserve", _, _) => Ok(not_allowed(service, "DELETE")),
+        ("healthcheck", "", _) => Ok(text(StatusCode::OK, "OK\n")),
+        ("metrics", "", _) => {
+            let page = metrics::page(&service.limiter, &service.stats);
+            let mut answer = plain(StatusCode::OK, page);
+            let kind = HeaderValue::from_static(exposition::CONTENT_TYPE);
+            answer.headers_mut().insert(CONTENT_TYPE, kind);
+            Ok(answer)
+        }
+        _ => {
+            let reason = "nothing is here: ask /json, /check, /reserve, /healthcheck or /metrics";
+            Err(Refusal::new(Why::Path, StatusCode::NOT_FOUND, reason))
+        }
+    }
+}
+
+fn plain(status: StatusCode, body: impl Into<Bytes>) -> Answered {
+    let mut answer = Response::new(Full::new(body.into()));
+    *answer.status_mut() = status;
+    answer
+}
+
+fn text(status: StatusCode, body: &'static str) -> Answered {
+    let mut answer = plain(status, body);
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+fn document(status: StatusCode, document: &impl Serialize) -> Answered {
+    match serde_json::to_vec(document) {
+        Ok(body) => {
+            let mut answer = plain(status, body);
+            let kind = HeaderValue::from_static("application/json");
+            answer.headers_mut().insert(CONTENT_TYPE, kind);
+            answer
+        }
+        Err(problem) => {
+            tracing::error!(%problem, "an answer cannot be written: report this as a bug");
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "")
+        }
+    }
+}
+
+fn error(status: StatusCode, reason: &str) -> Answered {
+    #[derive(Serialize)]
+    struct Problem<'a> {
+        error: &'a str,
+    }
+    document(status, &Problem { error: reason })
+}
+
+fn not_allowed(service: &Service, method: &'static str) -> Answered {
+    service.stats.refuse(Why::Method);
+    let mut answer = error(StatusCode::METHOD_NOT_ALLOWED, &format!("use {method}"));
+    answer.headers_mut().insert(ALLOW, HeaderValue::from_static(method));
+    answer
+}
+
+/// The body, as long as it is short and comes in time.
+async fn body(request: Request<Incoming>) -> Result<Bytes, Refusal> {
+    match timeout(BODY, Limited::new(request.into_body(), MAX_BODY).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(problem)) if problem.is::<LengthLimitError>() => {
+            let reason = "the body is longer than 64 KiB: ask for fewer descriptors at once";
+            Err(Refusal::new(Why::TooLong, StatusCode::PAYLOAD_TOO_LARGE, reason))
+        }
+        Ok(Err(problem)) => Err(Refusal::bad(format!("the body cannot be read: {problem}"))),
+        Err(_) => {
+            let reason = "the body did not come within 5 s";
+            Err(Refusal::new(Why::TooSlow, StatusCode::REQUEST_TIMEOUT, reason))
+        }
+    }
+}
+
+fn parsed<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body).map_err(|problem| Refusal::bad(format!("no request: {problem}")))
+}
+
+const fn status_of(over: bool) -> StatusCode {
+    if over { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK }
+}
+
+async fn json(service: &Service, request: Request<Incoming>) -> Result<Answered, Refusal> {
+    let body = body(request).await?;
+    let asked: AskedIn = parsed(&body)?;
+    if asked.max_wait().is_some() || asked.holds() {
+        return Err(Refusal::bad("maxWait and wait are for /reserve: ask there"));
+    }
+    let limiter = &service.limiter;
+    let answer = limiter.decide(&limiter.rules(), &asked.asked(), &Moment::now(), Detail::Left)?;
+    Ok(document(status_of(answer.over), &AnswerOut::from(&answer)))
+}
+
+/// Answers a proxy that asks by a request of its own.
+fn checked(
+    service: &Service,
+    domain: &str,
+    request: &Request<Incoming>,
+) -> Result<Answered, Refusal> {
+    let Service { limiter, stats, .. } = service;
+    let over_status = over_status(request.uri().query()).map_err(Refusal::bad)?;
+    let rules = limiter.rules();
+    let mut mapped = rules
+        .domains()
+        .into_iter()
+        .filter(|(name, of)| !of.check.is_empty() && (domain.is_empty() || *name == domain));
+    let none = |reason| Err(Refusal::new(Why::Request, StatusCode::NOT_FOUND, reason));
+    let (name, domain) = match (mapped.next(), mapped.next()) {
+        (Some(found), None) => found,
+        (None, _) => {
+            return none("no rule file has `check` for this: write it, or ask /check/DOMAIN");
+        }
+        (Some(_), Some(_)) => return none("several rule files have `check`: ask /check/DOMAIN"),
+    };
+    let made = check::descriptors(&domain.check, request.headers());
+    if made.is_empty() {
+        stats.empty_check();
+        return Ok(plain(StatusCode::OK, ""));
+    }
+    let descriptors = made.iter().map(|entries| Descriptor {
+        entries: entries.iter().map(|(key, value)| (*key, &**value)).collect(),
+        ..Descriptor::default()
+    });
+    let asked = Asked { domain: name, descriptors: descriptors.collect(), hits: 1 };
+    let decided = limiter.decide(&rules, &asked, &Moment::now(), Detail::Left)?;
+    let mut answer = if decided.over {
+        text(over_status, "Too many requests.\n")
+    } else {
+        plain(StatusCode::OK, "")
+    };
+    check::add_headers(&decided, answer.headers_mut());
+    Ok(answer)
+}
+
+/// The status over a limit: some proxies take no 429 from a check.
+fn over_status(query: Option<&str>) -> Result<StatusCode, &'static str> {
+    match query {
+        None | Some("" | "over=429") => Ok(StatusCode::TOO_MANY_REQUESTS),
+        Some("over=401") => Ok(StatusCode::UNAUTHORIZED),
+        Some("over=403") => Ok(StatusCode::FORBIDDEN),
+        Some("over=503") => Ok(StatusCode::SERVICE_UNAVAILABLE),
+        Some(_) => Err("write ?over=401, 403, 429 or 503, or nothing behind the path"),
+    }
+}
+
+#[derive(Serialize)]
+struct ReserveOut<'a> {
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait: Option<Seconds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reservation: Option<&'a str>,
+    #[serde(flatten)]
+    answer: AnswerOut<'a>,
+}
+
+/// Gives a reservation back whose answer nobody waits for any more.
+struct Waiting<'a> {
+    limiter: &'a Limiter,
+    id: Option<&'a str>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.limiter.give_back(id, &Moment::now());
+        }
+    }
+}
+
+async fn reserve(service: &Service, request: Request<Incoming>) -> Result<Answered, Refusal> {
+    let body = body(request).await?;
+    let asked: AskedIn = parsed(&body)?;
+    let limiter = &service.limiter;
+    let Some(longest) = asked.max_wait() else {
+        let reason = "maxWait is missing: write how long the request may wait, as in \"5s\"";
+        return Err(Refusal::bad(reason));
+    };
+    let hold = asked.holds();
+    if longest > if hold { MAX_HOLD } else { MAX_AHEAD } {
+        let reason = "maxWait is too long: at most 24 hours, and 60 s with \"wait\": true";
+        return Err(Refusal::bad(reason));
+    }
+    let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
+    let reserved = limiter.reserve(&limiter.rules(), &asked.asked(), &Moment::now(), nanos)?;
+    if let (true, Some(wait)) = (hold, reserved.wait) {
+        let mut waiting = Waiting { limiter, id: reserved.id.as_deref() };
+        sleep(Duration::from_nanos(wait)).await;
+        waiting.id = None;
+    }
+    let out = ReserveOut {
+        allowed: reserved.wait.is_some(),
+        wait: reserved.wait.or_else(|| needed(&reserved.answer)).map(|nanos| Seconds { nanos }),
+        reservation: reserved.id.as_deref().filter(|_| !hold),
+        answer: AnswerOut::from(&reserved.answer),
+    };
+    Ok(document(status_of(!out.allowed), &out))
+}
+
+/// Nanoseconds that a request would have to wait; none where no wait is long enough.
+fn needed(answer: &Answer) -> Option<u64> {
+    let over = answer.statuses.iter().filter(|status| status.over);
+    let waits = over.map(|status| status.nearest.as_ref()?.1.wait);
+    waits.collect::<Option<Vec<u64>>>()?.into_iter().max()
+}
+
+fn give_back(service: &Service, id: &str) -> Result<Answered, Refusal> {
+    #[derive(Serialize)]
+    struct Returned {
+        returned: bool,
+    }
+    let returned = match service.limiter.give_back(id, &Moment::now()) {
+        GivenBack::Returned => true,
+        GivenBack::Kept => false,
+        GivenBack::Unknown => {
+            let reason = "there is no such reservation: its time has come, or it was given back";
+            return Err(Refusal::new(Why::Request, StatusCode::NOT_FOUND, reason));
+        }
+    };
+    Ok(document(StatusCode::OK, &Returned { returned }))
+}

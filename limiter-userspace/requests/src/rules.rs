@@ -1,0 +1,333 @@
+//! The rules in force: which one a descriptor falls under, and the key of its bucket.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use limiter_common::wire::Full;
+use limiter_rules::RuleFileError;
+use limiter_rules::file::Problem;
+use limiter_rules::file::requests::{
+    Entry, Level, LevelValue, MAX_DEPTH, Metric, Node, Pattern, RequestFile, RequestLimit,
+    RequestRule, RequestTerms,
+};
+use limiter_rules::model::Period;
+
+use crate::counters::Counters;
+use crate::decision::Limits;
+use crate::key::{Key, Secret, source};
+use crate::store::{KeyLimits, LimitsId, Store};
+
+/// Rules of all files.
+#[derive(Debug, Default)]
+pub struct Rules {
+    domains: HashMap<Box<str>, Domain>,
+}
+
+/// Rules of a file.
+#[derive(Debug)]
+pub struct Domain {
+    /// Descriptors of requests that come as checks of a proxy.
+    pub check: Vec<Vec<Entry>>,
+    top: Keys,
+    rules: Vec<Arc<Rule>>,
+}
+
+/// A rule in force.
+#[derive(Debug)]
+pub struct Rule {
+    /// The domain that it is of.
+    pub domain: Box<str>,
+    /// Its keys and values, in one line.
+    pub path: Box<str>,
+    /// The name that its author gave it.
+    pub name: Option<Box<str>>,
+    /// Names of rules that it replaces.
+    pub replaces: Box<[Box<str>]>,
+    /// What it does.
+    pub terms: Terms,
+    /// Requests over it pass, and are counted.
+    pub shadow: bool,
+    /// A request is over only if it is over all rules of this kind.
+    pub quota: bool,
+    /// Treatment of requests that get no bucket.
+    pub full: Full,
+    /// True if metrics have the values of requests.
+    pub detailed: bool,
+    levels: Box<[Level]>,
+    metric: Metric,
+    /// Identity across changes of the file: the hash of domain and path.
+    identity: Key,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// What a rule does.
+#[derive(Debug)]
+pub enum Terms {
+    /// Every request passes.
+    Unlimited,
+    /// None passes.
+    Block(Period),
+    /// Limits.
+    Limits(RuleLimits),
+}
+
+/// Limits of a rule, as its keys have them.
+#[derive(Debug)]
+pub struct RuleLimits(pub(crate) KeyLimits);
+
+impl RuleLimits {
+    /// The limits.
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+}
+
+/// The keys of one level.
+#[derive(Debug, Default)]
+struct Keys(HashMap<Box<str>, Values>);
+
+/// The values of a key, and what is behind each.
+#[derive(Debug, Default)]
+struct Values {
+    exact: HashMap<Box<str>, Found>,
+    /// The longest prefix first.
+    sources: Vec<(IpNet, Found)>,
+    /// The one with the most characters first.
+    patterns: Vec<(Pattern, Found)>,
+    any: Option<Found>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    rule: Option<Arc<Rule>>,
+    nested: Keys,
+}
+
+impl Values {
+    /// The most specific of them. As in envoyproxy/ratelimit no other one is tried, whatever is
+    /// behind it.
+    fn find(&self, value: &str) -> Option<&Found> {
+        if let Some(found) = self.exact.get(value) {
+            return Some(found);
+        }
+        if !self.sources.is_empty()
+            && let Some(source) = source(value)
+            && let Some((_, found)) = self.sources.iter().find(|(net, _)| net.contains(&source))
+        {
+            return Some(found);
+        }
+        let pattern = self.patterns.iter().find(|(pattern, _)| pattern.matches(value));
+        pattern.map(|(_, found)| found).or(self.any.as_ref())
+    }
+}
+
+/// A key and a value of a request.
+pub(crate) type EntryOf<'a> = (&'a str, &'a str);
+
+impl Rules {
+    /// Rules of files, each with its name. Limits go into `store`, counters are those that a rule
+    /// of the same path had in `before`.
+    pub(crate) fn new(
+        files: &[(String, RequestFile)],
+        before: &Self,
+        store: &Store,
+        secret: &Secret,
+    ) -> Result<Self, RuleFileError> {
+        let old = before.domains.values().flat_map(|domain| &domain.rules);
+        let before = old.map(|rule| (rule.identity, Arc::clone(&rule.counters))).collect();
+        let mut domains = HashMap::new();
+        let mut first: HashMap<&str, String> = HashMap::new();
+        for (name, file) in files {
+            let at = file.domain_at.map_or_else(String::new, |place| format!(":{place}"));
+            if let Some(first) = first.insert(&file.domain, format!("{name}{at}")) {
+                let subject = format!("file for the domain {:?}", file.domain);
+                let problem = Problem::Elsewhere { subject, first };
+                return Err(RuleFileError { file: name.clone(), place: file.domain_at, problem });
+            }
+            let mut making =
+                Making { name, file, before: &before, store, secret, rules: Vec::new() };
+            let top = making.keys(&file.nodes, &[])?;
+            let domain = Domain { check: file.check.clone(), top, rules: making.rules };
+            domains.insert(file.domain.as_str().into(), domain);
+        }
+        Ok(Self { domains })
+    }
+
+    /// The rules of a domain.
+    pub fn domain(&self, name: &str) -> Option<&Domain> {
+        self.domains.get(name)
+    }
+
+    /// All domains, by their names.
+    pub fn domains(&self) -> Vec<(&str, &Domain)> {
+        let mut domains: Vec<_> = self.domains.iter().map(|(name, of)| (&**name, of)).collect();
+        domains.sort_unstable_by_key(|(name, _)| *name);
+        domains
+    }
+
+    /// Limits that keys may have.
+    pub(crate) fn limits(&self) -> Vec<LimitsId> {
+        let rules = self.domains.values().flat_map(|domain| &domain.rules);
+        rules
+            .filter_map(|rule| match &rule.terms {
+                Terms::Limits(RuleLimits(limits)) => Some(limits.id),
+                Terms::Unlimited | Terms::Block(_) => None,
+            })
+            .collect()
+    }
+}
+
+impl Domain {
+    /// All rules, in the order of the file.
+    pub fn rules(&self) -> &[Arc<Rule>] {
+        &self.rules
+    }
+
+    /// The rule of a descriptor, which has as many entries as the rule has levels.
+    pub(crate) fn find(&self, entries: &[EntryOf<'_>]) -> Option<&Arc<Rule>> {
+        if entries.len() > MAX_DEPTH {
+            return None;
+        }
+        let mut keys = &self.top;
+        let mut rule = None;
+        for (key, value) in entries {
+            let found = keys.0.get(*key)?.find(value)?;
+            (rule, keys) = (found.rule.as_ref(), &found.nested);
+        }
+        rule
+    }
+}
+
+impl Rule {
+    /// The name that metrics and headers show.
+    pub fn shown(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.path)
+    }
+
+    /// The key of the bucket of a descriptor.
+    pub(crate) fn key(&self, secret: &Secret, entries: &[EntryOf<'_>]) -> Key {
+        let mut key = secret.begin();
+        key.key(self.identity);
+        for (level, (_, value)) in self.levels.iter().zip(entries) {
+            match &level.value {
+                LevelValue::Exact(_) => {}
+                LevelValue::Pattern(_) if level.shared => {}
+                LevelValue::Any if &*level.key == "remote_address" => match source(value) {
+                    Some(net) => key.text(&net.to_string()),
+                    None => key.text(value),
+                },
+                LevelValue::Any | LevelValue::Pattern(_) => key.text(value),
+                LevelValue::Source(_) => match source(value) {
+                    Some(net) => key.text(&net.to_string()),
+                    None => key.text(value),
+                },
+            }
+        }
+        key.end()
+    }
+
+    /// The key of the bucket that descriptors without one share.
+    pub(crate) fn shared_key(&self, secret: &Secret) -> Key {
+        let mut key = secret.begin();
+        key.key(self.identity);
+        key.number(u64::MAX);
+        key.end()
+    }
+
+    /// The values of a descriptor that metrics show.
+    pub(crate) fn detail(&self, entries: &[EntryOf<'_>]) -> String {
+        let shown = self.levels.iter().zip(entries).map(|(level, (key, value))| {
+            let runtime = level.in_metric || self.metric == Metric::All;
+            match level.value {
+                LevelValue::Exact(_) => level.to_string(),
+                _ if runtime && !level.shared => format!("{key}={value}"),
+                _ => level.to_string(),
+            }
+        });
+        shown.collect::<Vec<_>>().join(" ")
+    }
+}
+
+struct Making<'a> {
+    name: &'a str,
+    file: &'a RequestFile,
+    before: &'a HashMap<Key, Arc<Counters>>,
+    store: &'a Store,
+    secret: &'a Secret,
+    rules: Vec<Arc<Rule>>,
+}
+
+impl Making<'_> {
+    fn keys(&mut self, nodes: &[Node], outer: &[Level]) -> Result<Keys, RuleFileError> {
+        let mut keys = Keys::default();
+        for node in nodes {
+            let mut path = outer.to_vec();
+            path.push(node.level.clone());
+            let rule = node.rule.as_ref().map(|rule| self.rule(rule, &path)).transpose()?;
+            let found = Found { rule, nested: self.keys(&node.nested, &path)? };
+            let values = keys.0.entry(node.level.key.clone()).or_default();
+            match &node.level.value {
+                LevelValue::Any => values.any = Some(found),
+                LevelValue::Exact(value) => {
+                    values.exact.insert(value.clone(), found);
+                }
+                LevelValue::Source(net) => values.sources.push((*net, found)),
+                LevelValue::Pattern(pattern) => values.patterns.push((pattern.clone(), found)),
+            }
+        }
+        for values in keys.0.values_mut() {
+            // Stable: of equals the first one in the file comes first.
+            values.sources.sort_by_key(|(net, _)| std::cmp::Reverse(net.prefix_len()));
+            values.patterns.sort_by_key(|(pattern, _)| std::cmp::Reverse(pattern.literal()));
+        }
+        Ok(keys)
+    }
+
+    fn rule(&mut self, rule: &RequestRule, levels: &[Level]) -> Result<Arc<Rule>, RuleFileError> {
+        let path: Vec<String> = levels.iter().map(Level::to_string).collect();
+        let mut identity = self.secret.begin();
+        identity.text(&self.file.domain);
+        for level in &path {
+            identity.text(level);
+        }
+        let path = path.join(" ");
+        let terms = match &rule.terms {
+            RequestTerms::Unlimited => Terms::Unlimited,
+            RequestTerms::Block(period) => Terms::Block(*period),
+            RequestTerms::Limits(limits) => Terms::Limits(self.limits(rule, limits)?),
+        };
+        let identity = identity.end();
+        let counters = self.before.get(&identity).map_or_else(Arc::default, Arc::clone);
+        let made = Arc::new(Rule {
+            domain: self.file.domain.as_str().into(),
+            path: path.into(),
+            name: rule.name.clone(),
+            replaces: rule.replaces.clone(),
+            terms,
+            shadow: rule.shadow,
+            quota: rule.quota,
+            full: rule.full,
+            detailed: rule.metric == Metric::All || levels.iter().any(|level| level.in_metric),
+            levels: levels.into(),
+            metric: rule.metric,
+            identity,
+            counters,
+        });
+        self.rules.push(Arc::clone(&made));
+        Ok(made)
+    }
+
+    fn limits(
+        &self,
+        rule: &RequestRule,
+        limits: &[RequestLimit],
+    ) -> Result<RuleLimits, RuleFileError> {
+        let compiled = Limits::compile(limits).map_err(|(_, error)| RuleFileError {
+            file: self.name.to_owned(),
+            place: rule.place,
+            problem: Problem::Limit(error.to_string()),
+        })?;
+        Ok(RuleLimits(self.store.limits(compiled)))
+    }
+}

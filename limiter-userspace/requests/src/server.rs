@@ -1,0 +1,233 @@
+//! The process: threads that answer, and signals.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use limiter_rules::RuleFileError;
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::clock::Moment;
+use crate::connections::serve;
+use crate::limiter::Limiter;
+use crate::listen::{Listen, Listener};
+use crate::service::{Service, Stats};
+
+/// What to serve, and within which bounds.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Rule files, and directories of them.
+    pub rules: Vec<PathBuf>,
+    /// Addresses to listen at.
+    pub listen: Vec<Listen>,
+    /// Keys that there is room for.
+    pub max_keys: usize,
+    /// Connections at once.
+    pub max_connections: usize,
+    /// Threads that answer.
+    pub threads: usize,
+}
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Rule files.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Rules(Vec<RuleFileError>),
+    /// An address.
+    #[error("cannot listen at {listen}: {source}: free it, or give another one with --listen")]
+    Listen {
+        /// The address.
+        listen: Listen,
+        /// Reason.
+        source: io::Error,
+    },
+    /// The system.
+    #[error("cannot {what}: {source}: check the limits of this process")]
+    System {
+        /// What failed.
+        what: &'static str,
+        /// Reason.
+        source: io::Error,
+    },
+}
+
+impl ServeError {
+    /// True if something broke, false if the input was refused.
+    pub const fn is_failure(&self) -> bool {
+        matches!(self, Self::System { .. })
+    }
+
+    /// One line for each mistake.
+    pub fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Rules(errors) => errors.iter().map(ToString::to_string).collect(),
+            other => vec![other.to_string()],
+        }
+    }
+}
+
+/// Parts in which drained keys are looked for, one a second.
+const SWEEP_PARTS: usize = 16;
+
+/// Threads that answer.
+#[derive(Debug)]
+pub struct Server {
+    service: Arc<Service>,
+    rules: Vec<PathBuf>,
+    listen: Vec<Listen>,
+    addresses: Vec<Listen>,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Server {
+    /// Reads the rule files, listens and answers.
+    ///
+    /// # Errors
+    ///
+    /// Why nothing is served.
+    pub fn start(options: &Options) -> Result<Self, ServeError> {
+        let system = |what| move |source| ServeError::System { what, source };
+        let limiter = Limiter::new(options.max_keys).map_err(system("read randomness"))?;
+        let service = Arc::new(Service { limiter, stats: Stats::default() });
+        service.load(&options.rules).map_err(ServeError::Rules)?;
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        for listen in &options.listen {
+            let listener = Listener::bind(listen)
+                .map_err(|source| ServeError::Listen { listen: listen.clone(), source })?;
+            addresses.push(listener.address(listen));
+            listeners.push(listener);
+        }
+        let (stop, stopped) = watch::channel(false);
+        let mut server = Self {
+            service,
+            rules: options.rules.clone(),
+            listen: options.listen.clone(),
+            addresses,
+            stop,
+            threads: Vec::new(),
+        };
+        let threads = options.threads.max(1);
+        let most = options.max_connections.div_ceil(threads).max(1);
+        for number in 0..threads {
+            let listeners =
+                listeners.iter().map(Listener::try_clone).collect::<io::Result<Vec<_>>>();
+            let listeners = listeners.map_err(system("share the sockets"))?;
+            let (service, stopped) = (Arc::clone(&server.service), stopped.clone());
+            let answer = move || -> io::Result<()> {
+                runtime()?.block_on(serve(&service, listeners, most, stopped))
+            };
+            let thread = thread::Builder::new().name(format!("requests-{number}")).spawn(answer);
+            server.threads.push(thread.map_err(system("start a thread"))?);
+        }
+        Ok(server)
+    }
+
+    /// Addresses that it listens at, with the ports that the system chose.
+    pub fn addresses(&self) -> &[Listen] {
+        &self.addresses
+    }
+
+    /// Reads the rule files again; true if they are in force. Otherwise those from before stay.
+    pub fn reload(&self) -> bool {
+        let loaded = self.service.load(&self.rules);
+        let good = loaded.is_ok();
+        self.service.stats.reload(good);
+        if let Err(errors) = loaded {
+            for error in errors {
+                tracing::error!("{error}");
+            }
+            tracing::error!("the rules from before stay in force");
+        }
+        good
+    }
+
+    /// Listens no more, answers what is under way, and ends.
+    ///
+    /// # Errors
+    ///
+    /// Why a thread ended before.
+    pub fn stop(self) -> Result<(), ServeError> {
+        self.stop.send_replace(true);
+        for listen in &self.listen {
+            if let Listen::Unix(path) = listen
+                && let Err(error) = std::fs::remove_file(path)
+            {
+                tracing::warn!(%error, socket = %path.display(), "cannot remove the socket");
+            }
+        }
+        for thread in self.threads {
+            match thread.join() {
+                Ok(ended) => {
+                    ended.map_err(|source| ServeError::System { what: "answer", source })?;
+                }
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+///
+/// Why nothing is served, or no longer.
+pub fn run(options: &Options) -> Result<(), ServeError> {
+    let system = |what| move |source| ServeError::System { what, source };
+    let main = runtime().map_err(system("start"))?;
+    let _in_runtime = main.enter();
+    let listen = |kind| signal(kind).map_err(system("listen to signals"));
+    // Before anybody can know that there is somebody to send one to.
+    let signals = Signals {
+        reload: listen(SignalKind::hangup())?,
+        terminate: listen(SignalKind::terminate())?,
+        interrupt: listen(SignalKind::interrupt())?,
+    };
+    let server = Server::start(options)?;
+    for address in server.addresses() {
+        tracing::info!("requests are answered at {address}");
+    }
+    main.block_on(signals.wait(&server));
+    server.stop()
+}
+
+fn runtime() -> io::Result<runtime::Runtime> {
+    runtime::Builder::new_current_thread().enable_all().build()
+}
+
+struct Signals {
+    reload: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Does what has to be done meanwhile, until the process is to end.
+    async fn wait(mut self, server: &Server) {
+        let mut second = interval(Duration::from_secs(1));
+        second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut round = 0;
+        loop {
+            tokio::select! {
+                _ = second.tick() => {
+                    server.service.limiter.sweep(round, SWEEP_PARTS, &Moment::now());
+                    round = (round + 1) % SWEEP_PARTS;
+                }
+                Some(()) = self.reload.recv() => {
+                    server.reload();
+                }
+                Some(()) = self.terminate.recv() => break,
+                Some(()) = self.interrupt.recv() => break,
+            }
+        }
+        tracing::info!("the process ends; requests under way are answered");
+    }
+}

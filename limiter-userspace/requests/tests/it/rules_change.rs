@@ -1,0 +1,53 @@
+//! A change of the rules.
+
+use limiter_requests::Limiter;
+
+use crate::support::*;
+
+fn apply(limiter: &Limiter, limit: &str) {
+    let text = format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{limit}}}}}]\n");
+    limiter.apply(&[("r.yaml".to_owned(), file(&text))]).unwrap();
+}
+
+fn left(limiter: &Limiter) -> u64 {
+    // A request that is too large changes nothing.
+    ask(limiter, &["k=1"], 1 << 40, 0).statuses[0].nearest.unwrap().1.remaining
+}
+
+#[test]
+fn a_rule_that_did_not_change_keeps_its_buckets_and_a_changed_one_what_is_available() {
+    let limiter = with_limit("rate: 100/hour");
+    for _ in 0..60 {
+        assert!(passes(&limiter, &["k=1"], 0));
+    }
+    assert_eq!(left(&limiter), 40);
+    apply(&limiter, "rate: 100/hour");
+    assert_eq!(left(&limiter), 40);
+    apply(&limiter, "rate: 100/hour, name: another");
+    assert_eq!(left(&limiter), 40);
+    apply(&limiter, "rate: 1000/hour");
+    assert_eq!(left(&limiter), 40);
+    apply(&limiter, "rate: 1000/hour, algorithm: fixed_window");
+    assert_eq!(left(&limiter), 40);
+    apply(&limiter, "rate: 50/hour, algorithm: fixed_window");
+    // A window goes on with its count.
+    assert_eq!(left(&limiter), 0);
+    apply(&limiter, "rate: 20/hour, algorithm: sliding_slots");
+    assert_eq!(left(&limiter), 0, "nothing comes back");
+    // Another key of the same rule was never seen.
+    assert!(passes(&limiter, &["k=2"], 0));
+}
+
+#[test]
+fn files_that_do_not_go_together_change_nothing() {
+    let limiter = with_limit("rate: 1/hour");
+    assert!(passes(&limiter, &["k=1"], 0));
+    let one = file("domain: e\ndescriptors: [{key: k, rate_limit: {rate: 9/hour}}]\n");
+    let files = [("a.yaml".to_owned(), one.clone()), ("b.yaml".to_owned(), one)];
+    let error = limiter.apply(&files).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "b.yaml:1:9: a second file for the domain \"e\", the first is in a.yaml:1:9: keep one"
+    );
+    assert!(!passes(&limiter, &["k=1"], 0), "as before");
+}

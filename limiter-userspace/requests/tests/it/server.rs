@@ -1,0 +1,399 @@
+//! The server, as a client over a socket sees it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use limiter_requests::{Listen, Options, ServeError, Server};
+use serde_json::{Value, json};
+
+const RULES: &str = "
+domain: auth
+check:
+  - [{key: form, value: login}, {key: remote_address, header: X-Real-IP}]
+descriptors:
+  - key: form
+    value: login
+    descriptors:
+      - {key: remote_address, rate_limit: {name: logins, rate: 2/hour}}
+  - {key: user, rate_limit: {rate: 3/min}, detailed_metric: true}
+  - {key: send, rate_limit: {rate: 10/s, burst: 1}}
+  - {key: month, rate_limit: {unit: month, algorithm: fixed_window, requests_per_unit: 2}}
+  - {key: never, rate_limit: {unit: day, requests_per_unit: 0}}
+  - {key: free, rate_limit: {unlimited: true}}
+";
+
+struct Running {
+    server: Server,
+    address: SocketAddr,
+    directory: tempfile::TempDir,
+}
+
+fn running(connections: usize) -> Running {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = directory.path().join("r.yaml");
+    fs::write(&rules, RULES).unwrap();
+    let options = Options {
+        rules: vec![rules],
+        listen: vec!["127.0.0.1:0".parse().unwrap(), Listen::Unix(directory.path().join("s"))],
+        max_keys: 1000,
+        max_connections: connections,
+        threads: 1,
+    };
+    let server = Server::start(&options).unwrap();
+    let Listen::Tcp(address) = server.addresses()[0].clone() else { panic!("no address") };
+    Running { server, address, directory }
+}
+
+struct Response {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Response {
+    fn header(&self, name: &str) -> Option<&str> {
+        let begins = format!("{name}: ");
+        self.head.lines().find_map(|line| line.strip_prefix(&begins))
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+}
+
+fn read(stream: &mut impl Read) -> Response {
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{text:?}"));
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Response { status, head: head.to_owned(), body: body.to_owned() }
+}
+
+impl Running {
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Response {
+        let mut stream = self.connect();
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: \
+             {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        read(&mut stream)
+    }
+
+    fn json(&self, asked: &Value) -> Response {
+        self.ask("POST", "/json", "", &asked.to_string())
+    }
+
+    fn one(&self, key: &str, value: &str) -> Response {
+        let entries = json!([{"key": key, "value": value}]);
+        self.json(&json!({"domain": "auth", "descriptors": [{"entries": entries}]}))
+    }
+
+    fn check(&self, source: &str, path: &str) -> Response {
+        self.ask("GET", path, &format!("X-Real-IP: {source}\r\n"), "")
+    }
+
+    fn metric(&self, begins: &str) -> u64 {
+        let page = self.ask("GET", "/metrics", "", "").body;
+        let line = page.lines().find_map(|line| line.strip_prefix(begins));
+        line.unwrap_or_else(|| panic!("no {begins} in\n{page}")).trim().parse().unwrap()
+    }
+}
+
+#[test]
+fn answers_have_the_shape_of_envoyproxy_ratelimit() {
+    let running = running(100);
+    let answer = running.one("user", "ann");
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
+    let mut body = answer.json();
+    assert_eq!(body["statuses"][0]["durationUntilReset"].take(), json!("20s"));
+    let limit = json!({"requestsPerUnit": 3, "unit": "MINUTE"});
+    let status = json!({
+        "code": "OK", "currentLimit": limit, "limitRemaining": 2, "durationUntilReset": null,
+    });
+    assert_eq!(body, json!({"overallCode": "OK", "statuses": [status]}));
+    running.one("user", "ann");
+    running.one("user", "ann");
+    let over = running.one("user", "ann");
+    assert_eq!(over.status, 429);
+    assert_eq!(over.json()["overallCode"], "OVER_LIMIT");
+    assert_eq!(over.json()["statuses"][0]["code"], "OVER_LIMIT");
+    assert_eq!(over.json()["statuses"][0]["limitRemaining"], 0);
+    assert_eq!(running.one("user", "bob").status, 200);
+    // A look, several hits, and a month.
+    let hits = |hits: Value| {
+        let entries = json!([{"key": "month", "value": "1"}]);
+        running.json(&json!({
+            "domain": "auth", "hitsAddend": 1,
+            "descriptors": [{"entries": entries, "hitsAddend": hits}],
+        }))
+    };
+    assert_eq!(hits(json!(3)).status, 429);
+    assert_eq!(hits(json!("2")).json()["statuses"][0]["currentLimit"]["unit"], "MONTH");
+    assert_eq!(hits(json!(0)).status, 200);
+    assert_eq!(hits(json!(1)).status, 429);
+    // No rule, no limit, nothing at all.
+    let ok = json!({"overallCode": "OK", "statuses": [{"code": "OK"}]});
+    assert_eq!(running.one("unknown", "x").json(), ok);
+    let free = json!({"code": "OK", "limitRemaining": u32::MAX});
+    assert_eq!(running.one("free", "x").json()["statuses"][0], free);
+    let never = running.one("never", "x");
+    assert_eq!(
+        (never.status, never.json()["statuses"][0]["limitRemaining"].clone()),
+        (429, json!(0))
+    );
+    // A limit of the request's own.
+    let own = json!({
+        "domain": "auth",
+        "descriptors": [{
+            "entries": [{"key": "user", "value": "ann"}],
+            "limit": {"requestsPerUnit": 1, "unit": "HOUR"},
+        }],
+    });
+    assert_eq!([running.json(&own).status, running.json(&own).status], [200, 429]);
+    running.server.stop().unwrap();
+}
+
+#[test]
+fn a_check_has_its_descriptors_from_headers_and_answers_in_headers() {
+    let running = running(100);
+    for left in ["1", "0"] {
+        let answer = running.check("192.0.2.1", "/check");
+        assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, Some(left)));
+        assert_eq!(answer.header("x-ratelimit-limit"), Some("2"));
+        assert_eq!(answer.header("retry-after"), None);
+    }
+    let over = running.check("192.0.2.1", "/check");
+    assert_eq!(over.status, 429);
+    let wait: u64 = over.header("retry-after").unwrap().parse().unwrap();
+    assert!((1790..=1800).contains(&wait), "{wait}");
+    assert_eq!(over.header("ratelimit-policy"), Some("\"logins\";q=2;w=3600"));
+    assert!(over.header("ratelimit").unwrap().starts_with("\"logins\";r=0;t=3"));
+    assert_eq!(running.check("192.0.2.2", "/check/auth").status, 200);
+    assert_eq!(running.check("192.0.2.1", "/check?over=403").status, 403);
+    assert_eq!(running.check("192.0.2.1", "/check?over=200").status, 400);
+    assert_eq!(running.check("192.0.2.1", "/check/other").status, 404);
+    // Without the header there is nothing to limit, which is counted.
+    for _ in 0..3 {
+        assert_eq!(running.ask("GET", "/check", "", "").status, 200);
+    }
+    assert_eq!(running.metric("limiter_request_empty_checks_total"), 3);
+    running.server.stop().unwrap();
+}
+
+#[test]
+fn bad_requests_are_refused_with_a_reason_and_charge_nothing() {
+    let running = running(100);
+    let good =
+        json!({"domain": "auth", "descriptors": [{"entries": [{"key": "user", "value": "x"}]}]});
+    let long = "x".repeat(1 << 20);
+    let many = vec![good["descriptors"][0].clone(); 65];
+    let cases: [(&str, &str, String, u16, &str); 14] = [
+        ("POST", "/json", "{".to_owned(), 400, "no request: "),
+        ("POST", "/json", "7".to_owned(), 400, "no request: "),
+        ("POST", "/json", r#"{"domian": "auth"}"#.to_owned(), 400, "unknown field `domian`"),
+        ("POST", "/json", r#"{"descriptors": []}"#.to_owned(), 400, "domain is missing"),
+        ("POST", "/json", r#"{"domain": "auth"}"#.to_owned(), 400, "descriptors is empty"),
+        (
+            "POST",
+            "/json",
+            r#"{"domain": "auth", "descriptors": [{}]}"#.to_owned(),
+            400,
+            "descriptor 0 has no entries",
+        ),
+        (
+            "POST",
+            "/json",
+            json!({"domain": "auth", "descriptors": many}).to_string(),
+            400,
+            "65 descriptors are more than 64",
+        ),
+        ("POST", "/json", long, 413, "longer than 64 KiB"),
+        ("GET", "/json", String::new(), 405, "use POST"),
+        ("GET", "/nothing", String::new(), 404, "ask /json, /check"),
+        ("POST", "/json", r#"{"domain":"auth","maxWait":"1s"}"#.to_owned(), 400, "/reserve"),
+        ("POST", "/reserve", good.to_string(), 400, "maxWait is missing"),
+        ("POST", "/reserve", r#"{"maxWait": "soon"}"#.to_owned(), 400, "no length of time"),
+        ("DELETE", "/reserve/x", String::new(), 404, "there is no such reservation"),
+    ];
+    for (method, path, body, status, reason) in cases {
+        let answer = running.ask(method, path, "", &body);
+        let shown = answer.json()["error"].as_str().unwrap().to_owned();
+        assert!(answer.status == status && shown.contains(reason), "{path}: {status} {shown}");
+    }
+    // Heads of any size, and values of any bytes.
+    let head = format!("X-Real-IP: {}\r\n", "y".repeat(20_000));
+    assert_eq!(running.ask("GET", "/check", &head, "").status, 431);
+    let mut stream = running.connect();
+    stream
+        .write_all(b"GET /check HTTP/1.1\r\nConnection: close\r\nX-Real-IP: \xff\xfe%00\r\n\r\n")
+        .unwrap();
+    assert_eq!(read(&mut stream).status, 200);
+    assert_eq!(running.one("user", "x").json()["statuses"][0]["limitRemaining"], 2);
+    assert!(running.metric("limiter_request_refused_total{reason=\"too_long\"}") == 1);
+    running.server.stop().unwrap();
+}
+
+#[test]
+fn a_reservation_waits_and_is_given_back() {
+    let running = running(100);
+    let reserve = |fields: Value| {
+        let mut asked = json!({
+            "domain": "auth", "descriptors": [{"entries": [{"key": "send", "value": "1"}]}],
+        });
+        asked.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        running.ask("POST", "/reserve", "", &asked.to_string())
+    };
+    let first = reserve(json!({"maxWait": "0s"}));
+    assert_eq!((first.status, first.json()["wait"].clone()), (200, json!("0s")));
+    let second = reserve(json!({"maxWait": "10s"})).json();
+    assert_eq!(second["allowed"], true);
+    let path = format!("/reserve/{}", second["reservation"].as_str().unwrap());
+    assert_eq!(running.ask("DELETE", &path, "", "").json(), json!({"returned": true}));
+    assert_eq!(running.ask("DELETE", &path, "", "").status, 404);
+    // Many at once: the last of them waits longest.
+    let long = reserve(json!({"maxWait": "10s", "hitsAddend": 1})).json();
+    assert_eq!(long["allowed"], true);
+    let never = reserve(json!({"maxWait": "0.001s", "hitsAddend": 5}));
+    assert_eq!((never.status, never.json()["allowed"].clone()), (429, json!(false)));
+    assert_eq!(never.json()["wait"], Value::Null, "five at once never pass");
+    assert_eq!(reserve(json!({"maxWait": "2h", "wait": true})).status, 400);
+    // Held back until then: what comes after it is free to go at once.
+    let held = reserve(json!({"max_wait": "10s", "wait": true}));
+    assert_eq!((held.status, held.json()["allowed"].clone()), (200, json!(true)));
+    running.server.stop().unwrap();
+}
+
+#[test]
+fn clients_that_hold_connections_keep_nobody_out() {
+    let running = running(4);
+    let mut slow: Vec<TcpStream> = (0..20).map(|_| running.connect()).collect();
+    for stream in &mut slow {
+        // A head that does not end. The server may have ended it already.
+        drop(stream.write_all(b"POST /json HTTP/1.1\r\nX: "));
+    }
+    assert_eq!(running.one("user", "x").status, 200);
+    assert!(running.metric("limiter_request_connections_evicted_total") >= 16);
+    assert!(running.metric("limiter_request_connections") <= 4);
+    running.server.stop().unwrap();
+}
+
+#[test]
+fn rules_are_read_again_and_bad_ones_refused() {
+    let running = running(100);
+    let file = running.directory.path().join("r.yaml");
+    running.one("user", "ann");
+    fs::write(&file, "domain: [\n").unwrap();
+    assert!(!running.server.reload());
+    assert_eq!(running.one("user", "ann").json()["statuses"][0]["limitRemaining"], 1);
+    fs::write(&file, RULES.replace("rate: 3/min", "rate: 30/min")).unwrap();
+    assert!(running.server.reload());
+    let status = running.one("user", "ann").json()["statuses"][0].clone();
+    assert_eq!(status["currentLimit"]["requestsPerUnit"], 30);
+    assert_eq!(status["limitRemaining"], 0, "what was available");
+    assert_eq!(running.metric("limiter_request_reloads_total{result=\"failed\"}"), 1);
+    running.server.stop().unwrap();
+}
+
+#[test]
+fn a_stop_answers_what_is_under_way() {
+    let running = running(100);
+    let path = running.directory.path().join("s");
+    let send = |stream: &mut dyn Write| {
+        let body = json!({
+            "domain": "auth", "maxWait": "30s", "wait": true,
+            "descriptors": [{"entries": [{"key": "send", "value": "1"}]}],
+        });
+        let body = body.to_string();
+        let length = body.len();
+        write!(
+            stream,
+            "POST /reserve HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+    };
+    // The first goes at once; the others wait until after the stop.
+    let mut streams: Vec<UnixStream> =
+        (0..6).map(|_| UnixStream::connect(&path).unwrap()).collect();
+    for stream in &mut streams {
+        send(stream);
+    }
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while running.metric("limiter_requests_total{code=\"ok\"}") < 6 {
+        assert!(Instant::now() < deadline, "they were not asked");
+    }
+    running.server.stop().unwrap();
+    assert!(!path.exists());
+    for mut stream in streams {
+        assert_eq!(read(&mut stream).status, 200);
+    }
+}
+
+#[test]
+fn metrics_are_those_of_prometheus() {
+    let running = running(100);
+    for _ in 0..4 {
+        running.one("user", "a \"b\" \\ \n c");
+    }
+    running.json(&json!({"domain": "other", "descriptors": [{"entries": [{"key": "k"}]}]}));
+    let page = running.ask("GET", "/metrics", "", "");
+    assert!(page.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
+    let lines = page.body.lines().map(|line| Ok(line.to_owned()));
+    let scrape = prometheus_parse::Scrape::parse(lines).unwrap();
+    let value = |name: &str, label: (&str, &str), became: &str| {
+        let found = scrape.samples.iter().find(|sample| {
+            sample.metric == name
+                && sample.labels.get(label.0) == Some(label.1)
+                && sample.labels.get("became") == Some(became)
+        });
+        found.map(|sample| sample.value.clone())
+    };
+    let counter = |number| Some(prometheus_parse::Value::Counter(number));
+    let descriptors = "limiter_request_descriptors_total";
+    assert_eq!(value(descriptors, ("rule", "user"), "within"), counter(3.0));
+    assert_eq!(value(descriptors, ("rule", "user"), "over"), counter(1.0));
+    // That parser does not take escapes back.
+    let of_value = r#"rule="user",value="user=a \"b\" \\ \n c",became="within"} 3"#;
+    assert!(page.body.contains(of_value), "{}", page.body);
+    assert_eq!(running.metric("limiter_request_unknown_domains_total"), 1);
+    assert_eq!(running.ask("GET", "/healthcheck", "", "").body, "OK\n");
+    running.server.stop().unwrap();
+}
+
+#[test]
+fn what_cannot_be_served_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = directory.path().join("r.yaml");
+    fs::write(&rules, "domain: d\ndescriptors: [{key: k}]\n").unwrap();
+    let options = Options {
+        rules: vec![rules.clone(), directory.path().join("none.yaml")],
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        max_keys: 1,
+        max_connections: 1,
+        threads: 1,
+    };
+    let error = Server::start(&options).unwrap_err();
+    assert!(!error.is_failure());
+    let lines = error.lines();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("r.yaml:2:15: rate_limit is missing"), "{lines:?}");
+    assert!(lines[1].contains("none.yaml: cannot read the rule file"), "{lines:?}");
+    fs::write(&rules, RULES).unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = Listen::Tcp(taken.local_addr().unwrap());
+    let options = Options { rules: vec![rules], listen: vec![listen], ..options };
+    let error = Server::start(&options).unwrap_err();
+    assert!(matches!(error, ServeError::Listen { .. }), "{error}");
+}

@@ -1,0 +1,620 @@
+//! From the fields to rules for requests.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv6Net};
+use limiter_common::wire::Count;
+
+use super::super::check::Failure;
+use super::super::check::actions;
+use super::super::check::limits;
+use super::super::check::scalar::{at, number, plain, ranged, text};
+use super::super::error::{KeyValueError, Problem};
+use super::super::one_or_many::OneOrMany;
+use super::super::place::Place;
+use super::super::placed::{At, Item, Placed, Scalar};
+use super::super::shape as of_packets;
+use super::model::{
+    Calendar, Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern,
+    RequestFile, RequestLimit, RequestRule, RequestTerms,
+};
+use super::shape::{self, Descriptor, File, RateLimit};
+use crate::compile::compile;
+use crate::model::{LimitList, Meter, Period, Quota, RuleLimit, Unit};
+use crate::rate_text::RateTextError;
+
+/// More rules than a file of 16 MiB has, so that lists inside lists end.
+const MAX_RULES: usize = 1 << 18;
+
+/// Descriptors of one check, and entries of one descriptor.
+const MAX_CHECKS: usize = 16;
+
+/// The key whose values are sources, as they are for packets.
+const SOURCE: &str = "remote_address";
+
+/// Fields of rules for packets that requests do not have, with the reason.
+const OF_PACKETS: [(&str, &str); 18] = [
+    ("action", "a request over the limits is answered with 429; remove the field"),
+    ("aggregates", "a request names its prefixes itself, as a key of their own; remove the field"),
+    ("allow", "it is for packets; use a rule with `unlimited: true`"),
+    ("bans", "it is for packets; remove the field"),
+    ("budget", "requests share a limit where they have the same key and value; remove the field"),
+    ("budgets", "requests share a limit where they have the same key and value; remove the field"),
+    ("ceiling", "a limit of requests has one rate; remove the field, or use `rate_limits`"),
+    ("count", "requests are counted, or the hits that they ask for; remove the field"),
+    ("cluster", "each process of `limiter serve` counts for itself; remove the field"),
+    ("deny", "it is for packets; use a rule with `requests_per_unit: 0`"),
+    ("excess", "a limit of requests has one rate; remove the field, or use `rate_limits`"),
+    ("mark", "an answer has no mark; remove the field"),
+    ("martians", "it is for packets; remove the field"),
+    ("on_daemon_loss", "requests are decided without the daemon; remove the field"),
+    ("peak", "a limit of requests has one rate; remove the field, or use `rate_limits`"),
+    ("replies", "it is for packets; remove the field"),
+    ("scope", "each process of `limiter serve` counts for itself; remove the field"),
+    ("v4_prefix_mask_len", "who asks masks the address; remove the field"),
+];
+
+/// Takes over an error of the YAML reader.
+pub(super) fn problem_of_yaml(error: &serde_saphyr::Error) -> Failure {
+    let (place, problem) = Problem::from_yaml(error);
+    let field = match &problem {
+        Problem::UnknownField { field, .. } => field,
+        Problem::NotSupported { what, .. } => what,
+        _ => return (place, problem),
+    };
+    match OF_PACKETS.iter().find(|(name, _)| name == field) {
+        Some((name, reason)) => (place, Problem::NotSupported { what: (*name).to_owned(), reason }),
+        None => (place, problem),
+    }
+}
+
+/// Checks everything that needs no other file.
+pub(super) fn check(file: &File) -> (RequestFile, Vec<Failure>) {
+    let mut checked = Checked::default();
+    let domain = checked.domain(file);
+    checked.note(domain);
+    let mapping = checked.mapping(file);
+    checked.note(mapping);
+    let rules = checked.rules(file);
+    checked.note(rules);
+    checked.remarks();
+    (checked.file, checked.failures)
+}
+
+#[derive(Default)]
+struct Checked {
+    file: RequestFile,
+    failures: Vec<Failure>,
+    rules: usize,
+    /// Token buckets of which the file says neither algorithm nor burst, and the first of them.
+    plain: usize,
+    first_plain: Option<Place>,
+    /// The first `metadata`.
+    metadata: Option<Place>,
+}
+
+impl Checked {
+    fn note(&mut self, done: Result<(), Failure>) {
+        self.failures.extend(done.err());
+    }
+
+    fn domain(&mut self, file: &File) -> Result<(), Failure> {
+        let remedy = "name it, as in `domain: auth`: requests ask by this name";
+        let Some(domain) = &file.domain else {
+            let field = "domain";
+            return Err((Some(Place::BEGIN), Problem::Missing { field, remedy }));
+        };
+        text(domain, "domain", remedy)?.clone_into(&mut self.file.domain);
+        self.file.domain_at = domain.referenced.place();
+        Ok(())
+    }
+
+    fn mapping(&mut self, file: &File) -> Result<(), Failure> {
+        let Some(check) = &file.check else {
+            return Ok(());
+        };
+        let remedy = "write descriptors, as in \
+                      `- [{key: remote_address, header: X-Real-IP}]`, or remove the field";
+        let empty = |place| at(place, Problem::Empty { field: "check", remedy });
+        let descriptors = check.value.as_deref().unwrap_or_default();
+        if descriptors.is_empty() {
+            return Err(empty(check.referenced));
+        }
+        let long = |list: &[_]| list.len() > MAX_CHECKS;
+        if descriptors.len() > MAX_CHECKS || descriptors.iter().any(|one| long(&one.value)) {
+            let (what, reason) = ("check".to_owned(), "it has up to 16 descriptors of 16 entries");
+            return Err(at(check.referenced, Problem::NotSupported { what, reason }));
+        }
+        for descriptor in descriptors {
+            if descriptor.value.is_empty() {
+                return Err(empty(descriptor.referenced));
+            }
+            let entries = descriptor.value.iter().map(entry).collect::<Result<_, _>>()?;
+            self.file.check.push(entries);
+        }
+        Ok(())
+    }
+
+    fn rules(&mut self, file: &File) -> Result<(), Failure> {
+        let Some(descriptors) = &file.descriptors else {
+            return Err((Some(Place::BEGIN), Problem::NoRules));
+        };
+        let Some(items) = &descriptors.value else {
+            let remedy = "write the rules, or `descriptors: []` if none are meant";
+            return Err(at(
+                descriptors.referenced,
+                Problem::Empty { field: "descriptors", remedy },
+            ));
+        };
+        self.file.nodes = self.nodes(items, 1);
+        Ok(())
+    }
+
+    /// The nodes of a list of descriptors; what is wrong is noted.
+    fn nodes(&mut self, items: &[Item<Descriptor>], depth: usize) -> Vec<Node> {
+        let mut nodes = Vec::new();
+        let mut lines = BTreeMap::new();
+        for Item(item) in items {
+            match self.node(item, depth) {
+                Ok(found) => {
+                    for node in found {
+                        let line = item.referenced.place().map_or(1, |place| place.line);
+                        let name = node.level.to_string();
+                        if let Some(first) = lines.insert(name.clone(), line) {
+                            let subject = format!("descriptor {name}");
+                            let problem = Problem::Duplicate { subject, first };
+                            self.failures.push(at(item.referenced, problem));
+                            break;
+                        }
+                        nodes.push(node);
+                    }
+                }
+                Err(failure) => self.failures.push(failure),
+            }
+        }
+        nodes
+    }
+
+    /// A descriptor: a node for each of its values.
+    fn node(&mut self, item: &Placed<Descriptor>, depth: usize) -> Result<Vec<Node>, Failure> {
+        let (raw, place) = (&item.value, item.referenced);
+        if depth > MAX_DEPTH {
+            let (what, reason) = ("descriptors".to_owned(), "they are nested 16 deep at most");
+            return Err(at(place, Problem::NotSupported { what, reason }));
+        }
+        let Some(key) = &raw.key else {
+            let remedy = "name a part of the request, as in `key: message_type`";
+            return Err(at(place, Problem::Missing { field: "key", remedy }));
+        };
+        let key: Box<str> =
+            text(key, "key", "name a part of the request, as in `key: message_type`")?.into();
+        let values = values(&key, raw.value.as_ref())?;
+        let shared = set(raw.share_threshold.as_ref()).is_some();
+        let has_pattern = values.iter().any(|value| matches!(value, LevelValue::Pattern(_)));
+        if let Some(field) = raw.share_threshold.as_ref().filter(|_| shared && !has_pattern) {
+            let (field, at_field) = ("share_threshold", field.referenced);
+            let (needs, remedy) = ("a value with `*`", "write one, or remove the field");
+            return Err(at(at_field, Problem::Without { field, needs, remedy }));
+        }
+        if let Some(metadata) = &raw.metadata {
+            self.metadata = self.metadata.or(metadata.referenced.place());
+        }
+        let rule = self.rule(item)?;
+        let nested = match &raw.descriptors {
+            None => Vec::new(),
+            Some(list) => self.nodes(&list.value, depth + 1),
+        };
+        if rule.is_none() && nested.is_empty() && raw.value.is_none() {
+            if raw.descriptors.as_ref().is_some_and(|list| !list.value.is_empty()) {
+                // What is wrong with those is noted.
+                return Ok(Vec::new());
+            }
+            let remedy = "write `rate_limit: {rate: 100/s}`, or \
+                          `rate_limit: {unlimited: true}` to let all of them pass, as \
+                          envoyproxy/ratelimit does";
+            return Err(at(place, Problem::Missing { field: "rate_limit", remedy }));
+        }
+        let in_metric = set(raw.value_to_metric.as_ref()).is_some();
+        let mut nodes = Vec::with_capacity(values.len());
+        for value in values {
+            self.rules += 1 + nested.iter().map(size).sum::<usize>();
+            if self.rules > MAX_RULES {
+                return Err(at(place, Problem::TooManyRules(MAX_RULES)));
+            }
+            let shared = shared && matches!(value, LevelValue::Pattern(_));
+            let level = Level { key: key.clone(), value, shared, in_metric };
+            nodes.push(Node { level, rule: rule.clone(), nested: nested.clone() });
+        }
+        Ok(nodes)
+    }
+
+    /// The rule of a descriptor. One with a value, and nothing else, lets its requests pass.
+    fn rule(&mut self, item: &Placed<Descriptor>) -> Result<Option<RequestRule>, Failure> {
+        let raw = &item.value;
+        let limits = match (raw.rate_limit.as_deref(), raw.rate_limits.as_deref()) {
+            (Some(_), Some(several)) => {
+                return Err(at(several.referenced, Problem::Beside("rate_limits", "rate_limit")));
+            }
+            (Some(one), None) => std::slice::from_ref(one),
+            (None, Some(several)) if several.value.is_empty() => {
+                let (field, remedy) = ("rate_limits", "give one to four limits");
+                return Err(at(several.referenced, Problem::Empty { field, remedy }));
+            }
+            (None, Some(several)) => several.value.as_slice(),
+            (None, None) => {
+                let fields = [
+                    ("shadow_mode", raw.shadow_mode.as_ref().map(|field| field.referenced)),
+                    ("quota_mode", raw.quota_mode.as_ref().map(|field| field.referenced)),
+                    ("detailed_metric", raw.detailed_metric.as_ref().map(|field| field.referenced)),
+                    ("on_full", raw.on_full.as_ref().map(|field| field.referenced)),
+                ];
+                if let Some((field, place)) =
+                    fields.into_iter().find_map(|(field, place)| Some((field, place?)))
+                {
+                    let (needs, remedy) = ("rate_limit", "add a limit, or remove the field");
+                    return Err(at(place, Problem::Without { field, needs, remedy }));
+                }
+                return Ok(None);
+            }
+        };
+        let Some(first) = limits.first() else {
+            return Ok(None);
+        };
+        for later in limits.iter().skip(1) {
+            let name = later.value.name.as_ref().map(|name| ("name", name.referenced));
+            let replaces = later.value.replaces.as_ref().map(|r| ("replaces", r.referenced));
+            if let Some((what, place)) = name.or(replaces) {
+                let reason = "a rule has one: write it in the first of its limits";
+                return Err(at(place, Problem::NotSupported { what: what.to_owned(), reason }));
+            }
+        }
+        let name = first.value.name.as_ref();
+        let name =
+            name.map(|name| text(name, "name", "name it, or remove the line")).transpose()?;
+        let replaces = replaces(first.value.replaces.as_ref(), name)?;
+        let terms = self.terms(limits)?;
+        let (shadow, quota) = (set(raw.shadow_mode.as_ref()), set(raw.quota_mode.as_ref()));
+        if terms == RequestTerms::Unlimited {
+            let shadow = shadow.map(|field| ("shadow_mode", field.referenced));
+            let quota = quota.map(|field| ("quota_mode", field.referenced));
+            let full = raw.on_full.as_ref().map(|field| ("on_full", field.referenced));
+            if let Some((field, place)) = shadow.or(quota).or(full) {
+                return Err(at(place, Problem::UnlimitedWith(field)));
+            }
+        }
+        Ok(Some(RequestRule {
+            name: name.map(Box::from),
+            replaces,
+            terms,
+            shadow: shadow.is_some(),
+            quota: quota.is_some(),
+            metric: match set(raw.detailed_metric.as_ref()) {
+                Some(_) => Metric::All,
+                None => Metric::Levels,
+            },
+            full: raw.on_full.as_ref().map(actions::full).transpose()?.unwrap_or_default(),
+            place: item.referenced.place(),
+        }))
+    }
+
+    fn terms(&mut self, raw: &[Placed<RateLimit>]) -> Result<RequestTerms, Failure> {
+        let mut limits = Vec::with_capacity(raw.len());
+        for one in raw {
+            match limit(one)? {
+                Term::Limit(limit) => limits.push(limit),
+                Term::Unlimited if raw.len() > 1 => {
+                    return Err(at(one.referenced, Problem::UnlimitedWith("rate_limits")));
+                }
+                Term::Unlimited => return Ok(RequestTerms::Unlimited),
+                Term::Block(_) if raw.len() > 1 => {
+                    let reason = "it lets nothing pass: it is the only limit of its rule";
+                    let what = "requests_per_unit: 0".to_owned();
+                    return Err(at(one.referenced, Problem::NotSupported { what, reason }));
+                }
+                Term::Block(period) => return Ok(RequestTerms::Block(period)),
+            }
+            if one.value.algorithm.is_none() && one.value.burst.is_none() {
+                self.plain += 1;
+                self.first_plain = self.first_plain.or(one.referenced.place());
+            }
+        }
+        let list: Vec<RuleLimit> =
+            limits.iter().map(|limit| RuleLimit::hard(limit.meter)).collect();
+        if let Err((index, error)) = compile(&LimitList::from(list), false, 1) {
+            let place = raw.get(index).or(raw.first()).map(|one| one.referenced);
+            return Err(at(place.unwrap_or_default(), Problem::Limit(error.to_string())));
+        }
+        Ok(RequestTerms::Limits(limits.into()))
+    }
+
+    /// Says where a file means something else than in envoyproxy/ratelimit.
+    fn remarks(&mut self) {
+        if self.plain > 0 {
+            let (count, them) = match self.plain {
+                1 => ("one limit is a token bucket".to_owned(), "it"),
+                n => (format!("{n} limits are token buckets"), "them"),
+            };
+            let text = format!(
+                "{count}: all of a limit may come at once, and comes back steadily. \
+                 envoyproxy/ratelimit counts {them} in windows of the clock, which `algorithm: \
+                 fixed_window` means here"
+            );
+            self.file.notes.push(Note { place: self.first_plain, text });
+        }
+        if let Some(place) = self.metadata {
+            let text = "metadata is not part of answers".to_owned();
+            self.file.notes.push(Note { place: Some(place), text });
+        }
+    }
+}
+
+/// A field that says yes.
+fn set(field: Option<&Placed<bool>>) -> Option<&Placed<bool>> {
+    field.filter(|field| field.value)
+}
+
+fn size(node: &Node) -> usize {
+    1 + node.nested.iter().map(size).sum::<usize>()
+}
+
+fn entry(raw: &Placed<shape::Entry>) -> Result<Entry, Failure> {
+    let (place, raw) = (raw.referenced, &raw.value);
+    let remedy = "name an entry, as in `{key: remote_address, header: X-Real-IP}`";
+    let missing = |field, remedy| at(place, Problem::Missing { field, remedy });
+    let key = raw.key.as_ref().ok_or_else(|| missing("key", remedy))?;
+    let key = text(key, "key", remedy)?.into();
+    let value = match (&raw.value, &raw.header) {
+        (Some(_), Some(header)) => {
+            return Err(at(header.referenced, Problem::Beside("header", "value")));
+        }
+        (Some(value), None) => {
+            EntryValue::Fixed(text(value, "value", "write one, or `header: NAME`")?.into())
+        }
+        (None, Some(header)) => {
+            let name = text(header, "header", "name a header, as in X-Real-IP")?;
+            let token =
+                |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+            if !name.bytes().all(token) {
+                let reason = "a header has letters, digits and hyphens, as in X-Real-IP";
+                let what = name.to_owned();
+                return Err(at(header.referenced, Problem::NotSupported { what, reason }));
+            }
+            EntryValue::Header(name.to_ascii_lowercase().into())
+        }
+        (None, None) => return Err(missing("header", "name the header that the value comes from")),
+    };
+    Ok(Entry { key, value })
+}
+
+/// The values of a descriptor: at least one.
+fn values(key: &str, raw: Option<&Placed<OneOrMany>>) -> Result<Vec<LevelValue>, Failure> {
+    let Some(raw) = raw else {
+        return Ok(vec![LevelValue::Any]);
+    };
+    let remedy = "write one, or remove the line if every value is meant";
+    let empty = |place| at(place, Problem::Empty { field: "value", remedy });
+    let one = |text: Option<&str>, place: At| match text {
+        None | Some("") => Err(empty(place)),
+        Some(text) => {
+            plain(text, "value", place)?;
+            value(key, text).map_err(|problem| at(place, problem))
+        }
+    };
+    match &raw.value {
+        OneOrMany::One(text) => Ok(vec![one(text.as_deref(), raw.referenced)?]),
+        OneOrMany::Many(list) if list.is_empty() => Err(empty(raw.referenced)),
+        OneOrMany::Many(list) => {
+            list.iter().map(|scalar| one(scalar.value.as_deref(), scalar.referenced)).collect()
+        }
+    }
+}
+
+fn value(key: &str, text: &str) -> Result<LevelValue, Problem> {
+    if key == SOURCE
+        && let Some(net) = source(text)?
+    {
+        return Ok(LevelValue::Source(net));
+    }
+    Ok(match Pattern::of(text) {
+        Some(pattern) => LevelValue::Pattern(pattern),
+        None => LevelValue::Exact(text.into()),
+    })
+}
+
+/// The prefix that a value of `remote_address` is, if it is one: an IPv6 address is its /64.
+fn source(text: &str) -> Result<Option<IpNet>, Problem> {
+    let net = match (text.parse::<IpAddr>(), text.parse::<IpNet>()) {
+        (Ok(IpAddr::V6(address)), _) => match address.to_ipv4_mapped() {
+            Some(mapped) => IpNet::from(IpAddr::V4(mapped)),
+            None => IpNet::V6(Ipv6Net::new_assert(address, 64).trunc()),
+        },
+        (Ok(address), _) => IpNet::from(address),
+        (Err(_), Ok(net)) => net,
+        (Err(_), Err(_)) => return Ok(None),
+    };
+    if net != net.trunc() {
+        return Err(Problem::KeyValue(KeyValueError::HostBits(net)));
+    }
+    if matches!(net, IpNet::V6(_)) && net.prefix_len() > 64 {
+        let reason = "all addresses of a /64 share a bucket: write that";
+        return Err(Problem::NotSupported { what: text.to_owned(), reason });
+    }
+    Ok(Some(net))
+}
+
+fn replaces(
+    raw: Option<&Placed<Vec<Placed<shape::Replaced>>>>,
+    own: Option<&str>,
+) -> Result<Box<[Box<str>]>, Failure> {
+    let mut names = Vec::new();
+    for replaced in raw.iter().flat_map(|list| &list.value) {
+        let remedy = "write the name of the rule that is replaced, as in `- name: NAME`";
+        let Some(name) = &replaced.value.name else {
+            let field = "name";
+            return Err(at(replaced.referenced, Problem::Missing { field, remedy }));
+        };
+        let text = text(name, "name", remedy)?;
+        if own == Some(text) {
+            let (what, reason) = ("replaces", "a rule does not replace itself; name another");
+            let what = what.to_owned();
+            return Err(at(name.referenced, Problem::NotSupported { what, reason }));
+        }
+        names.push(text.into());
+    }
+    Ok(names.into())
+}
+
+enum Term {
+    Unlimited,
+    Block(Period),
+    Limit(RequestLimit),
+}
+
+fn limit(raw: &Placed<RateLimit>) -> Result<Term, Failure> {
+    let limit = &raw.value;
+    if let Some(calendar) = calendar(raw)? {
+        return Ok(calendar);
+    }
+    let zero = limit.requests_per_unit.as_ref().is_some_and(is_zero);
+    let is_unlimited = limit.unlimited.as_ref().is_some_and(|unlimited| unlimited.value);
+    if zero && !is_unlimited {
+        // Whatever else is wrong with it is found with another number.
+        let one = RateLimit {
+            requests_per_unit: Some(Placed::from(Some("1".to_owned()))),
+            ..copy(limit)
+        };
+        let raw = Placed { value: one, referenced: raw.referenced };
+        return Ok(match limits::rate_limit(&as_of_packets(&raw), 1)?.1 {
+            Some(found) => Term::Block(found.meter.quota().period),
+            None => Term::Unlimited,
+        });
+    }
+    let (_, found) = limits::rate_limit(&as_of_packets(raw), 1).map_err(without_packets)?;
+    let Some(RuleLimit { meter, .. }) = found else {
+        return Ok(Term::Unlimited);
+    };
+    if meter.quota().count != Count::Packets {
+        let place = limit.rate.as_ref().map_or(raw.referenced, |rate| rate.referenced);
+        let what = meter.quota().count.name().to_owned();
+        let reason = "requests are counted: write a rate like 100/s";
+        return Err(at(place, Problem::NotSupported { what, reason }));
+    }
+    Ok(Term::Limit(RequestLimit { meter, calendar: None }))
+}
+
+fn is_zero(scalar: &Scalar) -> bool {
+    let text = scalar.value.as_deref().unwrap_or_default();
+    !text.is_empty() && text.bytes().all(|byte| byte == b'0')
+}
+
+/// An error without the words for packets.
+fn without_packets((place, problem): Failure) -> Failure {
+    match problem {
+        Problem::RateText { error, .. } if *error == RateTextError::Zero => {
+            let what = "a rate of 0".to_owned();
+            let reason = "to refuse every request, write `unit: second, requests_per_unit: 0`";
+            (place, Problem::NotSupported { what, reason })
+        }
+        problem => (place, problem),
+    }
+}
+
+/// A limit in months or years, which are those of the calendar.
+fn calendar(raw: &Placed<RateLimit>) -> Result<Option<Term>, Failure> {
+    let limit = &raw.value;
+    let Some(unit) = &limit.unit else {
+        return Ok(None);
+    };
+    let word = unit.value.as_deref().unwrap_or_default();
+    let is_year = word.eq_ignore_ascii_case("year");
+    if !is_year && !word.eq_ignore_ascii_case("month") {
+        return Ok(None);
+    }
+    let algorithm = limit.algorithm.as_ref().and_then(|algorithm| algorithm.value.as_deref());
+    if algorithm != Some("fixed_window") {
+        let reason = if is_year {
+            "a year has no fixed length: write `algorithm: fixed_window` for those of the calendar \
+             in UTC, or `unit: day, unit_multiplier: 365`"
+        } else {
+            "a month has no fixed length: write `algorithm: fixed_window` for those of the calendar \
+             in UTC, or `unit: day, unit_multiplier: 30`"
+        };
+        return Err(at(unit.referenced, Problem::NotSupported { what: word.to_owned(), reason }));
+    }
+    let fields = [("burst", &limit.burst), ("backlog", &limit.backlog), ("slots", &limit.slots)];
+    for (field, scalar) in fields {
+        if let Some(scalar) = scalar {
+            return Err(at(scalar.referenced, Problem::Beside(field, "fixed_window")));
+        }
+    }
+    if let Some(rate) = &limit.rate {
+        return Err(at(rate.referenced, Problem::Beside("rate", "unit")));
+    }
+    if let Some(unlimited) = limit.unlimited.as_ref().filter(|unlimited| unlimited.value) {
+        return Err(at(unlimited.referenced, Problem::UnlimitedWith("unit")));
+    }
+    let most = if is_year { 1 } else { 6 };
+    let months: u8 = match &limit.unit_multiplier {
+        None => 1,
+        Some(multiplier) => {
+            let months = ranged(multiplier, "unit_multiplier", 1..=most)?;
+            if 12 % months != 0 {
+                let reason = "1, 2, 3, 4 and 6 months divide a year; write one of those";
+                let what = format!("{months} months");
+                return Err(at(multiplier.referenced, Problem::NotSupported { what, reason }));
+            }
+            months
+        }
+    };
+    let (months, days) = if is_year { (12, 366) } else { (months, u32::from(months) * 31) };
+    let period = Period { unit: Unit::Day, multiplier: days };
+    let Some(requests) = &limit.requests_per_unit else {
+        let (field, remedy) = ("requests_per_unit", "write a number, or `unlimited: true`");
+        return Err(at(raw.referenced, Problem::Missing { field, remedy }));
+    };
+    if is_zero(requests) {
+        return Ok(Some(Term::Block(period)));
+    }
+    let requests_per_unit = number(requests, "requests_per_unit")?;
+    let quota = Quota::new(Count::Packets, requests_per_unit, period);
+    let calendar = Some(Calendar { months });
+    Ok(Some(Term::Limit(RequestLimit { meter: Meter::FixedWindow(quota), calendar })))
+}
+
+fn copy(limit: &RateLimit) -> RateLimit {
+    RateLimit {
+        name: limit.name.clone(),
+        replaces: None,
+        rate: limit.rate.clone(),
+        unit: limit.unit.clone(),
+        unit_multiplier: limit.unit_multiplier.clone(),
+        requests_per_unit: limit.requests_per_unit.clone(),
+        burst: limit.burst.clone(),
+        algorithm: limit.algorithm.clone(),
+        backlog: limit.backlog.clone(),
+        slots: limit.slots.clone(),
+        strict: limit.strict.clone(),
+        unlimited: limit.unlimited.clone(),
+    }
+}
+
+/// The fields as those of a rule for packets.
+fn as_of_packets(raw: &Placed<RateLimit>) -> Placed<of_packets::RateLimit> {
+    let limit = copy(&raw.value);
+    let value = of_packets::RateLimit {
+        name: limit.name,
+        rate: limit.rate.map(Box::new),
+        unit: limit.unit,
+        unit_multiplier: limit.unit_multiplier.map(Box::new),
+        requests_per_unit: limit.requests_per_unit,
+        burst: limit.burst,
+        algorithm: limit.algorithm,
+        backlog: limit.backlog,
+        slots: limit.slots,
+        strict: limit.strict,
+        unlimited: limit.unlimited,
+        ..of_packets::RateLimit::default()
+    };
+    Placed { value, referenced: raw.referenced }
+}

@@ -1,0 +1,263 @@
+//! Rules for requests after every check that needs no other file.
+
+use std::fmt;
+
+use ipnet::IpNet;
+use limiter_common::wire::Full;
+
+use crate::file::place::Place;
+use crate::model::{Meter, Period};
+
+/// Levels that descriptors may be nested in, and entries that a request may have.
+pub const MAX_DEPTH: usize = 16;
+
+/// A rule file for requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestFile {
+    /// The name by which requests ask.
+    pub domain: String,
+    /// Place of the name.
+    pub domain_at: Option<Place>,
+    /// Descriptors of the requests that come as checks of a proxy.
+    pub check: Vec<Vec<Entry>>,
+    /// The outermost keys.
+    pub nodes: Vec<Node>,
+    /// Differences from what the author may expect.
+    pub notes: Vec<Note>,
+}
+
+impl RequestFile {
+    /// All rules, each with its path.
+    pub fn rules(&self) -> Vec<(Vec<&Level>, &RequestRule)> {
+        fn walk<'a>(
+            nodes: &'a [Node],
+            path: &mut Vec<&'a Level>,
+            found: &mut Vec<(Vec<&'a Level>, &'a RequestRule)>,
+        ) {
+            for node in nodes {
+                path.push(&node.level);
+                if let Some(rule) = &node.rule {
+                    found.push((path.clone(), rule));
+                }
+                walk(&node.nested, path, found);
+                path.pop();
+            }
+        }
+        let mut found = Vec::new();
+        walk(&self.nodes, &mut Vec::new(), &mut found);
+        found
+    }
+}
+
+/// A remark about a file that is good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Place of what it is about.
+    pub place: Option<Place>,
+    /// The remark, in one line.
+    pub text: String,
+}
+
+/// A key and a value, the rule on them, and further keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The key and the value.
+    pub level: Level,
+    /// The rule, if one ends here.
+    pub rule: Option<RequestRule>,
+    /// Further keys.
+    pub nested: Vec<Self>,
+}
+
+/// A key and a value of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// The key: any name.
+    pub key: Box<str>,
+    /// Values that it matches.
+    pub value: LevelValue,
+    /// True if all values that a pattern matches share one bucket.
+    pub shared: bool,
+    /// True if metrics have the value of the request.
+    pub in_metric: bool,
+}
+
+/// As in a file, in one line: `to_number`, `message_type=marketing`, `path=/api/*`.
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.key)?;
+        match &self.value {
+            LevelValue::Any => Ok(()),
+            LevelValue::Exact(value) => write!(f, "={value}"),
+            LevelValue::Pattern(pattern) => write!(f, "={pattern}"),
+            LevelValue::Source(net) => write!(f, "={net}"),
+        }
+    }
+}
+
+/// Values that a level matches.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LevelValue {
+    /// Every value, each with a bucket of its own.
+    Any,
+    /// This value.
+    Exact(Box<str>),
+    /// Values by a pattern.
+    Pattern(Pattern),
+    /// Sources inside a prefix.
+    Source(IpNet),
+}
+
+/// A text with `*` in it, each of which stands for any characters, or none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pattern(Box<[Box<str>]>);
+
+impl Pattern {
+    /// The pattern of a text; none if it has no `*`.
+    pub fn of(text: &str) -> Option<Self> {
+        let parts: Vec<Box<str>> = text.split('*').map(Box::from).collect();
+        (parts.len() > 1).then(|| Self(parts.into()))
+    }
+
+    /// Characters that are no `*`, in bytes.
+    pub fn literal(&self) -> usize {
+        self.0.iter().map(|part| part.len()).sum()
+    }
+
+    /// True if it matches a value.
+    pub fn matches(&self, value: &str) -> bool {
+        let [first, between @ .., last] = &*self.0 else {
+            return false;
+        };
+        let rest = value.strip_prefix(&**first).and_then(|rest| rest.strip_suffix(&**last));
+        let Some(mut rest) = rest else {
+            return false;
+        };
+        for part in between {
+            let Some((_, after)) = rest.split_once(&**part) else {
+                return false;
+            };
+            rest = after;
+        }
+        true
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("*"))
+    }
+}
+
+/// What a rule does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestRule {
+    /// The name that the file gives it.
+    pub name: Option<Box<str>>,
+    /// Names of rules that it replaces where both match one request.
+    pub replaces: Box<[Box<str>]>,
+    /// Its limits.
+    pub terms: RequestTerms,
+    /// Requests over the limits pass, and are counted.
+    pub shadow: bool,
+    /// A request is over the limits only if it is over all rules of this kind.
+    pub quota: bool,
+    /// Values in metrics.
+    pub metric: Metric,
+    /// Treatment of requests that get no bucket.
+    pub full: Full,
+    /// Place of the rule.
+    pub place: Option<Place>,
+}
+
+/// Values in the metrics of a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Metric {
+    /// Those of levels that say so.
+    #[default]
+    Levels,
+    /// Those of all levels.
+    All,
+}
+
+/// Limits of a rule, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestTerms {
+    /// Every request passes.
+    Unlimited,
+    /// No request passes. The length of time is what the file says, for answers.
+    Block(Period),
+    /// One to four limits: any of them trips.
+    Limits(Box<[RequestLimit]>),
+}
+
+/// A limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestLimit {
+    /// How much may pass, and how it is counted.
+    pub meter: Meter,
+    /// The months of a window, whose length differs: the meter has that of the longest.
+    pub calendar: Option<Calendar>,
+}
+
+/// A window of the calendar, in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Calendar {
+    /// Its months, which divide a year: 12 for a year.
+    pub months: u8,
+}
+
+/// An entry of a descriptor that a check is turned into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: Box<str>,
+    /// Origin of the value.
+    pub value: EntryValue,
+}
+
+/// Origin of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryValue {
+    /// Always the same.
+    Fixed(Box<str>),
+    /// A header, in small letters. Without it, there is no such descriptor.
+    Header(Box<str>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_a_search_of_all_ways_does() {
+        /// Every way of dividing the value: slow, and sure.
+        fn all_ways(pattern: &str, value: &str) -> bool {
+            match pattern.split_once('*') {
+                None => pattern == value,
+                Some((before, after)) => value.strip_prefix(before).is_some_and(|rest| {
+                    (0..=rest.len()).any(|at| rest.get(at..).is_some_and(|r| all_ways(after, r)))
+                }),
+            }
+        }
+        let letters = ["", "a", "b", "ab", "ba", "aba", "bab", "aab", "abab", "abba", "aabab"];
+        let mut seen = [0, 0];
+        for x in letters {
+            for y in letters {
+                for z in letters {
+                    for text in [format!("{x}*{y}"), format!("{x}*{y}*{z}")] {
+                        let pattern = Pattern::of(&text).unwrap();
+                        assert_eq!(pattern.to_string(), text);
+                        for value in letters {
+                            let expected = all_ways(&text, value);
+                            assert_eq!(pattern.matches(value), expected, "{text} {value}");
+                            seen[usize::from(expected)] += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(seen.iter().all(|count| *count > 100), "{seen:?}");
+        assert_eq!(Pattern::of("abc"), None);
+    }
+}

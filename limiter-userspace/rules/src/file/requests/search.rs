@@ -1,0 +1,115 @@
+//! Whether a file is for requests, for packets or for both: its fields and its keys say so.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::super::read::limits;
+use crate::model::key::KEYS;
+
+/// What the rules of a file are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum For {
+    /// Packets, as far as is to be seen.
+    Packets,
+    /// Requests: there is a mapping of headers, or a key that packets do not have, and that is no
+    /// misspelt one of theirs.
+    Requests,
+    /// Both: `requests` has the rules for requests, and the other fields those for packets.
+    Both,
+}
+
+/// True if a text has its rules for requests in a field of their own.
+pub(super) fn has_part(text: &str) -> bool {
+    serde_saphyr::from_str_with_options::<File>(text, limits())
+        .is_ok_and(|file| file.requests.is_some())
+}
+
+/// A rule file of which only this is of interest.
+#[derive(Deserialize)]
+struct File {
+    #[serde(default)]
+    check: Option<IgnoredAny>,
+    #[serde(default)]
+    requests: Option<IgnoredAny>,
+    #[serde(default)]
+    descriptors: Option<Vec<Descriptor>>,
+    #[serde(default)]
+    budgets: Option<IgnoredAny>,
+    #[serde(default)]
+    allow: Option<IgnoredAny>,
+    #[serde(default)]
+    deny: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Descriptor {
+    #[serde(default)]
+    key: Option<String>,
+    #[serde(default)]
+    descriptors: Option<Vec<Self>>,
+}
+
+/// What the rules of a file are for; packets for a text that is no rule file.
+pub fn whom_for(text: &str) -> For {
+    let file = match serde_saphyr::from_str_with_options::<File>(text, limits()) {
+        Ok(File {
+            requests: Some(_),
+            descriptors: None,
+            budgets: None,
+            allow: None,
+            deny: None,
+            ..
+        }) => {
+            return For::Requests;
+        }
+        Ok(File { requests: Some(_), .. }) => return For::Both,
+        Ok(file) => file,
+        Err(_) => return For::Packets,
+    };
+    let descriptors = file.descriptors.unwrap_or_default();
+    if file.check.is_some() || descriptors.iter().any(is_of_request) {
+        For::Requests
+    } else {
+        For::Packets
+    }
+}
+
+fn is_of_request(descriptor: &Descriptor) -> bool {
+    let key = descriptor.key.as_deref();
+    key.is_some_and(|key| !KEYS.contains(&key) && !is_near(key))
+        || descriptor.descriptors.iter().flatten().any(is_of_request)
+}
+
+/// True if a key is one of packets with a mistake in it.
+fn is_near(key: &str) -> bool {
+    let key = key.to_lowercase();
+    KEYS.iter().any(|known| {
+        strsim::damerau_levenshtein(&key, known) * 4 <= known.len()
+            || key.replace(['-', ' '], "_") == *known
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_key_of_packets_is_no_key_of_requests() {
+        let of = |key: &str| {
+            whom_for(&format!("descriptors:\n  - {{key: {key}, rate_limit: {{rate: 1/s}}}}"))
+        };
+        for key in ["remote_address", "remote_adress", "Remote-Address", "destination_prt", "ttl"] {
+            assert_eq!(of(key), For::Packets, "{key}");
+        }
+        for key in ["message_type", "auth_type", "path", "user", "api_key"] {
+            assert_eq!(of(key), For::Requests, "{key}");
+        }
+        let nested = "descriptors: [{key: remote_address, descriptors: [{key: user}]}]";
+        assert_eq!(whom_for(nested), For::Requests);
+        assert_eq!(whom_for("check: []\n"), For::Requests);
+        assert_eq!(whom_for("requests: {}\n"), For::Requests);
+        assert_eq!(whom_for("requests: {}\ndescriptors: []\n"), For::Both);
+        assert_eq!(whom_for("descriptors: {"), For::Packets);
+        assert_eq!(whom_for("descriptors:\n"), For::Packets);
+    }
+}

@@ -1,0 +1,335 @@
+//! Files for requests: those of the form of envoyproxy/ratelimit's examples, and mistakes. They are
+//! of our own making; the comments say which of its forms they have.
+
+use super::*;
+use crate::model::Meter;
+
+fn parse(text: &str) -> RequestFile {
+    let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
+    assert!(errors.is_empty(), "{text}\n{errors:?}");
+    file
+}
+
+/// A line for each rule: its path and what it does.
+fn lines(file: &RequestFile) -> Vec<String> {
+    let limit = |limit: &RequestLimit| {
+        let quota = limit.meter.quota();
+        let per = limit.calendar.map_or_else(
+            || quota.period.to_string(),
+            |calendar| format!("{} months", calendar.months),
+        );
+        format!("{} {}/{per}", limit.meter.algorithm(), quota.requests_per_unit)
+    };
+    let line = |(path, rule): (Vec<&Level>, &RequestRule)| {
+        let path: Vec<String> = path.iter().map(ToString::to_string).collect();
+        let terms = match &rule.terms {
+            RequestTerms::Unlimited => "unlimited".to_owned(),
+            RequestTerms::Block(period) => format!("nothing/{period}"),
+            RequestTerms::Limits(limits) => limits.iter().map(limit).collect::<Vec<_>>().join(", "),
+        };
+        let shadow = if rule.shadow { " shadow" } else { "" };
+        let quota = if rule.quota { " quota" } else { "" };
+        format!("{}: {terms}{shadow}{quota}", path.join(" "))
+    };
+    file.rules().into_iter().map(line).collect()
+}
+
+#[test]
+fn the_two_files_with_which_texts_on_the_subject_begin_load() {
+    let messaging = "
+domain: messaging
+descriptors:
+  - key: message_type
+    value: marketing
+    rate_limit: {unit: day, requests_per_unit: 5}
+";
+    let auth = "
+domain: auth
+descriptors:
+  - key: auth_type
+    value: login
+    rate_limit: {unit: minute, requests_per_unit: 5}
+";
+    let file = parse(messaging);
+    assert_eq!(file.domain, "messaging");
+    assert_eq!(lines(&file), ["message_type=marketing: token_bucket 5/day"]);
+    let file = parse(auth);
+    assert_eq!(lines(&file), ["auth_type=login: token_bucket 5/min"]);
+    // The difference is named.
+    let [note] = &file.notes[..] else { panic!("{:?}", file.notes) };
+    assert_eq!(note.place.map(|place| place.line), Some(6));
+    assert!(note.text.starts_with("one limit is a token bucket: "), "{}", note.text);
+    assert_eq!([whom_for(messaging), whom_for(auth)], [For::Requests; 2]);
+}
+
+#[test]
+fn nested_keys_blocks_and_exceptions_load() {
+    // README, examples 2, 3, 4 and 5.
+    let file = parse(
+        "
+domain: shop
+descriptors:
+  - key: mail_kind
+    value: offer
+    descriptors:
+      - key: recipient
+        rate_limit: {unit: day, requests_per_unit: 3, algorithm: fixed_window}
+  - key: recipient
+    rate_limit: {unit: week, requests_per_unit: 40, algorithm: fixed_window}
+  - key: remote_address
+    rate_limit: {unit: second, requests_per_unit: 12, algorithm: fixed_window}
+  - key: remote_address
+    value: 203.0.113.9
+    rate_limit: {unit: second, requests_per_unit: 0}
+  - key: remote_address
+    value: [198.51.100.0/24, '2001:db8::1']
+  - key: directory
+    rate_limit: {unlimited: true}
+",
+    );
+    assert_eq!(
+        lines(&file),
+        [
+            "mail_kind=offer recipient: fixed_window 3/day",
+            "recipient: fixed_window 40/week",
+            "remote_address: fixed_window 12/s",
+            "remote_address=203.0.113.9/32: nothing/s",
+            "directory: unlimited",
+        ]
+    );
+    assert!(file.notes.is_empty(), "{:?}", file.notes);
+    let nets: Vec<String> = file.nodes.iter().map(|node| node.level.to_string()).collect();
+    assert!(nets.contains(&"remote_address=2001:db8::/64".to_owned()), "{nets:?}");
+}
+
+#[test]
+fn fields_of_later_versions_load() {
+    // README, examples 6 to 11, and the fields of examples/ratelimit/config/example.yaml.
+    let file = parse(
+        "
+domain: gateway
+descriptors:
+  - key: app
+    descriptors:
+      - {key: who, value: ann, rate_limit: {requests_per_unit: 10, unit: SECOND}, shadow_mode: true}
+      - {key: who, value: bob, rate_limit: {requests_per_unit: 20, unit: second}}
+  - key: kind
+    value: all
+    rate_limit: {name: general, requests_per_unit: 5, unit: minute}
+  - key: kind
+    value: one
+    rate_limit: {replaces: [{name: general}, {name: other}], requests_per_unit: 9, unit: minute}
+  - key: plan
+    detailed_metric: true
+    rate_limit: {unit: minute, requests_per_unit: 10}
+  - key: path
+    value: /v1/*/pay
+    value_to_metric: true
+    share_threshold: true
+    rate_limit: {unit: hour, unit_multiplier: 2, requests_per_unit: 7}
+  - key: service
+    value: [first, second]
+    quota_mode: true
+    rate_limit: {unit: minute, requests_per_unit: 1}
+    metadata: {of: {anything: [1, two]}}
+",
+    );
+    assert_eq!(
+        lines(&file),
+        [
+            "app who=ann: token_bucket 10/s shadow",
+            "app who=bob: token_bucket 20/s",
+            "kind=all: token_bucket 5/min",
+            "kind=one: token_bucket 9/min",
+            "plan: token_bucket 10/min",
+            "path=/v1/*/pay: token_bucket 7/2hour",
+            "service=first: token_bucket 1/min quota",
+            "service=second: token_bucket 1/min quota",
+        ]
+    );
+    let rules = file.rules();
+    assert_eq!(rules[2].1.name.as_deref(), Some("general"));
+    assert_eq!(
+        rules[3].1.replaces.iter().map(|name| &**name).collect::<Vec<_>>(),
+        ["general", "other"]
+    );
+    assert_eq!((rules[4].1.metric, rules[3].1.metric), (Metric::All, Metric::Levels));
+    assert!(rules[5].0[0].shared && rules[5].0[0].in_metric);
+    let notes: Vec<&str> = file.notes.iter().map(|note| note.text.as_str()).collect();
+    assert!(notes[0].starts_with("7 limits are token buckets"), "{notes:?}");
+    assert_eq!(notes[1], "metadata is not part of answers");
+}
+
+#[test]
+fn every_algorithm_and_the_calendar_load() {
+    let of = |limit: &str| {
+        let text = format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{limit}}}}}]\n");
+        let file = parse(&text);
+        let [(_, rule)] = &file.rules()[..] else { panic!("{text}") };
+        let RequestTerms::Limits(limits) = &rule.terms else { panic!("{text}") };
+        limits[0]
+    };
+    for (text, algorithm) in [
+        ("rate: 10/s", "token_bucket"),
+        ("rate: 10/s, burst: 30", "token_bucket"),
+        ("rate: 10/s, algorithm: leaky_bucket, backlog: 2s", "leaky_bucket"),
+        ("rate: 10/s, algorithm: fixed_window", "fixed_window"),
+        ("rate: 10/s, algorithm: sliding_log", "sliding_log"),
+        ("rate: 10/s, algorithm: sliding_counter", "sliding_counter"),
+        ("rate: 10/s, algorithm: sliding_slots, slots: 8, strict: true", "sliding_slots"),
+    ] {
+        assert_eq!(of(text).meter.algorithm(), algorithm, "{text}");
+        assert_eq!(of(text).calendar, None);
+    }
+    let fixed = "algorithm: fixed_window, requests_per_unit: 5";
+    let year = of(&format!("unit: year, {fixed}"));
+    assert_eq!(year.calendar, Some(Calendar { months: 12 }));
+    let Meter::FixedWindow(quota) = year.meter else { panic!("{year:?}") };
+    assert_eq!(quota.period.seconds(), 366 * 86_400);
+    let quarter = of(&format!("unit: Month, unit_multiplier: 3, {fixed}"));
+    assert_eq!(quarter.calendar, Some(Calendar { months: 3 }));
+}
+
+#[test]
+fn mistakes_are_refused_with_their_place_and_a_remedy() {
+    let rule = |fields: &str| format!("domain: d\ndescriptors:\n  - {{{fields}}}\n");
+    let limit = |fields: &str| rule(&format!("key: k, rate_limit: {{{fields}}}"));
+    let check = |list: &str| format!("domain: d\ncheck: {list}\ndescriptors: []\n");
+    let cases = [
+        (String::new(), "1:1: domain is missing: name it"),
+        ("domain:\ndescriptors: []\n".into(), "1:7: domain has no value: name it"),
+        ("domain: d\n".into(), "no rules are in the file"),
+        ("domain: d\ndescriptors:\n".into(), "descriptors has no value"),
+        (rule("value: x"), "3:5: key is missing: name a part of the request"),
+        (rule("key: k"), "3:5: rate_limit is missing: write `rate_limit: {rate: 100/s}`"),
+        (rule("key: k, value: "), "value has no value: write one, or remove the line"),
+        (rule("key: k, value: []"), "value has no value"),
+        (rule("key: k, valeu: x"), "unknown field \"valeu\": did you mean \"value\"?"),
+        (rule("key: k, action: drop"), "\"action\" is not supported: a request over the limits"),
+        (rule("key: k, scope: cluster"), "\"scope\" is not supported: each process of"),
+        (
+            rule("key: k, shadow_mode: true, value: x"),
+            "shadow_mode without rate_limit: add a limit",
+        ),
+        (
+            rule("key: k, value: x, share_threshold: true"),
+            "share_threshold without a value with `*`",
+        ),
+        (
+            rule("key: k, rate_limit: {rate: 1/s}, rate_limits: [{rate: 1/s}]"),
+            "rate_limits beside rate_limit: remove one of the two",
+        ),
+        (rule("key: k, rate_limits: []"), "rate_limits has no value: give one to four limits"),
+        (
+            rule(
+                "key: k, rate_limits: [{rate: 1/s}, {rate: 1/s}, {rate: 1/s}, {rate: 1/s}, {rate: 1/s}]",
+            ),
+            "5 limits: a rule has at most 4",
+        ),
+        (
+            rule("key: k, rate_limits: [{rate: 1/s}, {name: x, rate: 1/s}]"),
+            "\"name\" is not supported: a rule has one",
+        ),
+        (
+            rule("key: k, rate_limit: {unlimited: true}, quota_mode: true"),
+            "quota_mode beside unlimited",
+        ),
+        (limit("unit: second"), "requests_per_unit is missing: write a number"),
+        (limit("unit: fortnight, requests_per_unit: 1"), "unit: \"fortnight\" is not known"),
+        (limit("unlimited: true, unit: day"), "unit beside unlimited: remove one of the two"),
+        (limit("rate: 0/s"), "to refuse every request, write `unit: second, requests_per_unit: 0`"),
+        (limit("rate: 1mbit/s"), "\"bytes\" is not supported: requests are counted"),
+        (limit("rate: 1/s, count: bytes"), "\"count\" is not supported: requests are counted"),
+        (
+            limit("unit: month, requests_per_unit: 1"),
+            "\"month\" is not supported: a month has no fixed",
+        ),
+        (
+            limit("unit: month, unit_multiplier: 5, algorithm: fixed_window, requests_per_unit: 1"),
+            "\"5 months\" is not supported: 1, 2, 3, 4 and 6 months divide a year",
+        ),
+        (
+            limit("unit: year, unit_multiplier: 2, algorithm: fixed_window, requests_per_unit: 1"),
+            "unit_multiplier: \"2\" does not fit",
+        ),
+        (limit("name: x, replaces: [{name: x}], rate: 1/s"), "a rule does not replace itself"),
+        (limit("replaces: [{}], rate: 1/s"), "name is missing: write the name of the rule"),
+        (limit("rate: 99/s, algorithm: sliding_log"), "needs more than the 31 stamps of a log"),
+        (limit("unit: second, requests_per_unit: 0, backlog: 1s"), "backlog without leaky_bucket"),
+        (
+            "domain: d\ndescriptors:\n  - {key: k, value: [a, a]}\n".into(),
+            "3:5: a second descriptor k=a, the first is in line 3: keep one",
+        ),
+        (
+            "domain: d\ndescriptors:\n  - {key: k, value: a}\n  - {key: k, value: a}\n".into(),
+            "4:5: a second descriptor k=a, the first is in line 3: keep one",
+        ),
+        (rule("key: remote_address, value: 192.0.2.1/24"), "has host bits set: write 192.0.2.0/24"),
+        (
+            rule("key: remote_address, value: '2001:db8::/96'"),
+            "all addresses of a /64 share a bucket",
+        ),
+        (check("[]"), "check has no value: write descriptors"),
+        (check("[[]]"), "check has no value"),
+        (check("[[{key: a}]]"), "header is missing: name the header"),
+        (check("[[{key: a, value: b, header: c}]]"), "header beside value"),
+        (check("[[{key: a, header: 'X Y'}]]"), "\"X Y\" is not supported: a header has letters"),
+        ("domain: \"d\n".into(), "2:1: the quotes before this are not closed: close them"),
+    ];
+    let mut wrong = Vec::new();
+    for (text, part) in cases {
+        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
+        let first = errors.first().map_or_else(String::new, ToString::to_string);
+        if !first.starts_with("r.yaml:") || !first.contains(part) {
+            wrong.push(format!("{text}\n  got  {first}\n  want {part}\n"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.concat());
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_found_at_once() {
+    let text = "domain: d\ndescriptors:\n  - {key: a}\n  - {value: b}\n  - {key: c, value: x}\n";
+    let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
+    assert_eq!(errors.len(), 2, "{errors:?}");
+    assert_eq!(file.nodes.len(), 1);
+}
+
+#[test]
+fn lists_inside_lists_end() {
+    let list: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    let list = list.join(", ");
+    let mut inner = "rate_limit: {rate: 1/s}".to_owned();
+    for key in ["c", "b", "a"] {
+        inner = format!("descriptors: [{{key: {key}, value: [{list}], {inner}}}]");
+    }
+    let (_, errors) = RequestFile::check("r.yaml", format!("domain: d\n{inner}\n").as_bytes());
+    assert!(errors[0].to_string().contains("make more than"), "{errors:?}");
+}
+
+#[test]
+fn one_file_may_hold_both() {
+    let text = "
+descriptors:
+  - {key: remote_address, rate_limit: {rate: 100/s}}
+requests:
+  domain: auth
+  descriptors:
+    - {key: auth_type, value: login, rate_limit: {rate: 5/min, burst: 5}}
+";
+    let packets = crate::RuleFile::parse("r.yaml", text.as_bytes(), 1522).unwrap();
+    assert_eq!(packets.rules.rules.len(), 1);
+    assert!(packets.domain.is_none());
+    assert_eq!(whom_for(text), For::Both);
+    let file = parse(text);
+    assert_eq!(
+        (file.domain.as_str(), lines(&file)),
+        ("auth", vec!["auth_type=login: token_bucket 5/min".to_owned()])
+    );
+    // Each side finds the mistakes of its own.
+    let (_, errors) = RequestFile::check("r.yaml", text.replace("value", "valeu").as_bytes());
+    assert!(errors[0].to_string().starts_with("r.yaml:7:"), "{errors:?}");
+    let wrong = text.replace("100/s", "0/s");
+    assert!(crate::RuleFile::parse("r.yaml", wrong.as_bytes(), 1522).is_err());
+    assert!(RequestFile::check("r.yaml", wrong.as_bytes()).1.is_empty());
+}
