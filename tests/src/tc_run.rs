@@ -8,7 +8,7 @@ use limiter_decision::packet::Segments;
 
 use crate::test_run::{MARGIN, Runner, TestRun, program_info};
 
-/// `TCX_NEXT`, `TC_ACT_SHOT` and `TC_ACT_REDIRECT` of include/uapi/linux/bpf.h and pkt_cls.h.
+/// `TCX_NEXT`, `TC_ACT_SHOT` and `TC_ACT_REDIRECT` of `include/uapi/linux/bpf.h` and `pkt_cls.h`.
 const NEXT: u32 = u32::MAX;
 const SHOT: u32 = 2;
 const REDIRECT: u32 = 7;

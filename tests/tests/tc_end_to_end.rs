@@ -20,9 +20,9 @@ fn quota(direction: &str) -> String {
 /// Pings the sender from the machine with limits, 40 times, and says how many answers came.
 fn answers(bed: &Testbed) -> Result<usize> {
     let target = SENDER.ipv4.to_string();
-    let output = bed.receiver.output(
-        Command::new("ping").args(["-n", "-c", "40", "-i", "0.01", "-W", "1", &target]),
-    )?;
+    let output = bed
+        .receiver
+        .output(Command::new("ping").args(["-n", "-c", "40", "-i", "0.01", "-W", "1", &target]))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(said.matches("bytes from").count())
 }

@@ -118,7 +118,7 @@ impl InterfaceCounters {
     /// Place of the counters of what comes in by an interface or goes out by it, by its index.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn place(index: u32, direction: Direction) -> u32 {
-        index & (Self::EACH - 1) | (direction as u32) * Self::EACH
+        (index & (Self::EACH - 1)) | ((direction as u32) * Self::EACH)
     }
 
     /// Adds a frame that left with `reason`. Both change, as in

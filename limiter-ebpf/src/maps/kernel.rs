@@ -53,7 +53,9 @@ impl Kernel {
     /// Counts a frame by the interface that it came in by or goes out by.
     #[inline(always)]
     pub(crate) fn count_interface(index: u32, reason: Reason, size: FrameSize) {
-        if let Some(counters) = INTERFACE_STATS.get_ptr_mut(InterfaceCounters::place(index, hook::direction())) {
+        if let Some(counters) =
+            INTERFACE_STATS.get_ptr_mut(InterfaceCounters::place(index, hook::direction()))
+        {
             // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
             unsafe { (*counters).add(reason, size.at_hook(SUPER_FRAMES)) };
         }

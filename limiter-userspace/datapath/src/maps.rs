@@ -7,9 +7,9 @@ use aya::maps::lpm_trie::Key;
 use aya::maps::{
     Array, ArrayOfMaps, LpmTrie, Map, MapData, MapError, MapInfo, PerCpuArray, PerCpuValues,
 };
-use limiter_common::header::Direction;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::header::Direction;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Control, InterfaceCounters, Limit, RULE_RETIRED, RuleCounters, Tally, Uncounted, map,

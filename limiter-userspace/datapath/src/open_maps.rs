@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use ipnet::IpNet;
-use limiter_common::header::Direction;
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::header::Direction;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;

@@ -214,6 +214,22 @@ fn both(seed: u64) -> (Program, Model) {
     (program, model)
 }
 
+/// Confirms the rule set on trial until `end`, or takes it back in one of two ways.
+fn end_trial(random: &mut Rng, now: u64, end: u64, (program, model): (&mut Program, &mut Model)) {
+    if end > now && random.bool() {
+        program.confirm(Ticks::from_nanos(now)).unwrap();
+        model.confirm();
+    } else if random.bool() {
+        program.revert().unwrap();
+        model.revert(Ticks::from_nanos(now));
+    } else {
+        // A start takes back what nobody can confirm any more.
+        program.restart().unwrap();
+        // As of its end, which was written when it began.
+        model.revert(Ticks::from_nanos(end));
+    }
+}
+
 fn run(seed: u64, steps: u32, met: &mut Met) {
     let mut random = Rng::with_seed(seed);
     let mut rules = Rules::new(seed);
@@ -233,18 +249,7 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             met.comparisons += begun.elapsed();
             let begun = Instant::now();
             if let Some(end) = trial.take() {
-                if end > now && random.bool() {
-                    program.confirm(Ticks::from_nanos(now)).unwrap();
-                    model.confirm();
-                } else if random.bool() {
-                    program.revert().unwrap();
-                    model.revert(Ticks::from_nanos(now));
-                } else {
-                    // A start takes back what nobody can confirm any more.
-                    program.restart().unwrap();
-                    // As of its end, which was written when it began.
-                    model.revert(Ticks::from_nanos(end));
-                }
+                end_trial(&mut random, now, end, (&mut program, &mut model));
                 compare_all(&mut program, &model, &context);
                 assert_same_rules(program.installed(), model.installed(), &context);
             }
@@ -317,7 +322,8 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             None => program.run(&frame, 1).unwrap(),
             Some((direction, segments)) => program
                 .run_at_tc(&frame, direction, segments)
-                .unwrap_or_else(|error| panic!("{error:?} of {segments:?} {frame:02x?}")),
+                .map_err(|error| format!("{error:?} of {segments:?} {frame:02x?}"))
+                .unwrap(),
         };
         met.kernel += begun.elapsed();
         assert!(

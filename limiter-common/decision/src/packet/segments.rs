@@ -68,12 +68,16 @@ mod tests {
     use super::*;
     use crate::packet;
 
+    fn write(frame: &mut [u8], at: usize, bytes: &[u8]) {
+        frame.get_mut(at..at + bytes.len()).expect("inside the frame").copy_from_slice(bytes);
+    }
+
     /// IPv4 and TCP with twelve bytes of options, as Linux sends it.
     fn tcp(length: usize) -> Vec<u8> {
         let mut frame = vec![0; length];
-        frame[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
-        frame[23] = 6;
-        frame[46] = 0x80;
+        write(&mut frame, 12, &[8, 0, 0x45, 0]);
+        write(&mut frame, 23, &[6]);
+        write(&mut frame, 46, &[0x80]);
         frame
     }
 
@@ -103,7 +107,7 @@ mod tests {
     #[test]
     fn datagrams_have_short_headers() {
         let mut frame = tcp(14 + 20 + 8 + 3 * 1_200);
-        frame[23] = 17;
+        write(&mut frame, 23, &[17]);
         let size = size(&frame, Segments { count: 3, size: 1_200 });
         assert_eq!((size.packets(), size.bytes()), (3, 3 * (42 + 1_200)));
     }

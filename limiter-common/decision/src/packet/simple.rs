@@ -33,8 +33,10 @@ pub(super) fn source<B: Bytes>(frame: &B) -> Option<Source> {
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn v4_source<const NETWORK: usize, B: Bytes>(frame: &B) -> Option<Source> {
-    let [start, .., a, b, c, d, e, f, g, h] = frame.in_place::<NETWORK, V4_HEADER>()?;
-    let source = if frame.is_out() { [e, f, g, h] } else { [a, b, c, d] };
+    let header = frame.in_place::<NETWORK, V4_HEADER>()?;
+    let [_, _, _, source, destination]: [[u8; 4]; 5] = bytemuck::cast(header);
+    let source = if frame.is_out() { destination } else { source };
+    let [start, ..] = header;
     if start >> 4 == 4 { Some(Source::V4(source)) } else { None }
 }
 

@@ -151,8 +151,14 @@ impl Stats {
         }
         push(text, &totals);
         text.push('\n');
-        let mut interfaces =
-            table(&["INTERFACE", "DIRECTION", ">PASSED", "?>PASSED BYTES", ">DROPPED", "?>DROPPED BYTES"]);
+        let mut interfaces = table(&[
+            "INTERFACE",
+            "DIRECTION",
+            ">PASSED",
+            "?>PASSED BYTES",
+            ">DROPPED",
+            "?>DROPPED BYTES",
+        ]);
         for InterfaceCounts { interface, direction, passed, dropped } in &self.interfaces {
             let names = vec![clean(interface), clean(direction)];
             let row = [names, counts(*passed).to_vec(), counts(*dropped).to_vec()];

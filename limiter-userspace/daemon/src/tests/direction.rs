@@ -288,7 +288,7 @@ fn a_check_lists_tables_by_direction() {
         rule("key: remote_address", direction, slow) + &rule(port, direction, slow)
     });
     fs::write(&file, format!("descriptors:\n{}", rules.concat())).unwrap();
-    let checked = crate::check::check(&[file], 1522, 64);
+    let checked = crate::check::check(&[file], &mut std::io::empty(), 1522, 64);
     assert_eq!(checked.errors, []);
     let tables: Vec<_> = checked.tables.iter().map(|table| table.keys.as_str()).collect();
     assert_eq!(

@@ -208,8 +208,11 @@ fn interfaces(page: &mut Exposition, datapath: &dyn Datapath) -> Result<()> {
         let mut samples = page.metric(name, Kind::Counter, help);
         for InterfaceCounts { interface, direction, passed, dropped } in &all {
             for (verdict, counts) in [("pass", passed), ("drop", dropped)] {
-                let labels =
-                    [("interface", interface), ("direction", direction), ("verdict", verdict)];
+                let labels = [
+                    ("interface", interface.as_str()),
+                    ("direction", direction.as_str()),
+                    ("verdict", verdict),
+                ];
                 samples.add(&labels, value(counts));
             }
         }

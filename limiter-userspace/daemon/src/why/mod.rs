@@ -18,7 +18,7 @@ use limiter_datapath::{Framing, Observed};
 use limiter_model::{Excerpt, Judged, Looked, LookedTable, Packet};
 use limiter_rules::Selector;
 use limiter_rules::model::key::protocol_text;
-use limiter_rules::model::Fact;
+use limiter_rules::model::{Direction, Fact};
 
 use super::error::ServiceError;
 use crate::api::explain::{ExplainedNow, waits_for_lease};
@@ -95,11 +95,8 @@ impl InForce<'_> {
     /// The interface that the packet comes in by or goes out by.
     fn limited(&self, question: &Question) -> Result<(String, u32), ServiceError> {
         let direction = question.direction_of_packet();
-        let mut limited = self
-            .datapath
-            .attachments()
-            .iter()
-            .filter(|at| at.mode.hook().direction() == direction);
+        let mut limited =
+            self.datapath.attachments().iter().filter(|at| at.mode.hook().direction() == direction);
         let found = match &question.interface {
             Some(name) => limited.find(|at| at.interface == *name),
             None => limited.next(),
