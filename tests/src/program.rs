@@ -443,7 +443,7 @@ fn environment(cluster: Option<u64>) -> Environment<'static> {
             _ => None,
         }
     }
-    Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1, cluster }
+    Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1, cluster, in_at_tc: false }
 }
 
 fn plan(kernel: &Kernel, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {

@@ -51,6 +51,7 @@ fn what_goes_out_is_limited_and_what_comes_in_is_not() -> Result<()> {
     ensure!(answers(&bed)? == 0, "the program does not need the daemon");
     limiter.on_pins("detach")?;
     ensure!(answers(&bed)? == 40, "nothing limits after `detach`");
+    limiter.close()?;
     bed.close()
 }
 

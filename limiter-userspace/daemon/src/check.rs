@@ -165,7 +165,13 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
     };
     // Only the daemon knows whether there are other nodes: nothing is said of that here.
     let cluster = Some(1);
-    let environment = Environment { max_frame, interface_index: &index, cpus: u32::MAX, cluster };
+    let environment = Environment {
+        max_frame,
+        interface_index: &index,
+        cpus: u32::MAX,
+        cluster,
+        in_at_tc: false,
+    };
     let layers = Layers { file: union, cluster, ..Layers::default() };
     let effective = layers.effective();
     let set = &layers.file.rules;

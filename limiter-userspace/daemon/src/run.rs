@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use limiter_cluster::{Config, Notices};
+use limiter_common::header::Direction;
 use limiter_datapath::machine::is_mounted_here_alone;
 use limiter_datapath::{Backend, Datapath};
 use limiter_datapath::{Hook, ModeChoice, Options, SourceTable};
@@ -202,6 +203,7 @@ fn check(
         interface_index: &|name| backend.interface_index(name),
         cpus: backend.cpus(),
         cluster: layers.cluster,
+        in_at_tc: options.hooks.contains(&Hook::Tc(Direction::In)),
     };
     Installed::default()
         .plan(&effective.rule_set(), 1, options.datapath.max_rules, &environment)

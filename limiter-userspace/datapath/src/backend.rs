@@ -38,6 +38,10 @@ pub type KeyPlace = (EntryKind, Option<u32>);
 pub trait Observed: Reading<Error = DatapathError> {
     /// Interfaces under limits.
     fn attachments(&self) -> &[Attachment];
+    /// True if packets that come in are met at tc.
+    fn is_in_at_tc(&self) -> bool {
+        self.attachments().iter().any(|at| at.mode.hook() == Hook::Tc(Direction::In))
+    }
     /// Largest frame of the attached interfaces in bytes, at least 1,522.
     fn max_frame(&self) -> u64;
     /// The rules in force.

@@ -370,8 +370,13 @@ budgets: [{name: dns, rate_limit: {unit: minute, requests_per_unit: 2, burst: 2}
     #[test]
     fn a_packet_is_reported_before_it_comes_and_every_entry_is_read_once() {
         let file = RuleFile::parse("r.yaml", RULES, 1522).unwrap();
-        let machine =
-            Environment { max_frame: 1522, interface_index: &|_| None, cpus: 1, cluster: None };
+        let machine = Environment {
+            max_frame: 1522,
+            interface_index: &|_| None,
+            cpus: 1,
+            cluster: None,
+            in_at_tc: false,
+        };
         let mut model = Model::with_room(64, 64, 0);
         let plan = model.installed().plan(&file.rules, 1, 1024, &machine).unwrap();
         let frame = frame();

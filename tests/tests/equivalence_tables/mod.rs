@@ -270,8 +270,12 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             };
             if let Ok(plan) = applied {
                 match end.map(Ticks::from_nanos) {
-                    Some(end) => model.commit_on_trial(plan, end, at),
-                    None => model.commit(plan, at),
+                    Some(end) => {
+                        model.commit_on_trial(plan, end, at);
+                    }
+                    None => {
+                        model.commit(plan, at);
+                    }
                 }
                 trial = end;
                 met.changes += 1;

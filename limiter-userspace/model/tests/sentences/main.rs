@@ -47,8 +47,13 @@ fn of(rules: &RuleSet) -> Option<Model> {
         "eth1" => Some(2),
         _ => None,
     };
-    let environment =
-        Environment { max_frame: 1522, interface_index: &index, cpus: 4, cluster: None };
+    let environment = Environment {
+        max_frame: 1522,
+        interface_index: &index,
+        cpus: 4,
+        cluster: None,
+        in_at_tc: false,
+    };
     let generation = model.generation() + 1;
     let plan = model.installed().plan(rules, generation, 64, &environment).ok()?;
     model.commit(plan, Ticks::from_nanos(START));

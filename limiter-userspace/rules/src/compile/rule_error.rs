@@ -60,8 +60,13 @@ pub enum RuleError {
         /// True if the limits count SYNs alone.
         syns: bool,
     },
-    /// An action that an outgoing packet cannot have.
-    Outgoing {
+    /// A log of packets where a frame may be many packets.
+    LogAtTc {
+        /// Direction of the rule.
+        direction: Direction,
+    },
+    /// An action that a packet at tc cannot have.
+    ActionAtTc {
         /// Name of the action.
         action: &'static str,
         /// Direction of the rule.
@@ -132,11 +137,33 @@ impl RuleError {
                      packets ban, too, or {or}"
                 )
             }
-            Self::Outgoing { action, direction, budget } => {
+            Self::LogAtTc { direction } => {
+                let or = if direction.has_out() {
+                    "`direction: in`"
+                } else {
+                    "run limiter with `--hook xdp`"
+                };
+                format!(
+                    "{subject}: `algorithm: sliding_log` keeps the time of each packet, and at \
+                     tc one frame can be many packets: write `algorithm: sliding_counter`, or \
+                     {or}"
+                )
+            }
+            Self::ActionAtTc { action, direction, budget } => {
                 let of = match budget {
                     Some(name) => format!("action: {action} of the budget {name}"),
                     None => format!("action: {action}"),
                 };
+                let remedy = match budget {
+                    Some(_) => "charge a budget with another action",
+                    None => "write `action: drop`",
+                };
+                if !direction.has_out() {
+                    return format!(
+                        "{subject}: {of} is not possible with `--hook tc`: the kernel has chosen \
+                         the way of the packet already: {remedy}, or run limiter with `--hook xdp`"
+                    );
+                }
                 let why = match *action {
                     "reject" => "an answer to an outgoing packet would go to its own sender here",
                     "ban" => {
@@ -144,10 +171,6 @@ impl RuleError {
                          are no evidence against it"
                     }
                     _ => "the kernel has chosen the way of an outgoing packet already",
-                };
-                let remedy = match budget {
-                    Some(_) => "charge a budget with another action",
-                    None => "write `action: drop`",
                 };
                 format!(
                     "{subject}: {of} is not for `direction: {}`: {why}: {remedy}, or \

@@ -12,7 +12,8 @@ const INTERFACES: [(&str, u32); 2] = [("eth0", 2), ("eth1", 3)];
 
 fn plan(set: &RuleSet, cluster: Option<u64>) -> Plan {
     let index = |name: &str| INTERFACES.iter().find(|(known, _)| *known == name).map(|(_, at)| *at);
-    let environment = Environment { max_frame: 1522, interface_index: &index, cpus: 4, cluster };
+    let environment =
+        Environment { max_frame: 1522, interface_index: &index, cpus: 4, cluster, in_at_tc: false };
     Installed::default().plan(set, 1, 1024, &environment).unwrap()
 }
 
@@ -106,7 +107,7 @@ proptest! {
         let set = RuleSet::of([Rule::new(Path::of_source(&Selector::Every), rate)]);
         let index = |_: &str| None;
         let environment =
-            Environment { max_frame: 1522, interface_index: &index, cpus: 1, cluster: None };
+            Environment { max_frame: 1522, interface_index: &index, cpus: 1, cluster: None, in_at_tc: false };
         // Too slow for its burst, or so.
         let Ok(plan) = Installed::default().plan(&set, 1, 64, &environment) else { return Ok(()) };
         let read = read(&plan);

@@ -174,8 +174,12 @@ fn a_direction_refuses_what_it_cannot_have() {
 }
 
 fn compiled(text: &str) -> Result<(), Vec<String>> {
+    compiled_for(text, false)
+}
+
+fn compiled_for(text: &str, in_at_tc: bool) -> Result<(), Vec<String>> {
     let file = parse(text).unwrap();
-    let environment = Environment { cpus: 4, ..Environment::of_frame(1522) };
+    let environment = Environment { cpus: 4, in_at_tc, ..Environment::of_frame(1522) };
     let errors = |errors: CompileErrors| errors.into_all().map(|error| error.to_string()).collect();
     compile_set(&file.rules, &environment).map(drop).map_err(errors)
 }
@@ -226,6 +230,58 @@ fn actions_that_an_outgoing_packet_cannot_have_are_refused() {
             );
             assert_eq!(compiled(&text), Ok(()), "{text}");
         }
+    }
+}
+
+/// In the source table, in a table by keys, and over a budget.
+#[test]
+fn what_no_packet_at_tc_can_have_is_refused_there_alone() {
+    let cpu = |text: String, of: &str, remedy: &str| {
+        assert_eq!(compiled_for(&text, false), Ok(()), "{text}");
+        let error = format!(
+            "{of} is not possible with `--hook tc`: the kernel has chosen the way of the packet \
+             already: {remedy}, or run limiter with `--hook xdp`"
+        );
+        assert_eq!(compiled_for(&text, true), Err(vec![error]), "{text}");
+    };
+    for key in ["remote_address", "destination_port"] {
+        let text = format!("descriptors: [{{key: {key}, action: {{cpu: 1}}, {LIMIT}}}]\n");
+        let of = if key == "remote_address" { "every source".to_owned() } else { key.to_owned() };
+        cpu(text, &format!("rule for {of}: action: cpu"), "write `action: drop`");
+    }
+    let text = format!(
+        "budgets: [{{name: b, action: {{cpu: 1}}, {LIMIT}}}]\ndescriptors: [{{key: vlan, budget: \
+         b}}]\n"
+    );
+    cpu(text, "rule for vlan: action: cpu of the budget b", "charge a budget with another action");
+    for action in ["reject", "{ban: {}}", "drop"] {
+        let text = format!("descriptors: [{{key: remote_address, action: {action}, {LIMIT}}}]\n");
+        assert_eq!(compiled_for(&text, true), Ok(()), "{text}");
+    }
+}
+
+#[test]
+fn a_log_of_packets_is_refused_where_a_frame_can_be_many() {
+    let log = |direction: &str| {
+        format!(
+            "descriptors: [{{key: remote_address, direction: {direction}, rate_limit: {{rate: 5/s, \
+             algorithm: sliding_log}}}}]\n"
+        )
+    };
+    let error = |of: &str, remedy: &str| {
+        Err(vec![format!(
+            "rule for {of}: `algorithm: sliding_log` keeps the time of each packet, and at tc one \
+             frame can be many packets: write `algorithm: sliding_counter`, or {remedy}"
+        )])
+    };
+    assert_eq!(compiled_for(&log("in"), false), Ok(()));
+    assert_eq!(
+        compiled_for(&log("in"), true),
+        error("every source", "run limiter with `--hook xdp`")
+    );
+    for direction in ["out", "both"] {
+        let of = format!("direction={direction} remote_address");
+        assert_eq!(compiled_for(&log(direction), false), error(&of, "`direction: in`"));
     }
 }
 

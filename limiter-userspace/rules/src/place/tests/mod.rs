@@ -39,7 +39,13 @@ fn interface(name: &str) -> Option<u32> {
 }
 
 fn environment() -> Environment<'static> {
-    Environment { max_frame: 1522, interface_index: &interface, cpus: 4, cluster: None }
+    Environment {
+        max_frame: 1522,
+        interface_index: &interface,
+        cpus: 4,
+        cluster: None,
+        in_at_tc: false,
+    }
 }
 
 fn parse(text: &str) -> RuleSet {
