@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use limiter_common::bucket::Slot;
+use limiter_common::header::Direction;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -293,7 +294,9 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             met.asks += asked_keys.answer(&mut random, now, both, &context);
         }
         let ticks = Ticks::from_nanos(now);
-        let frame = frames::frame(&mut random);
+        let hook = frames::hook(&mut random);
+        let direction = hook.map_or(Direction::In, |(direction, _)| direction);
+        let frame = frames::frame(&mut random, direction);
         // The answer is asked for before the frame comes: it is compared with what becomes of the
         // frame, and a question that charged anything would be found by the comparison of
         // everything.
@@ -302,7 +305,7 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             .transpose()
             .unwrap();
         // A test run at tc refuses frames that end in their IP header.
-        let hook = frames::hook(&mut random).filter(|_| frame.len() >= 14 + 40);
+        let hook = hook.filter(|_| frame.len() >= 14 + 40);
         let begun = Instant::now();
         let expected = match hook {
             None => model.judge(&frame, ticks),

@@ -322,7 +322,13 @@ impl<'a> Compiler<'a, '_> {
             let budget = budget.map(str::to_owned);
             self.refuse(subject, RuleError::ActionAtTc { action, direction, budget });
         }
-        if limits.limits.iter().any(|limit| matches!(limit.meter, Meter::SlidingLog(_))) {
+        let class = match &limits.over {
+            Over::Class(name) => self.by_name.get(name.as_str()).map(|class| &class.limits),
+            _ => None,
+        };
+        let mut all =
+            limits.limits.iter().chain(class.into_iter().flat_map(|class| class.limits.iter()));
+        if all.any(|limit| matches!(limit.meter, Meter::SlidingLog(_))) {
             let direction = path.direction;
             self.refuse(subject, RuleError::LogAtTc { direction });
         }
