@@ -72,6 +72,15 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         Admittance::OverBudget => false,
         Admittance::Granted => {
             let debt = call!(debt(maps; bucket_key, slot));
+            let (limit, charge) = if W::SUPER_FRAMES {
+                // Looked up and computed once more: the stack has no room to keep them.
+                let Some(limit) = maps.limit(slot) else {
+                    return (Some(no_rule), Change::NONE);
+                };
+                (limit, Charge::of_frame(limit, now, size))
+            } else {
+                (limit, charge)
+            };
             let tat = match charge.apply(debt) {
                 _ if limit.is_unlimited() => Ticks::ZERO,
                 Some(tat) => tat,
@@ -87,11 +96,12 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
                     debt
                 }
             };
-            let dropped = u64::from(outcome.drops());
+            let packets = size.packets();
+            let dropped = if outcome.drops() { packets } else { 0 };
             let bucket = Bucket {
                 word: Word::new(tat, false).raw(),
                 resolved: Resolved::new(*generation, slot, Slot::NONE, false).raw(),
-                passed: 1 - dropped,
+                passed: packets - dropped,
                 dropped,
             };
             match insert(maps, bucket_key, &bucket, now) {
