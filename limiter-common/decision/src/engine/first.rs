@@ -72,15 +72,6 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         Admittance::OverBudget => false,
         Admittance::Granted => {
             let debt = call!(debt(maps; bucket_key, slot));
-            let (limit, charge) = if W::SUPER_FRAMES {
-                // Looked up and computed once more: the stack has no room to keep them.
-                let Some(limit) = maps.limit(slot) else {
-                    return (Some(no_rule), Change::NONE);
-                };
-                (limit, Charge::of_frame(limit, now, size))
-            } else {
-                (limit, charge)
-            };
             let tat = match charge.apply(debt) {
                 _ if limit.is_unlimited() => Ticks::ZERO,
                 Some(tat) => tat,
