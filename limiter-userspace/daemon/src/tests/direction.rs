@@ -350,7 +350,8 @@ fn nothing_that_goes_out_is_judged_as_long_as_nothing_is_seen() {
     for (asked, words) in [
         (
             out(),
-            "direction: limiter sees no outgoing packets on any interface, so all of them pass",
+            "direction: limiter sees no outgoing packets on any interface, so all of them pass: \
+             `limiter run --direction both` limits them",
         ),
         (
             ask(AskExplain { direction: Some("both".into()), ..AskExplain::default() }),

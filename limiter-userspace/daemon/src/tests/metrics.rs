@@ -141,7 +141,7 @@ fn the_metrics_are_the_statistics() {
     same(value(&samples, "limiter_last_reload_success", &[]), 0.0);
     assert!(value(&samples, "limiter_last_reload_timestamp_seconds", &[]) > 1e9);
     for (verdict, total) in [("pass", stats.passed), ("drop", stats.dropped)] {
-        let labels = [("interface", "fake0"), ("verdict", verdict)];
+        let labels = [("direction", "in"), ("interface", "fake0"), ("verdict", verdict)];
         let of = |name| value(&samples, name, &labels);
         assert!(total.packets > 0, "{stats:?}");
         same(of("limiter_interface_packets_total"), float(total.packets));
