@@ -55,6 +55,8 @@ pub(super) fn attach(
         return Err(foreign(&state, &pins, id));
     }
     if own.is_none() {
+        // Before the program is loaded: an older kernel may refuse it for another reason.
+        state.check_has(hook)?;
         begin_counters(kernel, state.index, hook.direction())?;
     }
     let mut program = kernel.program(hook, state.framing)?;
@@ -167,13 +169,9 @@ fn attach_at_tc(
 ) -> Result<u32, DatapathError> {
     let name = interface.name.as_str();
     let first = TcAttachOptions::TcxOrder(LinkOrder::first());
-    let id = program.attach_with_options(name, place, first).map_err(|error| match &error {
-        // Linux before 6.6 knows no such link.
-        ProgramError::SyscallError(call) if call.io_error.raw_os_error() == Some(libc::EINVAL) => {
-            DatapathError::NoTcx { interface: name.to_owned() }
-        }
-        _ => explain(error, name, XdpMode::Skb),
-    })?;
+    let id = program
+        .attach_with_options(name, place, first)
+        .map_err(|error| explain(error, name, XdpMode::Skb))?;
     let link = program.take_link(id).map_err(attach_error(name))?;
     let link = FdLink::try_from(link)
         .map_err(|source| DatapathError::NoLink { interface: name.to_owned(), source })?;

@@ -75,7 +75,21 @@ impl Interface {
             Hook::Xdp => self.program.is_some_and(|(_, id)| id == program_id),
             Hook::Tc(direction) => {
                 let programs = tcx::programs(self.index, direction);
-                programs.is_ok_and(|programs| programs.contains(&program_id))
+                matches!(programs, Ok(Some(programs)) if programs.contains(&program_id))
+            }
+        }
+    }
+
+    /// Refuses a hook that this kernel does not have.
+    pub(super) fn check_has(&self, hook: Hook) -> Result<(), DatapathError> {
+        let Hook::Tc(direction) = hook else {
+            return Ok(());
+        };
+        match tcx::programs(self.index, direction) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(DatapathError::NoTcx { interface: self.name.clone() }),
+            Err(source) => {
+                Err(DatapathError::Netlink { interface: self.name.clone(), source })
             }
         }
     }

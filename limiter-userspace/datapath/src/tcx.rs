@@ -34,13 +34,13 @@ struct Attributes {
 const _: () = assert!(size_of::<Attributes>() == 64);
 
 /// Ids of the programs at tc of an interface in a direction, in the order in which they are run.
-/// None before Linux 6.6, which has no TCX.
+/// `None` before Linux 6.6, which has no TCX.
 ///
 /// # Errors
 ///
 /// The kernel's.
 #[expect(unsafe_code, reason = "a system call that takes an address")]
-pub(super) fn programs(interface: u32, direction: Direction) -> io::Result<Vec<u32>> {
+pub(super) fn programs(interface: u32, direction: Direction) -> io::Result<Option<Vec<u32>>> {
     let mut ids = [0_u32; MOST as usize];
     let mut attributes = Attributes {
         interface,
@@ -71,10 +71,12 @@ pub(super) fn programs(interface: u32, direction: Direction) -> io::Result<Vec<u
     if result != 0 {
         let error = io::Error::last_os_error();
         return match error.raw_os_error() {
-            Some(libc::EINVAL | libc::ENOENT) => Ok(Vec::new()),
+            // The kind of attachment is unknown.
+            Some(libc::EINVAL) => Ok(None),
+            Some(libc::ENOENT) => Ok(Some(Vec::new())),
             _ => Err(error),
         };
     }
     let count = usize::try_from(attributes.count.min(MOST)).unwrap_or_default();
-    Ok(ids.into_iter().take(count).collect())
+    Ok(Some(ids.into_iter().take(count).collect()))
 }
