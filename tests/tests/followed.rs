@@ -39,8 +39,7 @@ const FIRST_HOUR: Page = Page {
     ],
 };
 
-const EGRESS: Page =
-    Page { path: "docs/egress.md", peers: &["192.0.2.7/32"], not_typed: &[] };
+const EGRESS: Page = Page { path: "docs/egress.md", peers: &["192.0.2.7/32"], not_typed: &[] };
 
 const OPERATIONS: Page = Page {
     path: "docs/operations.md",

@@ -29,9 +29,9 @@ fn answers(bed: &Testbed) -> Result<usize> {
 }
 
 fn pings(bed: &Testbed, target: &str) -> Result<usize> {
-    let output = bed.receiver.output(
-        Command::new("ping").args(["-n", "-c", "40", "-i", "0.01", "-W", "1", target]),
-    )?;
+    let output = bed
+        .receiver
+        .output(Command::new("ping").args(["-n", "-c", "40", "-i", "0.01", "-W", "1", target]))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(said.matches("bytes from").count())
 }

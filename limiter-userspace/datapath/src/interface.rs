@@ -88,9 +88,7 @@ impl Interface {
         match tcx::programs(self.index, direction) {
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(DatapathError::NoTcx { interface: self.name.clone() }),
-            Err(source) => {
-                Err(DatapathError::Netlink { interface: self.name.clone(), source })
-            }
+            Err(source) => Err(DatapathError::Netlink { interface: self.name.clone(), source }),
         }
     }
 
