@@ -5,14 +5,16 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::cables::{FAR, NEAR, SEEN_WITHIN, passed_of, second_cable, send_ten};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::packet_socket::{receive_buffer, segment};
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{self, RECEIVER, SENDER};
+use serde_json::Value;
 
 /// A quota of ten packets for the sender, which no time refills.
 fn quota(direction: &str) -> String {
@@ -82,6 +84,83 @@ fn a_rule_for_both_directions_has_one_bucket() -> Result<()> {
     ensure!(answers(&bed)? == 5, "five requests and five answers are ten packets");
     limiter.close()?;
     bed.close()
+}
+
+/// The one that starts last is asked first; each is without the other when that one is detached.
+#[test]
+fn two_programs_at_tc_leave_each_other_alone() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("tctwo")?;
+    let mut first = bed.limiter(&quota("out").replace("10/week", "30/week"))?;
+    first.options(["--direction", "out"]);
+    first.start()?;
+    // A rule file of its own.
+    let mut second = bed.limiter(&quota("out"))?;
+    second.apart("second").options(["--direction", "out"]);
+    second.start()?;
+    ensure!(answers(&bed)? == 10, "the second one is not in force");
+    second.terminate()?;
+    second.on_pins("detach")?;
+    let left = answers(&bed)?;
+    ensure!(left == 20, "{left} of the 20 that are left of the first one's quota");
+    // Attached again, the second one uses up its quota before a first one that has nothing left.
+    second.start()?;
+    ensure!(answers(&bed)? == 0, "the first one is gone");
+    first.close()?;
+    ensure!(answers(&bed)? == 0, "the second one went with the first one");
+    second.terminate()?;
+    second.on_pins("detach")?;
+    ensure!(answers(&bed)? == 40, "nothing limits any more");
+    second.close()?;
+    bed.close()
+}
+
+#[test]
+fn an_interface_that_comes_back_is_limited_again_at_tc() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("tcback")?;
+    second_cable(&bed)?;
+    let mut limiter = bed.limiter(
+        "domain: test\ndescriptors:
+  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 20, burst: 5}}\n",
+    )?;
+    limiter.on(NEAR).options(["--hook", "tc", "--direction", "both"]);
+    limiter.start()?;
+    let source = [203, 0, 113, 77];
+    send_ten(&bed, FAR, source)?;
+    ensure!(passed_of(&limiter, source, 10)? == 5);
+    bed.receiver.ip(["link", "delete", NEAR])?;
+    wait_for_hooks(&limiter, false)?;
+    second_cable(&bed)?;
+    wait_for_hooks(&limiter, true)?;
+    send_ten(&bed, FAR, source)?;
+    ensure!(passed_of(&limiter, source, 20)? == 5, "the interface came back with a full bucket");
+    // Down and up changes nothing, and a start adopts both links.
+    bed.receiver.ip(["link", "set", NEAR, "down"])?;
+    bed.receiver.ip(["link", "set", NEAR, "up"])?;
+    limiter.kill()?;
+    limiter.start()?;
+    let status = wait_for_hooks(&limiter, true)?;
+    ensure!(status.iter().all(|at| at["adopted"] == true), "{status:?}");
+    limiter.close()?;
+    bed.close()
+}
+
+/// Waits until both hooks of the only interface are attached, or none is.
+fn wait_for_hooks(limiter: &Limiter, attached: bool) -> Result<Vec<Value>> {
+    let deadline = Instant::now() + SEEN_WITHIN;
+    loop {
+        let status = limiter.json(&["status"])?;
+        let all = status["interfaces"].as_array().context("no interfaces")?;
+        let modes: Vec<_> = all.iter().filter_map(|at| at["mode"].as_str()).collect();
+        ensure!(all.len() == 2, "{status}");
+        if all.iter().all(|at| at["attached"] == attached) {
+            ensure!(!attached || modes == ["tc in", "tc out"], "{modes:?}");
+            return Ok(all.clone());
+        }
+        ensure!(Instant::now() < deadline, "{status}; it said: {}", limiter.said());
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// The sending end of a veth pair keeps the tag of a VLAN device beside the frame, as a card does
