@@ -15,8 +15,8 @@ use limiter_decision::table::Scratch;
 
 use crate::call::call;
 use crate::context::Frame;
+use crate::facts::facts;
 use crate::maps::{self, Kernel};
-use crate::path::facts;
 
 /// Events that nobody has read yet. Written here, read by the daemon; an event that finds no room
 /// is lost, and counted. Without a type: of one with a size, libbpf makes no ring.

@@ -9,21 +9,22 @@ use limiter_decision::act::act;
 use limiter_decision::engine::{self, Next, plain_source};
 use limiter_decision::maps::Maps as _;
 use limiter_decision::outcome::{BeforeTables, InForce, Outcome, Packed};
-use limiter_decision::packet;
 use limiter_decision::table::{self, Plain, judge_plain, run_tables};
 
 use crate::call::call;
 use crate::capture;
 use crate::context::Frame;
 use crate::events::{self, ScratchFacts};
-use crate::hook::{self, redirect};
+use crate::facts::{facts, inner};
+use crate::hook;
 use crate::maps::{self, Clock as _, Kernel};
+use crate::program::{self, redirect};
 
 /// Judges the frame, carries out what follows, and counts it. With `LAYER_3`, it begins with its IP
 /// header.
 #[inline(always)]
 pub(crate) fn run<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
-    let size = hook::size(frame);
+    let size = program::size(frame);
     let now = Kernel.recent(frame);
     let in_force = match call!(before_tables(; frame, size, now)) {
         BeforeTables::Judged(outcome) => {
@@ -111,36 +112,6 @@ pub(crate) fn begin_packet<const LAYER_3: bool>(
     let now = if asks { Kernel.now(now) } else { now };
     if let Some(scratch) = maps::scratch() {
         table::begin_packet(&Kernel, scratch, in_force.generation(), header, size, now);
-    }
-}
-
-/// Leaves the facts of a frame in the scratch, and its interface; false for a frame without a
-/// source.
-#[inline(always)]
-pub(crate) fn facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
-    let Some(facts) = maps::facts() else {
-        return false;
-    };
-    if !packet::read_simple(frame, facts) && !call!(walked_facts(; frame)) {
-        return false;
-    }
-    facts.set_interface(frame.interface());
-    true
-}
-
-/// Leaves the facts of a frame in the scratch that are not read at once; false for one without a
-/// source. A subprogram, so that those of most frames need little of the stack.
-#[inline(always)]
-pub(crate) fn walked_facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
-    maps::facts().is_some_and(|facts| packet::walk(frame, facts).is_ok())
-}
-
-/// Leaves the facts of a packet inside a tunnel in the scratch, after [`facts`]. No offset in it
-/// depends on the Ethernet header.
-#[inline(always)]
-pub(crate) fn inner<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
-    if let Some(facts) = maps::facts() {
-        packet::inner(frame, facts);
     }
 }
 

@@ -9,11 +9,11 @@ macro_rules! own_subprograms {
         $made! {
             before_tables = crate::path::before_tables, () (twin word word);
             begin_packet = crate::path::begin_packet, () (twin word word word);
-            facts = crate::path::facts, () (twin);
-            walked_facts = crate::path::walked_facts, () (twin);
+            facts = crate::facts::facts, () (twin);
+            walked_facts = crate::facts::walked_facts, () (twin);
             extension_at = crate::context::frame::extension_at, () (frame half half);
-            inner = crate::path::inner, () (frame);
-            redirect = crate::hook::redirect, () (half);
+            inner = crate::facts::inner, () (frame);
+            redirect = crate::program::redirect, () (half);
             log = crate::path::log, () (word word);
             event = crate::events::event, () (twin word word word half);
             send_event = crate::events::send_event, (scratch) (word word word);

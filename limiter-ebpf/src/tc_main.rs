@@ -13,6 +13,7 @@ mod call;
 mod context;
 mod define_subprograms;
 mod events;
+mod facts;
 mod hook {
     pub(crate) mod tc;
     pub(crate) use self::tc::*;
@@ -20,5 +21,9 @@ mod hook {
 mod licence;
 mod maps;
 mod path;
+mod program {
+    pub(crate) mod tc;
+    pub(crate) use self::tc::*;
+}
 mod source_store;
 mod subprograms;

@@ -14,6 +14,7 @@ mod call;
 mod context;
 mod define_subprograms;
 mod events;
+mod facts;
 mod hook {
     pub(crate) mod xdp;
     pub(crate) use self::xdp::*;
@@ -21,5 +22,9 @@ mod hook {
 mod licence;
 mod maps;
 mod path;
+mod program {
+    pub(crate) mod xdp;
+    pub(crate) use self::xdp::*;
+}
 mod source_store;
 mod subprograms;

@@ -27,13 +27,10 @@ fn quota(direction: &str) -> String {
 
 /// Pings the sender from the machine with limits, 40 times, and says how many answers came.
 fn answers(bed: &Testbed) -> Result<usize> {
-    pings(bed, &SENDER.ipv4.to_string())
-}
-
-fn pings(bed: &Testbed, target: &str) -> Result<usize> {
+    let target = SENDER.ipv4.to_string();
     let output = bed
         .receiver
-        .output(Command::new("ping").args(["-n", "-c", "40", "-i", "0.01", "-W", "1", target]))?;
+        .output(Command::new("ping").args(["-n", "-c", "40", "-i", "0.01", "-W", "1", &target]))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(said.matches("bytes from").count())
 }
@@ -161,39 +158,6 @@ fn wait_for_hooks(limiter: &Limiter, attached: bool) -> Result<Vec<Value>> {
         ensure!(Instant::now() < deadline, "{status}; it said: {}", limiter.said());
         thread::sleep(Duration::from_millis(10));
     }
-}
-
-/// The sending end of a veth pair keeps the tag of a VLAN device beside the frame, as a card does
-/// with one that it takes off.
-#[test]
-fn a_tag_beside_the_frame_is_seen() -> Result<()> {
-    require_root();
-    for (direction, hook) in [("out", "xdp"), ("in", "tc"), ("in", "xdp")] {
-        let bed = Testbed::create("tcvlan")?;
-        for (netns, end, address) in
-            [(&bed.receiver, RECEIVER, "10.5.0.1/24"), (&bed.sender, SENDER, "10.5.0.2/24")]
-        {
-            let link = ["link", "add", "link", end.interface, "name", "v5", "type", "vlan"];
-            netns.ip(link.into_iter().chain(["id", "5"]))?;
-            netns.ip(["address", "add", address, "dev", "v5"])?;
-            netns.ip(["link", "set", "v5", "up"])?;
-        }
-        let rules = format!(
-            "domain: test\ndescriptors:\n  - key: vlan\n    value: 5\n    direction: {direction}\n    \
-             descriptors:\n      - key: protocol\n        value: icmp\n        rate_limit: \
-             {{rate: 10/week, algorithm: fixed_window}}\n"
-        );
-        let mut limiter = bed.limiter(&rules)?;
-        limiter.options(["--direction", direction, "--hook", hook]);
-        limiter.start()?;
-        let count = pings(&bed, "10.5.0.2")?;
-        // XDP sees the frame without its tag.
-        let wanted = if (direction, hook) == ("in", "xdp") { 40 } else { 10 };
-        ensure!(count == wanted, "{count} answers, {direction} at {hook}");
-        limiter.close()?;
-        bed.close()?;
-    }
-    Ok(())
 }
 
 /// Bytes of a datagram, and of its headers on the wire.

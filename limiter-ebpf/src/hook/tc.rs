@@ -1,22 +1,13 @@
 //! The tc hook (TCX, or a filter of clsact): skbs that came in, behind generic receive offload, or
 //! that go out, before they are split.
 
-use aya_ebpf::EbpfContext as _;
 use aya_ebpf::Global;
 use aya_ebpf::bindings::{__sk_buff, TC_ACT_SHOT, TC_ACT_UNSPEC};
 use aya_ebpf::helpers::generated::{
     bpf_redirect, bpf_skb_change_tail, bpf_skb_load_bytes, bpf_skb_store_bytes,
 };
-use aya_ebpf::programs::TcContext;
-use limiter_common::frame_size::FrameSize;
 use limiter_common::header::Direction;
 use limiter_decision::packet::Segments;
-
-use crate::call::call;
-use crate::context::Frame;
-use crate::define_subprograms::define_subprograms;
-use crate::maps;
-use crate::path;
 
 /// The context that the kernel passes.
 pub(crate) type Context = __sk_buff;
@@ -35,25 +26,8 @@ pub(crate) const SUPER_FRAMES: bool = true;
 #[unsafe(no_mangle)]
 static OUT: Global<u32> = Global::new(0);
 
-/// Bytes of a VLAN tag.
-const TAG: u64 = 4;
-
 /// `BPF_F_RECOMPUTE_CSUM`: the card's sum of the packet follows what is written.
 const RECOMPUTE_CHECKSUM: u64 = 1;
-
-/// Judges one skb.
-#[aya_ebpf::macros::classifier]
-#[expect(clippy::needless_pass_by_value, reason = "the macro passes the context so")]
-pub(crate) fn limiter(ctx: TcContext) -> i32 {
-    path::run(&Frame::<false>::new(ctx.as_ptr().cast())).cast_signed()
-}
-
-/// Judges one skb of an interface without Ethernet headers.
-#[aya_ebpf::macros::classifier]
-#[expect(clippy::needless_pass_by_value, reason = "the macro passes the context so")]
-pub(crate) fn limiter_l3(ctx: TcContext) -> i32 {
-    path::run(&Frame::<true>::new(ctx.as_ptr().cast())).cast_signed()
-}
 
 /// The direction of skbs.
 #[inline(always)]
@@ -90,34 +64,12 @@ pub(crate) fn length(ctx: *mut Context) -> u64 {
     unsafe { (*ctx).len.into() }
 }
 
-/// The size of an skb: of the packets that it was merged from or will be split into.
+/// What an skb stands for if it is a super-frame.
 #[inline(always)]
-pub(crate) fn size<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameSize {
-    let ctx = frame.context();
+pub(crate) fn segments(ctx: *mut Context) -> Option<Segments> {
     // SAFETY: the context pointer is the one that the kernel passed.
-    if unsafe { (*ctx).gso_size } != 0 {
-        return call!(here super_frame(; frame));
-    }
-    FrameSize::of_packet(length(ctx).wrapping_add(tag_bytes(ctx)))
-}
-
-/// Bytes of the tag that is not among those of the skb.
-#[inline(always)]
-fn tag_bytes(ctx: *mut Context) -> u64 {
-    if tag(ctx).is_some() { TAG } else { 0 }
-}
-
-/// The size of a super-frame.
-#[inline(always)]
-pub(crate) fn super_frame<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameSize {
-    let ctx = frame.context();
-    let length = length(ctx).wrapping_add(tag_bytes(ctx));
-    // SAFETY: the context pointer is the one that the kernel passed.
-    let segments = unsafe { Segments { count: (*ctx).gso_segs, size: (*ctx).gso_size } };
-    match maps::scratch() {
-        Some(scratch) if path::facts(frame) => segments.size_of(frame, &scratch.facts, length),
-        _ => FrameSize::of_super_frame(length, segments.count, 0),
-    }
+    let (count, size) = unsafe { ((*ctx).gso_segs, (*ctx).gso_size) };
+    if size == 0 { None } else { Some(Segments { count, size }) }
 }
 
 /// The index of the interface that the skb came in by or goes out by.
@@ -161,30 +113,4 @@ pub(crate) fn cut(ctx: *mut Context, length: u32, _of: u32) -> bool {
 pub(crate) fn answered(ctx: *mut Context) -> u32 {
     // SAFETY: the helper takes two numbers.
     (unsafe { bpf_redirect(interface(ctx), 0) } & 0xffff_ffff) as u32
-}
-
-/// The way out of a packet that is redirected. Rules that redirect are refused at tc, so there is
-/// none.
-#[inline(always)]
-pub(crate) const fn redirect(_action: u32) -> u32 {
-    PASS
-}
-
-/// The subprograms of this hook.
-macro_rules! own_subprograms {
-    ($made:ident) => {
-        $made! {
-            super_frame = crate::hook::tc::super_frame, () (twin);
-        }
-    };
-}
-
-own_subprograms!(define_subprograms);
-
-/// The subprograms of this hook as BPF functions.
-#[cfg(target_arch = "bpf")]
-mod call {
-    use limiter_decision::declare_subprograms;
-
-    own_subprograms!(declare_subprograms);
 }

@@ -4,15 +4,7 @@ use aya_ebpf::bindings::{xdp_action, xdp_md};
 use aya_ebpf::helpers::bpf_xdp_get_buff_len;
 use aya_ebpf::helpers::generated::{bpf_xdp_adjust_tail, bpf_xdp_load_bytes, bpf_xdp_store_bytes};
 use aya_ebpf::programs::XdpContext;
-use limiter_common::frame_size::FrameSize;
 use limiter_common::header::Direction;
-use limiter_common::wire::ActionKind;
-use limiter_decision::maps::Maps as _;
-
-use crate::context::Frame;
-use crate::maps::Kernel;
-use crate::maps::definitions::{CPUS, INTERFACES};
-use crate::path;
 
 /// The context that the kernel passes.
 pub(crate) type Context = xdp_md;
@@ -25,20 +17,6 @@ pub(crate) const DROP: u32 = xdp_action::XDP_DROP;
 
 /// No frame stands for several packets here.
 pub(crate) const SUPER_FRAMES: bool = false;
-
-/// Judges one frame.
-#[aya_ebpf::macros::xdp(frags)]
-#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
-pub(crate) fn limiter(ctx: XdpContext) -> u32 {
-    path::run(&Frame::<false>::new(ctx.ctx))
-}
-
-/// Judges one frame of an interface without Ethernet headers.
-#[aya_ebpf::macros::xdp(frags)]
-#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
-pub(crate) fn limiter_l3(ctx: XdpContext) -> u32 {
-    path::run(&Frame::<true>::new(ctx.ctx))
-}
 
 /// The direction of frames.
 #[inline(always)]
@@ -70,12 +48,6 @@ pub(crate) fn data_end(ctx: *mut Context) -> usize {
 pub(crate) fn length(ctx: *mut Context) -> u64 {
     // SAFETY: the context pointer is the one that the kernel passed.
     unsafe { bpf_xdp_get_buff_len(ctx) }
-}
-
-/// The size of a frame: it is one packet.
-#[inline(always)]
-pub(crate) fn size<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameSize {
-    FrameSize::of_packet(length(frame.context()))
 }
 
 /// The index of the interface that the frame came in by.
@@ -120,25 +92,3 @@ pub(crate) fn cut(ctx: *mut Context, length: u32, of: u32) -> bool {
 pub(crate) const fn answered(_: *mut Context) -> u32 {
     xdp_action::XDP_TX
 }
-
-/// The way out of a packet that is redirected: by the map of its action, and to the network stack
-/// if that has no such entry.
-#[inline(always)]
-pub(crate) fn redirect(action: u32) -> u32 {
-    let Some(action) = Kernel.action(action) else {
-        return PASS;
-    };
-    let way = match action.kind() {
-        ActionKind::Interface => INTERFACES.redirect(action.target, ELSE_PASS),
-        ActionKind::Cpu => CPUS.redirect(action.target, ELSE_PASS),
-        _ => return PASS,
-    };
-    // Behind this match the verifier sees the bound of the number.
-    match way {
-        Ok(xdp_action::XDP_REDIRECT) | Err(xdp_action::XDP_REDIRECT) => xdp_action::XDP_REDIRECT,
-        _ => PASS,
-    }
-}
-
-/// The flag of a redirection for a map that has no such entry: pass.
-const ELSE_PASS: u64 = PASS as u64;

@@ -13,6 +13,15 @@ use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 #[derive(Debug)]
 pub struct PacketSocket(Socket);
 
+/// What it means when the kernel answers `ENOBUFS` to a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// The frame was never sent: the device had no room.
+    Refused,
+    /// The frame was sent and dropped at tc on its way out, as over its limit.
+    Dropped,
+}
+
 /// Frames that a socket receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {

@@ -44,7 +44,12 @@ pub fn counted(limiter: &Limiter, sender: &Sender) -> Result<Counted> {
     }
     let prefix = sender.rule.prefix.map(|prefix| match sender.direction {
         Direction::In => prefix.to_string(),
-        Direction::Out => format!("direction=out remote_address={prefix}"),
+        Direction::Out => {
+            let prefix = prefix.to_string();
+            // One address stands without its length.
+            let value = prefix.strip_suffix("/32").unwrap_or(&prefix);
+            format!("direction=out remote_address={value}")
+        }
     });
     let answer = limiter.json(&["stats"])?;
     let rules = answer["rules"].as_array().context("`limiter stats`: no `rules`")?;

@@ -24,6 +24,7 @@ use crate::generator::Generator;
 use crate::interrupt::Interrupt;
 use crate::limiter::Limiter;
 use crate::netns::Netns;
+use crate::packet_socket::NoRoom;
 use crate::receiver::Receiver;
 use crate::testbed::Testbed;
 use crate::veth::{RECEIVER, SENDER};
@@ -214,8 +215,18 @@ fn measure(
     let streams = senders.iter().map(|sender| sender.stream.clone()).collect();
     let mut expectations = senders.iter().map(Expectation::new).collect::<Result<Vec<_>>>()?;
     let started = clock::now();
-    let generator =
-        Generator::start(&testbed.sender, SENDER.interface, streams, options.duration, BOUND)?;
+    let no_room = match options.direction {
+        Direction::In => NoRoom::Refused,
+        Direction::Out => NoRoom::Dropped,
+    };
+    let generator = Generator::start_with(
+        &testbed.sender,
+        SENDER.interface,
+        streams,
+        options.duration,
+        BOUND,
+        no_room,
+    )?;
     let mut live = Live::start(options.duration);
     while !generator.is_finished() {
         if interrupt.is_set() {
