@@ -3,11 +3,13 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod arithmetic;
+mod grpc;
 mod matching;
 mod nginx;
 mod reserve;
 mod room;
 mod rules_change;
+mod running;
 mod server;
 mod support;
 mod threads;
