@@ -203,3 +203,95 @@ fn rls() -> FileDescriptorProto {
         ..file(RLS, "envoy.service.ratelimit.v3", &[RATELIMIT, BASE, DURATION])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use envoy_types::pb::envoy::config::core::v3::HeaderValue;
+    use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+    use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
+        Entry, RateLimitOverride,
+    };
+    use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
+        DescriptorStatus, RateLimit,
+    };
+    use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+    use envoy_types::pb::google::protobuf::{Duration, UInt64Value};
+    use prost::Message as _;
+    use prost::encoding::{WireType, decode_key, decode_varint};
+
+    use super::*;
+
+    /// All messages, with their full names.
+    fn messages() -> Vec<(String, DescriptorProto)> {
+        let mut all = Vec::new();
+        for file in described().file {
+            for message in file.message_type {
+                let name = format!(".{}.{}", file.package.as_deref().unwrap(), message.name());
+                for nested in &message.nested_type {
+                    all.push((format!("{name}.{}", nested.name()), nested.clone()));
+                }
+                all.push((name, message));
+            }
+        }
+        all
+    }
+
+    /// Reads a message by its description, and counts its fields.
+    fn read(all: &[(String, DescriptorProto)], name: &str, mut bytes: &[u8]) -> usize {
+        let (_, message) = all.iter().find(|(of, _)| of == name).unwrap();
+        let mut fields = 0;
+        while !bytes.is_empty() {
+            let (number, wire) = decode_key(&mut bytes).unwrap();
+            let field =
+                message.field.iter().find(|field| i64::from(field.number()) == i64::from(number));
+            let field = field.unwrap_or_else(|| panic!("{name} has no field {number}"));
+            fields += 1;
+            let value = decode_varint(&mut bytes).unwrap();
+            match field.r#type() {
+                Type::Message | Type::String | Type::Bytes => {
+                    assert_eq!(wire, WireType::LengthDelimited, "{}", field.name());
+                    let inner;
+                    (inner, bytes) = bytes.split_at(usize::try_from(value).unwrap());
+                    if field.r#type() == Type::Message {
+                        fields += read(all, field.type_name(), inner);
+                    }
+                }
+                _ => assert_eq!(wire, WireType::Varint, "{}", field.name()),
+            }
+        }
+        fields
+    }
+
+    #[test]
+    fn messages_are_read_by_their_description() {
+        let text = || "x".to_owned();
+        let descriptor = RateLimitDescriptor {
+            entries: vec![Entry { key: text(), value: text() }],
+            limit: Some(RateLimitOverride { requests_per_unit: 1, unit: 6 }),
+            hits_addend: Some(UInt64Value { value: 1 }),
+            is_negative_hits: true,
+        };
+        let request =
+            RateLimitRequest { domain: text(), descriptors: vec![descriptor], hits_addend: 1 };
+        let status = DescriptorStatus {
+            code: 1,
+            current_limit: Some(RateLimit { name: text(), requests_per_unit: 1, unit: 7 }),
+            limit_remaining: 1,
+            duration_until_reset: Some(Duration { seconds: 1, nanos: 1 }),
+            quota: None,
+        };
+        let header = HeaderValue { key: text(), value: text(), raw_value: vec![1] };
+        let response = RateLimitResponse {
+            overall_code: 2,
+            statuses: vec![status],
+            response_headers_to_add: vec![header],
+            ..RateLimitResponse::default()
+        };
+        let all = messages();
+        let of = ".envoy.service.ratelimit.v3";
+        let request = read(&all, &format!("{of}.RateLimitRequest"), &request.encode_to_vec());
+        let response = read(&all, &format!("{of}.RateLimitResponse"), &response.encode_to_vec());
+        let described: usize = all.iter().map(|(_, message)| message.field.len()).sum();
+        assert_eq!(request + response, described, "each field was met once");
+    }
+}

@@ -4,8 +4,10 @@
 
 mod arithmetic;
 mod grpc;
+mod hostile;
 mod matching;
 mod nginx;
+mod oracle;
 mod reserve;
 mod room;
 mod rules_change;
