@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::running::running;
 
-/// Packages of PyPI, of which the messages are made of Envoy's public `.proto` files.
+/// Packages of `PyPI`, of which the messages are made of Envoy's public `.proto` files.
 const PACKAGES: [&str; 4] =
     ["grpcio==1.85.3", "grpcio-reflection==1.85.1", "pyyaml==6.0.4", "xds-protos==1.85.0"];
 
