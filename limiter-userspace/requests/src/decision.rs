@@ -60,6 +60,8 @@ impl ReadyLimit {
     /// the longest of their lengths, whatever the length of this one.
     fn offset(&self, moment: &Moment) -> WallOffset {
         match self.written.calendar {
+            // They have no windows.
+            None if self.is_rate() => WallOffset::BOOT,
             None => moment.offset(),
             Some(Calendar { months }) => {
                 moment.calendar(months).offset(moment.now, self.spec.window().width)
