@@ -340,32 +340,28 @@ fn remaining(limit: &ReadyLimit, words: &Copied, moment: &Moment) -> u64 {
     if !conforms(limit, &words.0, moment, 1) {
         return 0;
     }
-    match limit.written.meter {
-        // A leaky bucket takes any number at once: so many that one more would pass.
-        Meter::LeakyBucket { .. } => {
-            let passes = |hits: u64| {
-                let copy = Copied::of(&words.0);
-                charge(limit, &copy.0, moment, hits, &mut Charges::default())
-                    && conforms(limit, &copy.0, moment, 1)
-            };
-            let (mut low, mut high) = (0, 1);
-            while high < u64::MAX >> 1 && passes(high) {
-                (low, high) = (high, high * 2);
-            }
-            1 + least(low, high, |hits| !passes(hits + 1)).unwrap_or(low)
+    // A leaky bucket takes any number at once: so many that one more would pass.
+    if let Meter::LeakyBucket { .. } = limit.written.meter {
+        let passes = |hits: u64| {
+            let copy = Copied::of(&words.0);
+            charge(limit, &copy.0, moment, hits, &mut Charges::default())
+                && conforms(limit, &copy.0, moment, 1)
+        };
+        let (mut low, mut high) = (0, 1);
+        while high < u64::MAX >> 1 && passes(high) {
+            (low, high) = (high, high * 2);
         }
-        _ => {
-            let near = owed(limit, words, moment).and_then(|owed| {
-                let Limit { tolerance, increment, shift, .. } = limit.spec.rate();
-                let free = u128::from(tolerance.saturating_sub(owed)) << shift;
-                u64::try_from(free.checked_div(increment.into())?).ok()
-            });
-            least_near(near, 1, most, |hits| {
-                hits >= most || !conforms(limit, &words.0, moment, hits.saturating_add(1))
-            })
-            .unwrap_or(most)
-        }
+        return 1 + least(low, high, |hits| !passes(hits + 1)).unwrap_or(low);
     }
+    let near = owed(limit, words, moment).and_then(|owed| {
+        let Limit { tolerance, increment, shift, .. } = limit.spec.rate();
+        let free = u128::from(tolerance.saturating_sub(owed)) << shift;
+        u64::try_from(free.checked_div(increment.into())?).ok()
+    });
+    least_near(near, 1, most, |hits| {
+        hits >= most || !conforms(limit, &words.0, moment, hits.saturating_add(1))
+    })
+    .unwrap_or(most)
 }
 
 /// Nanoseconds until a request would pass: found with the decision itself.
@@ -378,7 +374,7 @@ fn wait(limit: &ReadyLimit, words: &Copied, moment: &Moment, hits: u64, reset: u
     }
     let near = owed(limit, words, moment).and_then(|owed| {
         let Limit { tolerance, increment, shift, .. } = limit.spec.rate();
-        let cost = u128::from(increment) * u128::from(hits) >> shift;
+        let cost = (u128::from(increment) * u128::from(hits)) >> shift;
         let over = (u128::from(owed) + cost).saturating_sub(tolerance.into());
         u64::try_from(over).ok().map(nanos)
     });
