@@ -150,15 +150,18 @@ pub(super) enum Command {
         daemon, and the limits stay in force unless --detach-on-exit is given.\n\
         LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug.")]
     Run(Box<Run>),
-    /// Answer proxies that ask whether a request is within its limits: HTTP, beside the daemon or
-    /// without one. Needs no privilege
+    /// Answer proxies that ask whether a request is within its limits: HTTP and gRPC, beside the
+    /// daemon or without one. Needs no privilege
     #[cfg(feature = "requests")]
-    #[command(after_help = "POST /json takes the JSON of envoyproxy/ratelimit; /check is for \
-        proxies that ask by a request of their own; /reserve says when a request may go; /metrics \
-        is for Prometheus, /healthcheck for supervisors.\n\
+    #[command(
+        after_help = "Over gRPC, Envoy's rate limit service (v3), health and reflection, at \
+        the same addresses. Over HTTP, POST /json takes the JSON of envoyproxy/ratelimit; /check is \
+        for proxies that ask by a request of their own; /reserve says when a request may go; \
+        /metrics is for Prometheus, /healthcheck for supervisors.\n\
         Signals: SIGHUP reads the rule files again, and refuses bad ones; SIGTERM and SIGINT answer \
         what is under way and end.\n\
-        LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug.")]
+        LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug."
+    )]
     Serve(Serve),
     /// Show the daemon, its interfaces and its last reload
     Status,

@@ -36,6 +36,9 @@ pub(super) struct Serve {
     /// Threads that answer [default: the processors, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+    /// Answers over gRPC name the headers of a check, which Envoy then adds to its own answers
+    #[arg(long)]
+    response_headers: bool,
 }
 
 impl Serve {
@@ -48,6 +51,7 @@ impl Serve {
             max_keys: usize::try_from(self.max_keys).unwrap_or(usize::MAX),
             max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
             threads: self.threads.map_or_else(processors, usize::from),
+            response_headers: self.response_headers,
         }
     }
 }

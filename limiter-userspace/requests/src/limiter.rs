@@ -242,7 +242,7 @@ impl Limiter {
 
     /// Forgets keys of which nothing is used, in one part of `of`; `round` says which.
     pub fn sweep(&self, round: usize, of: usize, moment: &Moment) {
-        self.store.sweep(round, of, moment);
+        self.store.sweep(round, of, &moment.with_wall());
     }
 
     /// Decides a request. One that is over a limit is charged to none.
@@ -258,6 +258,11 @@ impl Limiter {
         detail: Detail,
     ) -> Result<Answer, Refused> {
         let mut targets = self.targets(rules, asked)?;
+        let windows = |target: &Target<'_>| {
+            target.limits.as_ref().is_some_and(|(limits, _)| !limits.limits.are_rates())
+        };
+        let windows = targets.iter().flatten().any(windows);
+        let moment = &if windows { moment.with_wall() } else { *moment };
         let over = self.settle(&mut targets, moment);
         Ok(self.answer(targets, over, moment, detail))
     }

@@ -13,7 +13,8 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::clock::Moment;
-use crate::connections::serve;
+use crate::connections::{Answers, serve};
+use crate::grpc::Grpc;
 use crate::limiter::Limiter;
 use crate::listen::{Listen, Listener};
 use crate::service::{Service, Stats};
@@ -31,6 +32,8 @@ pub struct Options {
     pub max_connections: usize,
     /// Threads that answer.
     pub threads: usize,
+    /// True if answers over gRPC name headers for the proxy to add.
+    pub response_headers: bool,
 }
 
 /// Why nothing is served.
@@ -97,6 +100,9 @@ impl Server {
         let limiter = Limiter::new(options.max_keys).map_err(system("read randomness"))?;
         let service = Arc::new(Service { limiter, stats: Stats::default() });
         service.load(&options.rules).map_err(ServeError::Rules)?;
+        let grpc = Grpc::new(&service, options.response_headers)
+            .map_err(|error| system("describe the gRPC services")(io::Error::other(error)))?;
+        let answers = Answers { service: Arc::clone(&service), grpc: Arc::new(grpc) };
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
         for listen in &options.listen {
@@ -120,9 +126,9 @@ impl Server {
             let listeners =
                 listeners.iter().map(Listener::try_clone).collect::<io::Result<Vec<_>>>();
             let listeners = listeners.map_err(system("share the sockets"))?;
-            let (service, stopped) = (Arc::clone(&server.service), stopped.clone());
+            let (answers, stopped) = (answers.clone(), stopped.clone());
             let answer = move || -> io::Result<()> {
-                runtime()?.block_on(serve(&service, listeners, most, stopped))
+                runtime()?.block_on(serve(answers, listeners, most, stopped))
             };
             let thread = thread::Builder::new().name(format!("requests-{number}")).spawn(answer);
             server.threads.push(thread.map_err(system("start a thread"))?);
