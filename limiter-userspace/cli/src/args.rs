@@ -158,6 +158,8 @@ pub(super) enum Command {
         is for Prometheus, /healthcheck for supervisors.\n\
         Signals: SIGHUP reads the rule files again, and refuses bad ones; SIGTERM and SIGINT answer \
         what is under way and end.\n\
+        `action: {ban: {}}` of a rule asks the daemon at --socket, which takes that from root and \
+        from its own user. Without one, requests are answered all the same.\n\
         LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug.")]
     Serve(Serve),
     /// Show the daemon, its interfaces and its last reload

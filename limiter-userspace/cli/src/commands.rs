@@ -53,7 +53,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
     match &args.command {
         Command::Run(run) => run_daemon(&run.options(args.socket.clone()), backend),
         #[cfg(feature = "requests")]
-        Command::Serve(what) => serve(what),
+        Command::Serve(what) => serve(what, &client),
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
         Command::Set(set) => print.answer(&limits::set(&client, set)?),
         Command::Unset(unset) => print.answer(&limits::unset(&client, unset)?),
@@ -167,9 +167,9 @@ fn run_daemon(options: &RunOptions, backend: &dyn Backend) -> Result<Answer, Fai
 
 /// Answers requests, with a log.
 #[cfg(feature = "requests")]
-fn serve(what: &super::serve::Serve) -> Result<Answer, Failure> {
+fn serve(what: &super::serve::Serve, daemon: &Client) -> Result<Answer, Failure> {
     start_log()?;
-    super::serve::serve(what)
+    super::serve::serve(what, daemon)
 }
 
 fn schema_in(schema: &serde_json::Value, output: Output) -> Result<Answer, Failure> {

@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::bans::Bans;
 use crate::clock::Moment;
 use crate::connections::serve;
 use crate::limiter::Limiter;
@@ -31,6 +32,8 @@ pub struct Options {
     pub max_connections: usize,
     /// Threads that answer.
     pub threads: usize,
+    /// Whoever bans the sources that rules say; without, nobody is banned.
+    pub bans: Option<Arc<dyn Bans>>,
 }
 
 /// Why nothing is served.
@@ -84,6 +87,8 @@ pub struct Server {
     addresses: Vec<Listen>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+    /// The thread that asks for bans.
+    bans: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -106,6 +111,8 @@ impl Server {
             listeners.push(listener);
         }
         let (stop, stopped) = watch::channel(false);
+        let bans = options.bans.clone().map(|daemon| service.limiter.bans().start(daemon));
+        let bans = bans.transpose().map_err(system("start a thread"))?;
         let mut server = Self {
             service,
             rules: options.rules.clone(),
@@ -113,6 +120,7 @@ impl Server {
             addresses,
             stop,
             threads: Vec::new(),
+            bans,
         };
         let threads = options.threads.max(1);
         let most = options.max_connections.div_ceil(threads).max(1);
@@ -171,6 +179,12 @@ impl Server {
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
+        let bans = self.service.limiter.bans();
+        bans.close();
+        if let Some(Err(panic)) = self.bans.map(JoinHandle::join) {
+            std::panic::resume_unwind(panic);
+        }
+        bans.log();
         Ok(())
     }
 }
@@ -219,6 +233,7 @@ impl Signals {
             tokio::select! {
                 _ = second.tick() => {
                     server.service.limiter.sweep(round, SWEEP_PARTS, &Moment::now());
+                    server.service.limiter.bans().log();
                     round = (round + 1) % SWEEP_PARTS;
                 }
                 Some(()) = self.reload.recv() => {

@@ -41,6 +41,7 @@ fn running(connections: usize) -> Running {
         max_keys: 1000,
         max_connections: connections,
         threads: 1,
+        bans: None,
     };
     let server = Server::start(&options).unwrap();
     let Listen::Tcp(address) = server.addresses()[0].clone() else { panic!("no address") };
@@ -383,6 +384,7 @@ fn what_cannot_be_served_is_refused() {
         max_keys: 1,
         max_connections: 1,
         threads: 1,
+        bans: None,
     };
     let error = Server::start(&options).unwrap_err();
     assert!(!error.is_failure());

@@ -3,10 +3,10 @@
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::super::one_or_many::OneOrMany;
+use super::super::one_or_many::{OneOrMany, WordOr};
 use super::super::placed::{Item, Placed, Scalar};
 use super::super::read;
-use super::super::shape::present;
+use super::super::shape::{self as of_packets, present};
 use super::search::has_part;
 
 /// A rule file for requests.
@@ -84,6 +84,8 @@ pub(super) struct Descriptor {
     /// Anything: it is reported, and not used.
     #[serde(default)]
     pub(super) metadata: Option<Placed<IgnoredAny>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) action: Option<Placed<WordOr<of_packets::Action>>>,
     #[serde(default, deserialize_with = "present")]
     pub(super) on_full: Option<Scalar>,
     #[serde(default)]

@@ -1,8 +1,10 @@
 //! Files for requests: those of the form of envoyproxy/ratelimit's examples, and mistakes. They are
 //! of our own making; the comments say which of its forms they have.
 
+use limiter_common::wire::Evidence;
+
 use super::*;
-use crate::model::Meter;
+use crate::model::{Ban, Meter};
 
 fn parse(text: &str) -> RequestFile {
     let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
@@ -205,7 +207,7 @@ fn mistakes_are_refused_with_their_place_and_a_remedy() {
         (rule("key: k, value: "), "value has no value: write one, or remove the line"),
         (rule("key: k, value: []"), "value has no value"),
         (rule("key: k, valeu: x"), "unknown field \"valeu\": did you mean \"value\"?"),
-        (rule("key: k, action: drop"), "\"action\" is not supported: a request over the limits"),
+        (rule("key: k, action: drop, value: x"), "action without rate_limit: add a limit"),
         (rule("key: k, scope: cluster"), "\"scope\" is not supported: each process of"),
         (
             rule("key: k, shadow_mode: true, value: x"),
@@ -285,6 +287,81 @@ fn mistakes_are_refused_with_their_place_and_a_remedy() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.concat());
+}
+
+/// A rule whose requests have a source may ban it: by the fields that rules for packets have.
+#[test]
+fn a_ban_has_the_fields_of_one_by_packets_and_needs_a_source() {
+    let minutes = std::time::Duration::from_mins;
+    let file = parse(
+        "
+domain: auth
+descriptors:
+  - key: auth_type
+    value: login
+    rate_limit: {rate: 9/s, burst: 9}
+    descriptors:
+      - key: remote_address
+        rate_limit: {rate: 5/min, burst: 5}
+        action: {ban: {first: 10min}}
+        descriptors:
+          - key: user
+            rate_limit: {rate: 3/min, burst: 3}
+            action: {ban: {first: 1min, longest: 2h, memory: 1day, strikes: 7}}
+  - {key: remote_address, value: 192.0.2.0/24, rate_limit: {rate: 1/s}, action: {ban: {}}}
+  - {key: remote_address, value: '198.51.*', rate_limit: {rate: 1/s}, action: {ban: {}}}
+",
+    );
+    let bans: Vec<Option<Ban>> = file.rules().iter().map(|(_, rule)| rule.ban).collect();
+    let unsaid = Ban { strikes: 1, evidence: Evidence::None, ..Ban::default() };
+    let first = Ban { first: minutes(10), ..unsaid };
+    let (longest, memory) = (minutes(120), minutes(1440));
+    let second = Ban { first: minutes(1), longest, memory, strikes: 7, ..unsaid };
+    assert_eq!(bans, [None, Some(first), Some(second), Some(unsaid), Some(unsaid)]);
+
+    let line = "nest the rule, as in `descriptors: [{key: remote_address, rate_limit: {rate: \
+                5/min}, action: {ban: {first: 10min}}}]`";
+    let other = "remove the field, or write `action: {ban: {first: 10min}}` to ban its source";
+    for (fields, part) in [
+        ("key: user, rate_limit: {rate: 1/s}, action: {ban: {}}", line),
+        (
+            "key: remote_address, value: unknown, rate_limit: {rate: 1/s}, action: {ban: {}}",
+            "no address",
+        ),
+        (
+            "key: remote_address, value: '10.*', share_threshold: true, rate_limit: {rate: 1/s}, \
+             action: {ban: {}}",
+            "the sources share one limit",
+        ),
+        ("key: remote_address, rate_limit: {unlimited: true}, action: {ban: {}}", "action beside"),
+        ("key: remote_address, rate_limit: {rate: 1/s}, action: drop", other),
+        ("key: remote_address, rate_limit: {rate: 1/s}, action: {mark: {dscp: 1}}", other),
+        (
+            "key: remote_address, rate_limit: {rate: 1/s}, action: ban",
+            "ban needs more than its name",
+        ),
+        ("key: remote_address, rate_limit: {rate: 1/s}, action:", "action has no value"),
+        ("key: remote_address, rate_limit: {rate: 1/s}, action: {}", "action has no value"),
+        ("key: remote_address, rate_limit: {rate: 1/s}, ban: {}", "write it inside `action`"),
+        (
+            "key: remote_address, rate_limit: {rate: 1/s}, action: {ban: {evidence: none}}",
+            "\"evidence\" is not supported: who asks knows the source",
+        ),
+        (
+            "key: remote_address, rate_limit: {rate: 1/s}, action: {ban: {first: 2days}}",
+            "is shorter than the first ban",
+        ),
+        (
+            "key: remote_address, rate_limit: {rate: 1/s}, action: {ban: {strikes: 0}}",
+            "strikes: \"0\" does not fit",
+        ),
+    ] {
+        let text = format!("domain: d\ndescriptors:\n  - {{{fields}}}\n");
+        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
+        let [error] = &errors[..] else { panic!("{text}: {errors:?}") };
+        let error = error.to_string();
+        assert!(error.starts_with("r.yaml:3:") && error.contains(part), "{text}: {error}");
+    }
 }
 
 #[test]
