@@ -203,12 +203,15 @@ impl RequestBans {
             terms: *terms,
         };
         let waiting = Waiting { asked, rule: Arc::clone(rule) };
-        let became = match lock(&self.queue).as_ref().map(|queue| queue.try_send(waiting)) {
-            Some(Ok(())) => return,
-            Some(Err(TrySendError::Full(_))) => BanBecame::QueueFull,
-            Some(Err(TrySendError::Disconnected(_))) | None => BanBecame::NoDaemon,
-        };
-        self.became(rule, became, || net.addr().to_string());
+        let sent = lock(&self.queue).as_ref().map_or(Err(BanBecame::NoDaemon), |queue| {
+            queue.try_send(waiting).map_err(|error| match error {
+                TrySendError::Full(_) => BanBecame::QueueFull,
+                TrySendError::Disconnected(_) => BanBecame::NoDaemon,
+            })
+        });
+        if let Err(became) = sent {
+            self.became(rule, became, || net.addr().to_string());
+        }
     }
 
     /// Counts a strike; true if it is the last one before a ban, and none if there is no room.
