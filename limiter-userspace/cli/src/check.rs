@@ -62,9 +62,7 @@ pub(super) fn check(what: &Check, client: &Client, output: Output) -> Result<Ans
     let packets = Some(&what.files);
     let of_packets = packets.is_some();
     let mut checked = match &packets {
-        Some(files) => {
-            check::check(files, &mut io::stdin().lock(), what.max_frame, what.max_rules)
-        }
+        Some(files) => check::check(files, &mut io::stdin().lock(), what.max_frame, what.max_rules),
         None => Checked::nothing(),
     };
     // No daemon is needed; a running one knows the interfaces that are limited.

@@ -185,10 +185,17 @@ fn exported(
     to: Option<&Path>,
     print: Printer,
 ) -> Result<Answer, Failure> {
-    match to {
-        None => print.answer(&export::ask(client, edits)?),
-        Some(file) => print.answer(&export::to_file(client, edits, file)?),
-    }
+    let (answer, warning) = match to {
+        None => {
+            let exported = export::ask(client, edits)?;
+            (print.answer(&exported)?, export::left_out(&exported))
+        }
+        Some(file) => {
+            let (written, warning) = export::to_file(client, edits, file)?;
+            (print.answer(&written)?, warning)
+        }
+    };
+    Ok(Answer { errors: warning.into_iter().collect(), ..answer })
 }
 
 fn explain(client: &Client, what: &Explain, output: Output) -> Result<Answer, Failure> {
