@@ -321,8 +321,13 @@ pub(super) enum Command {
     Schema {
         #[cfg(feature = "replay")]
         /// The schema of load files, as `simulate` and `tune` read them
-        #[arg(long)]
+        #[cfg_attr(feature = "requests", arg(long, conflicts_with = "requests"))]
+        #[cfg_attr(not(feature = "requests"), arg(long))]
         load: bool,
+        /// The schema of rule files for requests, as `serve` reads them
+        #[cfg(feature = "requests")]
+        #[arg(long)]
+        requests: bool,
     },
     /// Print the completions of a shell. Needs no daemon and no privilege
     #[command(after_help = "bash: limiter completions bash > \

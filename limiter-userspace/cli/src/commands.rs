@@ -103,7 +103,11 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
                 .answer(&client.post::<Changed>(&format!("{RELOAD}?{}", caller.trim_matches('&')))?)
         }
         #[cfg(feature = "replay")]
-        Command::Schema { load: true } => schema_in(&load_schema(), args.output),
+        Command::Schema { load: true, .. } => schema_in(&load_schema(), args.output),
+        #[cfg(feature = "requests")]
+        Command::Schema { requests: true, .. } => {
+            schema_in(&limiter_rules::file::requests::schema(), args.output)
+        }
         Command::Schema { .. } => schema_in(&schema(), args.output),
         Command::Completions { shell } => Ok(shells::completions(*shell)),
         Command::Man { dir } => shells::man(Args::command(), dir.as_deref()),

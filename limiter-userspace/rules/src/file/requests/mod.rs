@@ -6,6 +6,7 @@
 mod bans;
 mod check;
 mod model;
+mod schema;
 mod search;
 mod shape;
 
@@ -19,6 +20,7 @@ pub use model::{
     Calendar, Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern,
     RequestFile, RequestLimit, RequestRule, RequestTerms,
 };
+pub use schema::schema;
 pub use search::{For, whom_for};
 
 impl RequestFile {
