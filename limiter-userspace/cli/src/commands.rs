@@ -102,13 +102,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             print
                 .answer(&client.post::<Changed>(&format!("{RELOAD}?{}", caller.trim_matches('&')))?)
         }
-        #[cfg(feature = "replay")]
-        Command::Schema { load: true, .. } => schema_in(&load_schema(), args.output),
-        #[cfg(feature = "requests")]
-        Command::Schema { requests: true, .. } => {
-            schema_in(&limiter_rules::file::requests::schema(), args.output)
-        }
-        Command::Schema { .. } => schema_in(&schema(), args.output),
+        Command::Schema { .. } => schema_in(&schema_of(&args.command), args.output),
         Command::Completions { shell } => Ok(shells::completions(*shell)),
         Command::Man { dir } => shells::man(Args::command(), dir.as_deref()),
         Command::Demo(ask) => Err(demo::demo(ask, args.output)),
@@ -174,6 +168,17 @@ fn run_daemon(options: &RunOptions, backend: &dyn Backend) -> Result<Answer, Fai
 fn serve(what: &super::serve::Serve, daemon: &Client) -> Result<Answer, Failure> {
     start_log()?;
     super::serve::serve(what, daemon)
+}
+
+/// The schema that is asked for.
+fn schema_of(command: &Command) -> serde_json::Value {
+    match command {
+        #[cfg(feature = "replay")]
+        Command::Schema { load: true, .. } => load_schema(),
+        #[cfg(feature = "requests")]
+        Command::Schema { requests: true, .. } => limiter_rules::file::requests::schema(),
+        _ => schema(),
+    }
 }
 
 fn schema_in(schema: &serde_json::Value, output: Output) -> Result<Answer, Failure> {

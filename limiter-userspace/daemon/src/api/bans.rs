@@ -22,6 +22,10 @@ pub struct Bans {
 /// A banned source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Ban)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the document has a field for each kind of author"
+)]
 pub struct BannedSource {
     /// An IPv4 address or an IPv6 /64.
     pub source: String,
