@@ -160,6 +160,8 @@ pub(super) enum Command {
         /metrics is for Prometheus, /healthcheck for supervisors.\n\
         Signals: SIGHUP reads the rule files again, and refuses bad ones; SIGTERM and SIGINT answer \
         what is under way and end.\n\
+        `action: {ban: {}}` of a rule asks the daemon at --socket, which takes that from root and \
+        from its own user. Without one, requests are answered all the same.\n\
         LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug."
     )]
     Serve(Serve),
@@ -322,8 +324,13 @@ pub(super) enum Command {
     Schema {
         #[cfg(feature = "replay")]
         /// The schema of load files, as `simulate` and `tune` read them
-        #[arg(long)]
+        #[cfg_attr(feature = "requests", arg(long, conflicts_with = "requests"))]
+        #[cfg_attr(not(feature = "requests"), arg(long))]
         load: bool,
+        /// The schema of rule files for requests, as `serve` reads them
+        #[cfg(feature = "requests")]
+        #[arg(long)]
+        requests: bool,
     },
     /// Print the completions of a shell. Needs no daemon and no privilege
     #[command(after_help = "bash: limiter completions bash > \

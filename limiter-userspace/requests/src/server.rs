@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::bans::Bans;
 use crate::clock::Moment;
 use crate::connections::{Answers, serve};
 use crate::grpc::Grpc;
@@ -34,6 +35,8 @@ pub struct Options {
     pub threads: usize,
     /// True if answers over gRPC name headers for the proxy to add.
     pub response_headers: bool,
+    /// Whoever bans the sources that rules say; without, nobody is banned.
+    pub bans: Option<Arc<dyn Bans>>,
 }
 
 /// Why nothing is served.
@@ -87,6 +90,8 @@ pub struct Server {
     addresses: Vec<Listen>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+    /// The thread that asks for bans.
+    bans: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -112,6 +117,8 @@ impl Server {
             listeners.push(listener);
         }
         let (stop, stopped) = watch::channel(false);
+        let bans = options.bans.clone().map(|daemon| service.limiter.bans().start(daemon));
+        let bans = bans.transpose().map_err(system("start a thread"))?;
         let mut server = Self {
             service,
             rules: options.rules.clone(),
@@ -119,6 +126,7 @@ impl Server {
             addresses,
             stop,
             threads: Vec::new(),
+            bans,
         };
         let threads = options.threads.max(1);
         let most = options.max_connections.div_ceil(threads).max(1);
@@ -177,6 +185,12 @@ impl Server {
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
+        let bans = self.service.limiter.bans();
+        bans.close();
+        if let Some(Err(panic)) = self.bans.map(JoinHandle::join) {
+            std::panic::resume_unwind(panic);
+        }
+        bans.log();
         Ok(())
     }
 }
@@ -225,6 +239,7 @@ impl Signals {
             tokio::select! {
                 _ = second.tick() => {
                     server.service.limiter.sweep(round, SWEEP_PARTS, &Moment::now());
+                    server.service.limiter.bans().log();
                     round = (round + 1) % SWEEP_PARTS;
                 }
                 Some(()) = self.reload.recv() => {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod arithmetic;
+mod bans;
 mod grpc;
 mod hostile;
 mod matching;

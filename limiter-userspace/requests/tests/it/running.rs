@@ -47,6 +47,7 @@ pub(crate) fn started(change: impl FnOnce(&mut Options)) -> Running {
         max_connections: 100,
         threads: 1,
         response_headers: false,
+        bans: None,
     };
     change(&mut options);
     let server = Server::start(&options).unwrap();

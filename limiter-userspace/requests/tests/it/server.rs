@@ -283,6 +283,7 @@ fn what_cannot_be_served_is_refused() {
         max_connections: 1,
         threads: 1,
         response_headers: false,
+        bans: None,
     };
     let error = Server::start(&options).unwrap_err();
     assert!(!error.is_failure());
