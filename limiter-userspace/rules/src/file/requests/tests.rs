@@ -100,8 +100,9 @@ fn the_documented_files_for_requests_load() {
     };
     let of_page = blocks("docs/requests.md");
     assert!(of_page.len() >= 4, "{of_page:?}");
-    for block in of_page {
-        parse(&block);
+    // The one of Envoy's own configuration is read by the test of the Python client.
+    for block in of_page.iter().filter(|block| !block.starts_with("http_filters:")) {
+        parse(block);
     }
     let both = format!("{}---{AUTH}", MESSAGING.trim_start());
     let of_readme = blocks("README.md");
