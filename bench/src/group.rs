@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
 use super::figure::{self, Figure};
-use super::{contention, control, daemon, memory, packets, page, path};
+use super::{contention, control, daemon, memory, packets, page, path, requests};
 use crate::machine::Machine;
 
 /// The page in `docs/`.
@@ -28,6 +28,8 @@ pub enum Group {
     Control,
     /// Memory and processor time of the daemon, at rest and under a flood of events.
     Daemon,
+    /// Decisions about requests in process, beside limitador and governor.
+    Requests,
 }
 
 /// How to measure.
@@ -69,6 +71,7 @@ impl Group {
             Self::Memory => memory::run::run(options),
             Self::Control => control::run::run(options),
             Self::Daemon => daemon::run::run(options),
+            Self::Requests => requests::run::run(options),
         }
     }
 

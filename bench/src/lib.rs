@@ -17,5 +17,6 @@ pub mod packets;
 pub mod page;
 pub mod path;
 pub mod peers;
+pub mod requests;
 pub mod screenshots;
 pub mod spread;

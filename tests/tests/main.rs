@@ -61,6 +61,7 @@ mod packet;
 mod page;
 mod privilege;
 mod proxy;
+mod request_bans;
 mod rule_sets;
 mod sandbox;
 mod second_daemon;

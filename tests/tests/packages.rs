@@ -88,6 +88,12 @@ fn the_package_has_the_files_that_are_listed_and_they_fit() -> Result<()> {
         ensure!(unit.contains(&format!("man:{page}(1)")), "the unit does not name {page}(1)");
         ensure!(at(&format!("usr/share/man/man1/{page}.1.gz")).is_file(), "no {page}(1)");
     }
+    let serve = read("/usr/lib/systemd/system/limiter-serve.service")?;
+    ensure!(
+        serve.contains("ExecStart=/usr/bin/limiter serve ")
+            && serve.contains("man:limiter-serve(1)")
+    );
+    ensure!(at("usr/share/man/man1/limiter-serve.1.gz").is_file(), "no limiter-serve(1)");
     // The packaged binary takes the packaged examples.
     let examples = at("usr/share/doc/limiter/examples");
     let mut checked = 0;

@@ -1,8 +1,8 @@
 //! One SVG for an algorithm: a panel for each load, and a legend.
 
 use anyhow::{Result, bail};
-use limiter_decision::algorithm::soft::Grade;
 use limiter_common::time::Ticks;
+use limiter_decision::algorithm::soft::Grade;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 

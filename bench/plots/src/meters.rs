@@ -5,12 +5,14 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use anyhow::Result;
+use limiter_common::time::Ticks;
 use limiter_common::window::{LogLimit, WallOffset};
+use limiter_common::wire::Count;
 use limiter_decision::algorithm::soft::{Grade, grade};
 use limiter_decision::algorithm::two_rate::{Arrival, Colour, charge_bucket, rfc2698, rfc4115};
-use limiter_decision::algorithm::{Charged, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_slots};
-use limiter_common::time::Ticks;
-use limiter_common::wire::Count;
+use limiter_decision::algorithm::{
+    Charged, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_slots,
+};
 use limiter_rules::compile::{self, Quota, SlotError, Upper};
 use limiter_rules::{Period, RateLimit, Unit};
 

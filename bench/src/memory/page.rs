@@ -35,7 +35,11 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     writeln!(page, "|---|--:|--:|")?;
     writeln!(page, "| IPv4 source | {:.1} | |", results.v4)?;
     writeln!(page, "| IPv6 source | {:.1} | |", results.v6)?;
-    writeln!(page, "| source of either family, or compact key, in lines | {:.1} | |", results.line)?;
+    writeln!(
+        page,
+        "| source of either family, or compact key, in lines | {:.1} | |",
+        results.line
+    )?;
     let both = results.v4 + results.v6;
     writeln!(
         page,

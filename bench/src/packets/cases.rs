@@ -445,7 +445,11 @@ fn events() -> Vec<Case> {
         reported,
         ..Case::new("Events", name, every(NARROW), Reason::OverLimit)
     };
-    vec![case("none", 0), case("20 drops reported a second", 20), case("1,000 reported a second", 1_000)]
+    vec![
+        case("none", 0),
+        case("20 drops reported a second", 20),
+        case("1,000 reported a second", 1_000),
+    ]
 }
 
 /// Captures and observations, with the budget that they have without another word: 10,000 packets a

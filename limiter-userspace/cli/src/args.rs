@@ -150,15 +150,20 @@ pub(super) enum Command {
         daemon, and the limits stay in force unless --detach-on-exit is given.\n\
         LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug.")]
     Run(Box<Run>),
-    /// Answer proxies that ask whether a request is within its limits: HTTP, beside the daemon or
-    /// without one. Needs no privilege
+    /// Answer proxies that ask whether a request is within its limits: HTTP and gRPC, beside the
+    /// daemon or without one. Needs no privilege
     #[cfg(feature = "requests")]
-    #[command(after_help = "POST /json takes the JSON of envoyproxy/ratelimit; /check is for \
-        proxies that ask by a request of their own; /reserve says when a request may go; /metrics \
-        is for Prometheus, /healthcheck for supervisors.\n\
+    #[command(
+        after_help = "Over gRPC, Envoy's rate limit service (v3), health and reflection, at \
+        the same addresses. Over HTTP, POST /json takes the JSON of envoyproxy/ratelimit; /check is \
+        for proxies that ask by a request of their own; /reserve says when a request may go; \
+        /metrics is for Prometheus, /healthcheck for supervisors.\n\
         Signals: SIGHUP reads the rule files again, and refuses bad ones; SIGTERM and SIGINT answer \
         what is under way and end.\n\
-        LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug.")]
+        `action: {ban: {}}` of a rule asks the daemon at --socket, which takes that from root and \
+        from its own user. Without one, requests are answered all the same.\n\
+        LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug."
+    )]
     Serve(Serve),
     /// Show the daemon, its interfaces and its last reload
     Status,
@@ -319,8 +324,13 @@ pub(super) enum Command {
     Schema {
         #[cfg(feature = "replay")]
         /// The schema of load files, as `simulate` and `tune` read them
-        #[arg(long)]
+        #[cfg_attr(feature = "requests", arg(long, conflicts_with = "requests"))]
+        #[cfg_attr(not(feature = "requests"), arg(long))]
         load: bool,
+        /// The schema of rule files for requests, as `serve` reads them
+        #[cfg(feature = "requests")]
+        #[arg(long)]
+        requests: bool,
     },
     /// Print the completions of a shell. Needs no daemon and no privilege
     #[command(after_help = "bash: limiter completions bash > \

@@ -1,5 +1,6 @@
 //! The part of `limiter check` about requests.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use limiter_requests::Limiter;
 use limiter_rules::file::requests::{
     For, Level, RequestFile, RequestLimit, RequestRule, RequestTerms, whom_for,
 };
-use limiter_rules::model::{RuleLimit, limit_text};
+use limiter_rules::model::{Over, RuleLimit, limit_text, over_text};
 use limiter_text::plain::clean;
 use serde::Serialize;
 
@@ -120,6 +121,14 @@ fn sentence(file: &RequestFile, path: &[&Level], rule: &RequestRule) -> String {
         }
     };
     let mut also = String::new();
+    if let Some(ban) = rule.ban {
+        // Strings take everything.
+        let over = over_text(&Over::Ban(Box::new(ban)));
+        let _: std::fmt::Result = write!(also, "; {over} of the source");
+        if ban.strikes > 1 {
+            let _: std::fmt::Result = write!(also, " after {} refused requests", ban.strikes);
+        }
+    }
     for (is_so, what) in [
         (rule.shadow, "only counted"),
         (rule.quota, "over only with all others of quota_mode"),

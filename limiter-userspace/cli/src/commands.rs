@@ -53,7 +53,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
     match &args.command {
         Command::Run(run) => run_daemon(&run.options(args.socket.clone()), backend),
         #[cfg(feature = "requests")]
-        Command::Serve(what) => serve(what),
+        Command::Serve(what) => serve(what, &client),
         Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
         Command::Set(set) => print.answer(&limits::set(&client, set)?),
         Command::Unset(unset) => print.answer(&limits::unset(&client, unset)?),
@@ -102,9 +102,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             print
                 .answer(&client.post::<Changed>(&format!("{RELOAD}?{}", caller.trim_matches('&')))?)
         }
-        #[cfg(feature = "replay")]
-        Command::Schema { load: true } => schema_in(&load_schema(), args.output),
-        Command::Schema { .. } => schema_in(&schema(), args.output),
+        Command::Schema { .. } => schema_in(&schema_of(&args.command), args.output),
         Command::Completions { shell } => Ok(shells::completions(*shell)),
         Command::Man { dir } => shells::man(Args::command(), dir.as_deref()),
         Command::Demo(ask) => Err(demo::demo(ask, args.output)),
@@ -167,9 +165,20 @@ fn run_daemon(options: &RunOptions, backend: &dyn Backend) -> Result<Answer, Fai
 
 /// Answers requests, with a log.
 #[cfg(feature = "requests")]
-fn serve(what: &super::serve::Serve) -> Result<Answer, Failure> {
+fn serve(what: &super::serve::Serve, daemon: &Client) -> Result<Answer, Failure> {
     start_log()?;
-    super::serve::serve(what)
+    super::serve::serve(what, daemon)
+}
+
+/// The schema that is asked for.
+fn schema_of(command: &Command) -> serde_json::Value {
+    match command {
+        #[cfg(feature = "replay")]
+        Command::Schema { load: true, .. } => load_schema(),
+        #[cfg(feature = "requests")]
+        Command::Schema { requests: true, .. } => limiter_rules::file::requests::schema(),
+        _ => schema(),
+    }
 }
 
 fn schema_in(schema: &serde_json::Value, output: Output) -> Result<Answer, Failure> {
@@ -185,10 +194,17 @@ fn exported(
     to: Option<&Path>,
     print: Printer,
 ) -> Result<Answer, Failure> {
-    match to {
-        None => print.answer(&export::ask(client, edits)?),
-        Some(file) => print.answer(&export::to_file(client, edits, file)?),
-    }
+    let (answer, warning) = match to {
+        None => {
+            let exported = export::ask(client, edits)?;
+            (print.answer(&exported)?, export::left_out(&exported))
+        }
+        Some(file) => {
+            let (written, warning) = export::to_file(client, edits, file)?;
+            (print.answer(&written)?, warning)
+        }
+    };
+    Ok(Answer { errors: warning.into_iter().collect(), ..answer })
 }
 
 fn explain(client: &Client, what: &Explain, output: Output) -> Result<Answer, Failure> {

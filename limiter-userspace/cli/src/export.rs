@@ -37,10 +37,27 @@ pub(super) struct Written {
 
 /// Writes the rules into a file. Without an answer of the daemon, or without room, the file stays
 /// as it is.
-pub(super) fn to_file(client: &Client, edits: bool, file: &Path) -> Result<Written, Failure> {
-    let Exported { generation, text } = ask(client, edits)?;
-    put(file, text.as_bytes())?;
-    Ok(Written { generation, file: file.display().to_string() })
+pub(super) fn to_file(
+    client: &Client,
+    edits: bool,
+    file: &Path,
+) -> Result<(Written, Option<String>), Failure> {
+    let exported = ask(client, edits)?;
+    put(file, exported.text.as_bytes())?;
+    let written = Written { generation: exported.generation, file: file.display().to_string() };
+    Ok((written, left_out(&exported)))
+}
+
+/// Warns of what is in no export that is written anew.
+pub(super) fn left_out(exported: &Exported) -> Option<String> {
+    let files = &exported.without_requests_of;
+    (!files.is_empty()).then(|| {
+        format!(
+            "warning: without the rules for requests of {}: copy the field `requests` from there, \
+             or keep them in a file of their own, which `limiter serve` takes as well",
+            files.join(", ")
+        )
+    })
 }
 
 /// Writes a rule file of other origin; says so.
@@ -136,6 +153,16 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn files_whose_rules_for_requests_are_left_out_are_named() {
+        let mut exported =
+            Exported { generation: 1, without_requests_of: Vec::new(), text: String::new() };
+        assert_eq!(left_out(&exported), None);
+        exported.without_requests_of = vec!["a.yaml".to_owned(), "b.yaml".to_owned()];
+        let warning = left_out(&exported).unwrap();
+        assert!(warning.contains("requests of a.yaml, b.yaml: copy the field"), "{warning}");
+    }
 
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap();

@@ -40,6 +40,8 @@ mod reading;
 mod rule_sets;
 #[cfg(feature = "requests")]
 mod serve;
+#[cfg(feature = "requests")]
+mod serve_bans;
 mod shells;
 #[cfg(feature = "replay")]
 mod simulate;

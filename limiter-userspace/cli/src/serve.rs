@@ -1,12 +1,15 @@
 //! `limiter serve`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 
+use limiter_daemon::control::Client;
 use limiter_requests::{Listen, Options};
 
 use super::answer::Answer;
 use super::failure::Failure;
+use super::serve_bans::OverSocket;
 
 /// Threads that answer, unless the arguments say how many: a proxy beside them needs the others.
 const MOST_THREADS: usize = 4;
@@ -36,10 +39,13 @@ pub(super) struct Serve {
     /// Threads that answer [default: the processors, 4 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
+    /// Answers over gRPC name the headers of a check, which Envoy then adds to its own answers
+    #[arg(long)]
+    response_headers: bool,
 }
 
 impl Serve {
-    fn options(&self) -> Options {
+    fn options(&self, daemon: &Client) -> Options {
         let processors =
             || thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
         Options {
@@ -48,12 +54,14 @@ impl Serve {
             max_keys: usize::try_from(self.max_keys).unwrap_or(usize::MAX),
             max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
             threads: self.threads.map_or_else(processors, usize::from),
+            response_headers: self.response_headers,
+            bans: Some(Arc::new(OverSocket::new(daemon))),
         }
     }
 }
 
 /// Answers requests until a signal ends it.
-pub(super) fn serve(what: &Serve) -> Result<Answer, Failure> {
-    limiter_requests::run(&what.options())?;
+pub(super) fn serve(what: &Serve, daemon: &Client) -> Result<Answer, Failure> {
+    limiter_requests::run(&what.options(daemon))?;
     Ok(Answer::default())
 }

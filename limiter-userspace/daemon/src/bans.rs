@@ -15,6 +15,7 @@ use limiter_rules::model::TriePrefix;
 use crate::api::bans::BannedSource;
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
+use crate::request_bans::{self, RequestRules};
 use crate::views::{self, Title};
 
 /// [`Ban::rule`] of a ban by hand. Rules have 32-bit numbers, and a record without a ban has 0.
@@ -39,17 +40,42 @@ pub(crate) fn put_ban(
     Ok(ban)
 }
 
+/// Bans a source on this node by a rule for requests, as one by packets does: earlier bans that are
+/// remembered make it longer. `allowed` is asked if the source is not banned; none if it is, or is
+/// not allowed to be.
+pub(crate) fn strike_request(
+    datapath: &mut dyn Datapath,
+    address: IpAddr,
+    terms: &BanTerms,
+    by: u64,
+    allowed: impl FnOnce(Ticks) -> bool,
+) -> Result<Result<Ban, Strike>, ServiceError> {
+    let source = views::key(address);
+    let before = datapath.ban(&source)?.unwrap_or_default();
+    let (end, history) = (Ticks::new(before.until), History::from_raw(before.history));
+    let now = datapath.now();
+    match strike(end, history, terms, now) {
+        Strike::Ban { history, until } if allowed(now) => {
+            let ban = Ban { until: until.get(), history: history.raw(), rule: by };
+            datapath.put_ban(&source, ban)?;
+            Ok(Ok(ban))
+        }
+        not_made => Ok(Err(not_made)),
+    }
+}
+
 /// The author of the ban of a source; none if it is not banned.
 pub(crate) fn author(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
+    requests: &RequestRules,
     address: IpAddr,
 ) -> Result<Option<String>, ServiceError> {
     let now = datapath.now();
     let ban = datapath.ban(&views::key(address))?;
     let Some(ban) = ban.filter(|ban| Ticks::new(ban.until) > now) else { return Ok(None) };
     let names = views::rule_names(datapath, effective);
-    Ok(Some(BannedSource::of(Selector::address(address), ban, &names, now).author()))
+    Ok(Some(BannedSource::of(Selector::address(address), ban, (&names, requests), now).author()))
 }
 
 /// Number of sources whose ban has not ended.
@@ -93,8 +119,14 @@ fn lengthened(before: Ban, length: Ticks, now: Ticks, by: u64) -> Ban {
 }
 
 impl BannedSource {
-    /// The answer for a ban at `now`. `names` are those of the rules by their numbers.
-    pub(crate) fn of(source: Selector, ban: Ban, names: &BTreeMap<u32, Title>, now: Ticks) -> Self {
+    /// The answer for a ban at `now`. `names` are those of the rules by their numbers, and
+    /// `requests` the rules for requests.
+    pub(crate) fn of(
+        source: Selector,
+        ban: Ban,
+        (names, requests): (&BTreeMap<u32, Title>, &RequestRules),
+        now: Ticks,
+    ) -> Self {
         let rule = u32::try_from(ban.rule).ok().and_then(|number| names.get(&number));
         Self {
             source: source.to_string(),
@@ -104,6 +136,8 @@ impl BannedSource {
             rule_name: rule.and_then(|title| title.name.clone()),
             by_hand: ban.rule == BY_HAND,
             by_node: ban.rule == BY_NODE,
+            by_requests: request_bans::number(ban.rule).is_some(),
+            request_rule: requests.of(ban.rule).cloned(),
             before_upgrade: ban.rule == BANNED_BEFORE,
             warning: None,
         }

@@ -20,6 +20,7 @@ use super::api::stats::Stats;
 use super::bans;
 use super::effective::EffectiveSet;
 use super::error::ServiceError;
+use super::request_bans::RequestRules;
 use super::sources::{Accounts, Ledger};
 use super::views::{self, LimitsText, Reported, StatsText};
 use crate::control::{Refusal, Step};
@@ -57,7 +58,7 @@ pub fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusa
     let accounts = read.take(&Ledger::open(maps, &effective, None))?;
     let account = accounts.get(&source).cloned().unwrap_or_default();
     let counted = (account.total(), account.by_rule(&views::rule_names(maps, &effective)));
-    let banned_by = bans::author(maps, &effective, address)?;
+    let banned_by = bans::author(maps, &effective, &RequestRules::default(), address)?;
     let view = views::whole(maps, &effective, address, counted)?;
     // Events are not held in the maps: what keeps no count of sources may have dropped of it.
     let by = views::dropped_by(maps)?;

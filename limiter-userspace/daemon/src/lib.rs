@@ -38,6 +38,7 @@ mod recent;
 mod refusals;
 pub mod render;
 mod repeated_errors;
+mod request_bans;
 mod routes;
 pub mod rule_files;
 mod rule_sets;

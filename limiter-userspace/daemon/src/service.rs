@@ -22,6 +22,7 @@ use super::lists::{Changes, ListStore};
 use super::memory::HeapTrim;
 use super::notify::Notifier;
 use super::repeated_errors::RepeatedErrors;
+use super::request_bans::{BanBudget, RequestRules};
 use super::rule_files::Digest;
 use super::rule_sets::{Ground, RuleSets};
 use super::state_dir::{APPLIED, Damage, StateDir};
@@ -49,6 +50,10 @@ pub(super) struct Service {
     pub(super) captures: Captures,
     pub(super) gauges: Gauges,
     pub(super) cluster: Membership,
+    /// Rules for requests that made bans.
+    pub(super) request_rules: RequestRules,
+    /// The rate of new bans by them.
+    pub(super) ban_budget: BanBudget,
     /// Interfaces that are back and cannot be limited, and why.
     refused_links: BTreeMap<String, String>,
     /// Repeated failures, which are reported once.
@@ -84,9 +89,10 @@ impl Service {
         layers: Layers,
         paths: Vec<PathBuf>,
         read: Digest,
-        (state, damages): (StateDir, Vec<Damage>),
+        (state, mut damages): (StateDir, Vec<Damage>),
         stop: Arc<Notify>,
     ) -> Result<Self, Box<NotStarted>> {
+        let request_rules = RequestRules::load(&state, &mut damages);
         let mut service = Self {
             began_at: datapath.now(),
             datapath: Attached::new(datapath),
@@ -97,6 +103,8 @@ impl Service {
             captures: Captures::default(),
             gauges: Gauges::default(),
             cluster: Membership::default(),
+            request_rules,
+            ban_budget: BanBudget::default(),
             refused_links: BTreeMap::new(),
             repeated_errors: RepeatedErrors::default(),
             heap_trim: HeapTrim::default(),

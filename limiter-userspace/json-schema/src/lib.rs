@@ -51,6 +51,10 @@ pub fn valid(schema: &Value, root: &Value, document: &Value) -> Result<(), Strin
                 let least = value.as_u64().unwrap();
                 ok(document.as_array().is_none_or(|list| list.len() as u64 >= least), word)?;
             }
+            "maxItems" => {
+                let most = value.as_u64().unwrap();
+                ok(document.as_array().is_none_or(|list| list.len() as u64 <= most), word)?;
+            }
             "minProperties" => {
                 let least = value.as_u64().unwrap();
                 ok(document.as_object().is_none_or(|map| map.len() as u64 >= least), word)?;

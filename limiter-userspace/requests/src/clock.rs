@@ -12,37 +12,53 @@ use rustix::time::{ClockId, clock_gettime};
 pub struct Moment {
     /// Since boot.
     pub now: Ticks,
-    /// Nanoseconds since 1970, UTC.
-    pub wall: u64,
+    /// How far the wall clock is ahead; none until somebody needs it, as only windows do.
+    offset: Option<WallOffset>,
 }
 
 impl Moment {
     /// This moment. Time during which the machine is suspended counts.
     pub fn now() -> Self {
-        Self::of_nanos(nanos(ClockId::Boottime), nanos(ClockId::Realtime))
+        Self { now: Ticks::from_nanos(nanos(ClockId::Boottime)), offset: None }
     }
 
     /// A moment in nanoseconds since boot, and since 1970.
     pub const fn of_nanos(boot: u64, wall: u64) -> Self {
-        Self { now: Ticks::from_nanos(boot), wall }
+        let now = Ticks::from_nanos(boot);
+        Self { now, offset: Some(WallOffset::of_clocks(wall, now.as_nanos())) }
     }
 
     /// So many nanoseconds later.
     #[must_use]
     pub const fn plus(&self, nanos: u64) -> Self {
-        let Self { now, wall } = *self;
-        Self { now: now.plus(Ticks::from_nanos(nanos)), wall: wall.saturating_add(nanos) }
+        let Self { now, offset } = *self;
+        Self { now: now.plus(Ticks::from_nanos(nanos)), offset }
     }
 
     /// The windows of the wall clock.
-    pub(crate) const fn offset(&self) -> WallOffset {
-        WallOffset::of_clocks(self.wall, self.now.as_nanos())
+    pub(crate) fn offset(&self) -> WallOffset {
+        self.offset.unwrap_or_else(|| {
+            WallOffset::of_clocks(nanos(ClockId::Realtime), nanos(ClockId::Boottime))
+        })
+    }
+
+    /// This moment with the wall clock read, so that all windows of a request are of one reading.
+    #[must_use]
+    pub(crate) fn with_wall(&self) -> Self {
+        Self { offset: Some(self.offset()), ..*self }
+    }
+
+    /// Nanoseconds since 1970, UTC.
+    fn wall(&self) -> u64 {
+        let since_1900 = self.now.as_nanos().saturating_add(self.offset().nanos());
+        since_1900.saturating_sub(WallOffset::of_clocks(0, 0).nanos())
     }
 
     /// The window of the calendar that this moment is in, of so many months, which divide a year.
     pub(crate) fn calendar(&self, months: u8) -> CalendarWindow {
         let months = i16::from(months.clamp(1, 12));
-        let now = Timestamp::from_nanosecond(i128::from(self.wall)).unwrap_or(Timestamp::MAX);
+        let wall = self.wall();
+        let now = Timestamp::from_nanosecond(i128::from(wall)).unwrap_or(Timestamp::MAX);
         let date = Offset::UTC.to_datetime(now).date();
         let month = i16::from(date.month()) - 1;
         let (year, part) = (date.year(), month / months);
@@ -57,8 +73,8 @@ impl Moment {
         let number = i64::from(year - 1900) * i64::from(parts) + i64::from(part);
         CalendarWindow {
             number: u64::try_from(number).unwrap_or_default(),
-            elapsed: self.wall.saturating_sub(begin(year, part)),
-            ends_in: next.saturating_sub(self.wall),
+            elapsed: wall.saturating_sub(begin(year, part)),
+            ends_in: next.saturating_sub(wall),
         }
     }
 }

@@ -10,15 +10,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hyper::server::conn::http1;
+use http_body_util::Either;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet, LocalSet};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::grpc::{self, Grpc};
 use crate::listen::Listener;
 use crate::routes;
 use crate::service::Service;
@@ -29,8 +34,24 @@ const HEAD: Duration = Duration::from_mins(1);
 /// Bytes of a request's head.
 const MAX_HEAD: usize = 16 << 10;
 
-/// Headers of a request.
+/// Headers of a request, over HTTP/1.
 const MAX_HEADERS: usize = 100;
+
+/// Requests of one connection at once, over HTTP/2.
+const MAX_STREAMS: u32 = 256;
+
+/// Bytes of one request that are kept before they are read, over HTTP/2.
+const STREAM_WINDOW: u32 = 64 << 10;
+
+/// The same of all requests of a connection.
+const WINDOW: u32 = 256 << 10;
+
+/// Bytes of one answer that are kept for a client that does not read, over HTTP/2.
+const SEND: usize = 64 << 10;
+
+/// Time after which a quiet HTTP/2 connection is asked whether its client is still there, and time
+/// for the answer.
+const PING: Duration = Duration::from_secs(30);
 
 /// Time for requests under way after the process was asked to stop: as long as an answer may be
 /// held back, and a bit.
@@ -42,22 +63,31 @@ const QUIET: Duration = Duration::from_millis(500);
 /// Time before the next try where a connection cannot be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// What connections share.
+#[derive(Clone)]
+pub(crate) struct Answers {
+    pub(crate) service: Arc<Service>,
+    pub(crate) grpc: Arc<Grpc>,
+}
+
 /// Accepts connections and answers their requests, until `stop` says so; then those under way end.
 pub(crate) async fn serve(
-    service: &Arc<Service>,
+    answers: Answers,
     listeners: Vec<Listener>,
     most: usize,
     stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let local = LocalSet::new();
+    let grpc = Arc::clone(&answers.grpc);
     let connections = Rc::new(Connections {
-        service: Arc::clone(service),
+        answers,
         open: std::cell::RefCell::default(),
         most,
         stop: stop.clone(),
     });
     local
         .run_until(async {
+            grpc.report(true).await;
             let mut accepting = JoinSet::new();
             for listener in listeners {
                 let connections = Rc::clone(&connections);
@@ -74,6 +104,7 @@ pub(crate) async fn serve(
             }
             let mut stop = stop;
             stopped(&mut stop).await;
+            grpc.report(false).await;
             accepting.shutdown().await;
             io::Result::Ok(())
         })
@@ -103,10 +134,12 @@ struct State {
     busy: Cell<usize>,
     /// End of the last one.
     since: Cell<Instant>,
+    /// True if there was one.
+    asked: Cell<bool>,
 }
 
 struct Connections {
-    service: Arc<Service>,
+    answers: Answers,
     open: std::cell::RefCell<Vec<Connection>>,
     most: usize,
     stop: watch::Receiver<bool>,
@@ -148,12 +181,15 @@ impl Connections {
         self.forget_ended();
         if self.open.borrow().len() >= self.most && !self.evict() {
             // All of them have a request under way.
-            self.service.stats.evicted.fetch_add(1, Ordering::Relaxed);
+            self.answers.service.stats.evicted.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let state = Rc::new(State { busy: Cell::new(0), since: Cell::new(Instant::now()) });
-        let work =
-            connection(stream, Arc::clone(&self.service), Rc::clone(&state), self.stop.clone());
+        let state = Rc::new(State {
+            busy: Cell::new(0),
+            since: Cell::new(Instant::now()),
+            asked: Cell::new(false),
+        });
+        let work = connection(stream, self.answers.clone(), Rc::clone(&state), self.stop.clone());
         let task = tokio::task::spawn_local(work).abort_handle();
         self.open.borrow_mut().push(Connection { task, state });
     }
@@ -172,7 +208,7 @@ impl Connections {
             return false;
         };
         open.swap_remove(index).task.abort();
-        self.service.stats.evicted.fetch_add(1, Ordering::Relaxed);
+        self.answers.service.stats.evicted.fetch_add(1, Ordering::Relaxed);
         true
     }
 }
@@ -189,12 +225,21 @@ async fn quiet(state: &State) {
     }
 }
 
+/// Waits until a connection has had the time for a first request, and there was none.
+async fn silent(state: &State) {
+    sleep(HEAD).await;
+    if state.asked.get() {
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Counts a request as under way, as long as it is.
 struct Busy(Rc<State>);
 
 impl Busy {
     fn new(state: &Rc<State>) -> Self {
         state.busy.set(state.busy.get() + 1);
+        state.asked.set(true);
         Self(Rc::clone(state))
     }
 }
@@ -223,37 +268,72 @@ impl Drop for Open {
     }
 }
 
+/// Runs the requests of an HTTP/2 connection on its thread.
+#[derive(Clone, Copy)]
+struct Here;
+
+impl<F: Future + 'static> Executor<F> for Here {
+    fn execute(&self, request: F) {
+        tokio::task::spawn_local(async { drop(request.await) });
+    }
+}
+
+/// HTTP/1 and HTTP/2, whichever a client begins with.
+fn protocols() -> auto::Builder<Here> {
+    let mut builder = auto::Builder::new(Here);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_send_buf_size(SEND)
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PING);
+    builder
+}
+
 async fn connection(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    service: Arc<Service>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    answers: Answers,
     state: Rc<State>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let _open = Open::new(&service);
+    let _open = Open::new(&answers.service);
     let of_requests = Rc::clone(&state);
-    let answer = service_fn(move |request| {
-        let (service, busy) = (Arc::clone(&service), Busy::new(&of_requests));
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let (Answers { service, grpc }, busy) = (answers.clone(), Busy::new(&of_requests));
         async move {
-            let answer = routes::answer(&service, request).await;
+            let answer = if grpc::is_meant(&request) {
+                grpc.answer(&service.stats, request).await.map(Either::Right)
+            } else {
+                routes::answer(&service, request).await.map(Either::Left)
+            };
             drop(busy);
             Ok::<_, Infallible>(answer)
         }
     });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
-        .max_buf_size(MAX_HEAD)
-        .max_headers(MAX_HEADERS)
-        .serve_connection(TokioIo::new(stream), answer);
-    let mut connection = pin!(connection);
+    let protocols = protocols();
+    let mut connection = pin!(protocols.serve_connection(TokioIo::new(stream), answer));
     let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stopped(&mut stop) => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                ended = connection => ended,
-                () = quiet(&state) => return,
-            }
+        ended = connection.as_mut() => Some(ended),
+        () = silent(&state) => None,
+        () = stopped(&mut stop) => None,
+    };
+    let ended = if let Some(ended) = ended {
+        ended
+    } else {
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            ended = connection => ended,
+            () = quiet(&state) => return,
         }
     };
     if let Err(error) = ended {

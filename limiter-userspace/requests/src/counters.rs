@@ -52,6 +52,64 @@ impl Became {
     }
 }
 
+/// What became of a source that was to be banned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BanBecame {
+    Made,
+    InForce,
+    OverBudget,
+    Refused,
+    /// The daemon does not answer.
+    NoDaemon,
+    /// Too many waited for the daemon.
+    QueueFull,
+    /// The value is no address.
+    NoAddress,
+    /// No room for the strikes of another source.
+    NoRoom,
+}
+
+impl BanBecame {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Made,
+        Self::InForce,
+        Self::OverBudget,
+        Self::Refused,
+        Self::NoDaemon,
+        Self::QueueFull,
+        Self::NoAddress,
+        Self::NoRoom,
+    ];
+
+    /// Name in metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Made => "made",
+            Self::InForce => "in_force",
+            Self::OverBudget => "over_budget",
+            Self::Refused => "refused",
+            Self::NoDaemon => "no_daemon",
+            Self::QueueFull => "queue_full",
+            Self::NoAddress => "no_address",
+            Self::NoRoom => "no_room",
+        }
+    }
+}
+
+/// Counters of the bans of one rule.
+#[derive(Debug, Default)]
+pub(crate) struct BanCounters([AtomicU64; BanBecame::ALL.len()]);
+
+impl BanCounters {
+    pub(crate) fn all(&self) -> [u64; BanBecame::ALL.len()] {
+        std::array::from_fn(|index| self.0[index].load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn count(&self, became: BanBecame) {
+        self.0[became as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// Values of one rule that have metrics of their own.
 const MOST_VALUES: usize = 1000;
 
@@ -67,6 +125,7 @@ pub(crate) struct Counters {
     all: [AtomicU64; Became::ALL.len()],
     /// By the values of requests, where the rule says so.
     by_value: Mutex<BTreeMap<String, Counts>>,
+    pub(crate) bans: BanCounters,
 }
 
 impl Counters {

@@ -9,7 +9,7 @@ use limiter_common::time::{MAX_TICKS, TICK_BITS};
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{Algorithm, Limit, LimitSpec, WORDS};
 use limiter_decision::algorithm::Words;
-use limiter_decision::meter::{self, Arrival, Charged, Peek, Seed, Undo};
+use limiter_decision::meter::{self, Arrival, Carried, Charged, Peek, Seed, Undo};
 use limiter_rules::compile::{LimitError, compile};
 use limiter_rules::file::requests::{Calendar, RequestLimit};
 use limiter_rules::model::{LimitList, Meter, RuleLimit};
@@ -65,6 +65,8 @@ impl ReadyLimit {
     /// the longest of their lengths, whatever the length of this one.
     fn offset(&self, moment: &Moment) -> WallOffset {
         match self.written.calendar {
+            // They have no windows.
+            None if self.is_rate() => WallOffset::BOOT,
             None => moment.offset(),
             Some(Calendar { months }) => {
                 moment.calendar(months).offset(moment.now, self.spec.window().width)
@@ -225,7 +227,8 @@ impl Limits {
             moment.calendar(months).ends_in
         } else {
             let drained = |nanos| used(limit, &Shared(&words.0), &moment.plus(nanos)) == 0;
-            least(0, LONGEST, drained).unwrap_or(LONGEST)
+            let near = owed(limit, &words, moment).map(nanos);
+            least_near(near, 0, LONGEST, drained).unwrap_or(LONGEST)
         };
         Some(Left {
             remaining: remaining(limit, &words, moment),
@@ -342,25 +345,28 @@ fn remaining(limit: &ReadyLimit, words: &Copied, moment: &Moment) -> u64 {
     if !conforms(limit, &words.0, moment, 1) {
         return 0;
     }
-    match limit.written.meter {
-        // A leaky bucket takes any number at once: so many that one more would pass.
-        Meter::LeakyBucket { .. } => {
-            let passes = |hits: u64| {
-                let copy = Copied::of(&words.0);
-                charge(limit, &copy.0, moment, hits, &mut Charges::default())
-                    && conforms(limit, &copy.0, moment, 1)
-            };
-            let (mut low, mut high) = (0, 1);
-            while high < u64::MAX >> 1 && passes(high) {
-                (low, high) = (high, high * 2);
-            }
-            1 + least(low, high, |hits| !passes(hits + 1)).unwrap_or(low)
+    // A leaky bucket takes any number at once: so many that one more would pass.
+    if let Meter::LeakyBucket { .. } = limit.written.meter {
+        let passes = |hits: u64| {
+            let copy = Copied::of(&words.0);
+            charge(limit, &copy.0, moment, hits, &mut Charges::default())
+                && conforms(limit, &copy.0, moment, 1)
+        };
+        let (mut low, mut high) = (0, 1);
+        while high < u64::MAX >> 1 && passes(high) {
+            (low, high) = (high, high * 2);
         }
-        _ => least(1, most, |hits| {
-            hits >= most || !conforms(limit, &words.0, moment, hits.saturating_add(1))
-        })
-        .unwrap_or(most),
+        return 1 + least(low, high, |hits| !passes(hits + 1)).unwrap_or(low);
     }
+    let near = owed(limit, words, moment).and_then(|owed| {
+        let Limit { tolerance, increment, shift, .. } = limit.spec.rate();
+        let free = u128::from(tolerance.saturating_sub(owed)) << shift;
+        u64::try_from(free.checked_div(increment.into())?).ok()
+    });
+    least_near(near, 1, most, |hits| {
+        hits >= most || !conforms(limit, &words.0, moment, hits.saturating_add(1))
+    })
+    .unwrap_or(most)
 }
 
 /// Nanoseconds until a request would pass: found with the decision itself.
@@ -371,7 +377,35 @@ fn wait(limit: &ReadyLimit, words: &Copied, moment: &Moment, hits: u64, reset: u
     if limit.written.calendar.is_some() {
         return (hits <= limit.amount()).then_some(reset);
     }
-    least(0, reset, |nanos| conforms(limit, &words.0, &moment.plus(nanos), hits))
+    let near = owed(limit, words, moment).and_then(|owed| {
+        let Limit { tolerance, increment, shift, .. } = limit.spec.rate();
+        let cost = (u128::from(increment) * u128::from(hits)) >> shift;
+        let over = (u128::from(owed) + cost).saturating_sub(tolerance.into());
+        u64::try_from(over).ok().map(nanos)
+    });
+    least_near(near, 0, reset, |nanos| conforms(limit, &words.0, &moment.plus(nanos), hits))
+}
+
+/// Ticks until nothing of a rate is owed; none of what is no rate. A guess, which the decision then
+/// confirms.
+fn owed(limit: &ReadyLimit, words: &Copied, moment: &Moment) -> Option<u64> {
+    let used = || meter::used_at(&limit.spec, &Shared(&words.0), moment.now, WallOffset::BOOT);
+    let Carried { used, at } = limit.is_rate().then(used)?;
+    Some(at.get().saturating_sub(moment.now.get()).saturating_add(used))
+}
+
+/// Nanoseconds that are at least so many ticks.
+const fn nanos(ticks: u64) -> u64 {
+    ticks.div_ceil(1 << TICK_BITS)
+}
+
+/// [`least`], if it is probably `near`: two looks then take the place of sixty.
+fn least_near(near: Option<u64>, low: u64, high: u64, has: impl Fn(u64) -> bool) -> Option<u64> {
+    let near = near.filter(|near| (low..=high).contains(near));
+    match near {
+        Some(near) if has(near) && (near == low || !has(near - 1)) => Some(near),
+        _ => least(low, high, has),
+    }
 }
 
 /// The least number from `low` to `high` that has a property, which all above it have, too; none

@@ -3,15 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use limiter_common::wire::Count;
-use limiter_rules::file::requests::{Calendar, RequestLimit};
-use limiter_rules::model::{Meter, Period, Quota, Unit};
+use limiter_rules::file::requests::RequestLimit;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::decision::Left;
+use crate::envoy::{self, State, Unit};
 use crate::limiter::{Answer, Asked, Descriptor, Status};
-use crate::rules::Terms;
 
 /// What is asked. Fields may be written in either of the two ways that JSON of protocol buffers
 /// has.
@@ -73,19 +70,7 @@ struct EntryIn {
 struct LimitIn {
     #[serde(alias = "requests_per_unit")]
     requests_per_unit: Number,
-    unit: UnitIn,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-enum UnitIn {
-    Second,
-    Minute,
-    Hour,
-    Day,
-    Week,
-    Month,
-    Year,
+    unit: Unit,
 }
 
 /// A number, or a text with one: protocol buffers write 64 bits as text.
@@ -117,30 +102,9 @@ impl<'de> Deserialize<'de> for Number {
 }
 
 impl LimitIn {
-    /// A plain `rate_limit` of these numbers.
     fn limit(&self) -> RequestLimit {
         let Self { requests_per_unit: Number(requests_per_unit), unit } = *self;
-        let (unit, days, months) = match unit {
-            UnitIn::Second => (Unit::Second, 1, None),
-            UnitIn::Minute => (Unit::Minute, 1, None),
-            UnitIn::Hour => (Unit::Hour, 1, None),
-            UnitIn::Day => (Unit::Day, 1, None),
-            UnitIn::Week => (Unit::Week, 1, None),
-            UnitIn::Month => (Unit::Day, 31, Some(1)),
-            UnitIn::Year => (Unit::Day, 366, Some(12)),
-        };
-        let period = Period { unit, multiplier: days };
-        let quota = Quota::new(Count::Packets, requests_per_unit, period);
-        match months {
-            Some(months) => RequestLimit {
-                meter: Meter::FixedWindow(quota),
-                calendar: Some(Calendar { months }),
-            },
-            None => RequestLimit {
-                meter: Meter::TokenBucket(quota.with_burst(requests_per_unit)),
-                calendar: None,
-            },
-        }
+        envoy::limit(requests_per_unit, unit)
     }
 }
 
@@ -233,30 +197,6 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// The unit of a limit as Envoy's protocol names it; it has no word for several units together.
-fn unit(limit: &RequestLimit) -> &'static str {
-    if let Some(Calendar { months }) = limit.calendar {
-        return match months {
-            1 => "MONTH",
-            12 => "YEAR",
-            _ => "UNKNOWN",
-        };
-    }
-    let period = limit.meter.quota().period;
-    match (period.unit, period.multiplier) {
-        (Unit::Second, 1) => "SECOND",
-        (Unit::Minute, 1) => "MINUTE",
-        (Unit::Hour, 1) => "HOUR",
-        (Unit::Day, 1) => "DAY",
-        (Unit::Week, 1) => "WEEK",
-        _ => "UNKNOWN",
-    }
-}
-
-fn narrow(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
 impl<'a> From<&'a Answer> for AnswerOut<'a> {
     fn from(answer: &'a Answer) -> Self {
         let statuses = answer.statuses.iter().map(StatusOut::from).collect();
@@ -266,27 +206,17 @@ impl<'a> From<&'a Answer> for AnswerOut<'a> {
 
 impl<'a> From<&'a Status> for StatusOut<'a> {
     fn from(status: &'a Status) -> Self {
-        let name = status.rule.as_ref().and_then(|rule| rule.name.as_deref());
-        let code = status.over.into();
-        if let Some((limit, Left { remaining, reset, .. })) = &status.nearest {
-            return Self {
-                code,
-                current_limit: Some(LimitOut {
-                    name,
-                    requests_per_unit: narrow(limit.meter.quota().requests_per_unit),
-                    unit: unit(limit),
-                }),
-                limit_remaining: Some(if status.over { 0 } else { narrow(*remaining) }),
-                duration_until_reset: Some(Seconds { nanos: *reset }),
-            };
+        let State { over, limit, remaining, reset } = State::from(status);
+        Self {
+            code: over.into(),
+            current_limit: limit.map(|limit| LimitOut {
+                name: limit.name,
+                requests_per_unit: limit.requests_per_unit,
+                unit: limit.unit.map_or("UNKNOWN", Unit::name),
+            }),
+            limit_remaining: remaining,
+            duration_until_reset: reset.map(|nanos| Seconds { nanos }),
         }
-        let blocks = status.rule.as_ref().is_some_and(|rule| matches!(rule.terms, Terms::Block(_)));
-        let limit_remaining = match (status.unlimited, blocks) {
-            (true, _) => Some(u32::MAX),
-            (false, true) => Some(0),
-            (false, false) => None,
-        };
-        Self { code, current_limit: None, limit_remaining, duration_until_reset: None }
     }
 }
 

@@ -3,12 +3,16 @@
 //! [`Limiter`] holds rules ([`limiter_rules::file::requests`]) and buckets, and decides by the
 //! arithmetic of packets. It needs no kernel, no privilege and no daemon.
 
+mod bans;
 mod check;
 mod clock;
 mod connections;
 mod counters;
 mod decision;
+mod described;
+mod envoy;
 mod files;
+mod grpc;
 mod json;
 mod key;
 mod limiter;
@@ -21,6 +25,7 @@ mod server;
 mod service;
 mod store;
 
+pub use bans::{AskedBan, BanAnswer, Bans};
 pub use clock::Moment;
 pub use decision::{Left, Limits, ReadyLimit};
 pub use files::{Files, files, read};
@@ -29,5 +34,5 @@ pub use limiter::{
 };
 pub use listen::Listen;
 pub use reservations::GivenBack;
-pub use rules::{Domain, Rule, RuleLimits, Rules, Terms};
+pub use rules::{Domain, Rule, RuleBan, RuleLimits, Rules, Terms};
 pub use server::{Options, ServeError, Server, run};

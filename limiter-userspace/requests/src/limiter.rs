@@ -7,6 +7,7 @@ use limiter_common::wire::Full as OnFull;
 use limiter_rules::RuleFileError;
 use limiter_rules::file::requests::{RequestFile, RequestLimit};
 
+use crate::bans::RequestBans;
 use crate::clock::Moment;
 use crate::counters::Became;
 use crate::decision::{Charges, Left, Limits, Over, least, take_back};
@@ -106,6 +107,7 @@ pub struct Limiter {
     /// Requests by their answer: within, over.
     answers: [AtomicU64; 2],
     reservations: Reservations,
+    bans: Arc<RequestBans>,
 }
 
 /// Tries to reserve while other threads are faster.
@@ -144,6 +146,8 @@ enum State {
     Within,
     /// Over one of them.
     Over,
+    /// Over one that it shares with others, for want of room.
+    OverShared,
     /// Charged to this key.
     Charged(Key, Charges, bool),
     /// Without a bucket.
@@ -154,7 +158,7 @@ enum State {
 
 impl Target<'_> {
     fn is_over(&self) -> bool {
-        matches!(self.state, State::Over | State::FullRefused)
+        matches!(self.state, State::Over | State::OverShared | State::FullRefused)
     }
 
     fn charges(&self) -> Option<(Key, &Charges)> {
@@ -197,6 +201,7 @@ impl Limiter {
             unknown_domains: AtomicU64::new(0),
             answers: Default::default(),
             reservations: Reservations::default(),
+            bans: Arc::default(),
         })
     }
 
@@ -232,6 +237,11 @@ impl Limiter {
         self.store.most()
     }
 
+    /// The bans that its rules ask for.
+    pub(crate) const fn bans(&self) -> &Arc<RequestBans> {
+        &self.bans
+    }
+
     pub(crate) fn unknown_domains(&self) -> u64 {
         self.unknown_domains.load(Ordering::Relaxed)
     }
@@ -242,7 +252,7 @@ impl Limiter {
 
     /// Forgets keys of which nothing is used, in one part of `of`; `round` says which.
     pub fn sweep(&self, round: usize, of: usize, moment: &Moment) {
-        self.store.sweep(round, of, moment);
+        self.store.sweep(round, of, &moment.with_wall());
     }
 
     /// Decides a request. One that is over a limit is charged to none.
@@ -258,6 +268,11 @@ impl Limiter {
         detail: Detail,
     ) -> Result<Answer, Refused> {
         let mut targets = self.targets(rules, asked)?;
+        let windows = |target: &Target<'_>| {
+            target.limits.as_ref().is_some_and(|(limits, _)| !limits.limits.are_rates())
+        };
+        let windows = targets.iter().flatten().any(windows);
+        let moment = &if windows { moment.with_wall() } else { *moment };
         let over = self.settle(&mut targets, moment);
         Ok(self.answer(targets, over, moment, detail))
     }
@@ -402,7 +417,7 @@ impl Limiter {
                     let key = target.rule.shared_key(&self.secret);
                     match charge(key, true) {
                         Ok(Ok(charges)) => State::Charged(key, charges, true),
-                        Ok(Err(_)) | Err(Full) => State::Over,
+                        Ok(Err(_)) | Err(Full) => State::OverShared,
                     }
                 }
             },
@@ -500,8 +515,8 @@ impl Limiter {
                 continue;
             };
             let became = match &target.state {
-                State::Over | State::FullRefused if target.rule.shadow => Became::Shadow,
-                State::Over => Became::Over,
+                _ if target.is_over() && target.rule.shadow => Became::Shadow,
+                State::Over | State::OverShared => Became::Over,
                 State::FullRefused => Became::FullRefused,
                 State::FullPassed => Became::FullPassed,
                 State::Unlimited => Became::Unlimited,
@@ -513,6 +528,10 @@ impl Limiter {
                 target.rule.counters.count(Became::FullShared, None);
             }
             target.rule.counters.count(became, value);
+            // A look is no strike, and nobody is banned for what others had of a shared bucket.
+            if over && became == Became::Over && target.state == State::Over && target.hits > 0 {
+                self.bans.strike(&target.rule, target.entries, moment.now);
+            }
             let limits = match (&target.limits, detail) {
                 (Some((limits, key)), Detail::Left) => {
                     let key = target.charges().map_or(*key, |(key, _)| key);

@@ -2,7 +2,7 @@
 
 use limiter_text::exposition::{Exposition, Kind};
 
-use crate::counters::{Became, Counts};
+use crate::counters::{BanBecame, Became, Counts};
 use crate::limiter::Limiter;
 use crate::service::Stats;
 
@@ -46,6 +46,19 @@ pub(crate) fn page(limiter: &Limiter, stats: &Stats) -> String {
                     samples.add(&labels, count);
                 }
             }
+        }
+    }
+    let help = "Sources that a rule was to have banned, by what became of that.";
+    let mut samples = page.metric("limiter_request_bans_total", Kind::Counter, help);
+    for rule in rules.iter().filter(|rule| rule.ban.is_some()) {
+        for (became, count) in BanBecame::ALL.into_iter().zip(rule.counters.bans.all()) {
+            let labels = [
+                ("domain", &*rule.domain),
+                ("rule", &*rule.path),
+                ("name", rule.name.as_deref().unwrap_or_default()),
+                ("became", became.name()),
+            ];
+            samples.add(&labels, count);
         }
     }
     let help = "Requests for a domain without rules, which pass.";

@@ -9,9 +9,9 @@ use limiter_rules::RuleFileError;
 use limiter_rules::file::Problem;
 use limiter_rules::file::requests::{
     Entry, Level, LevelValue, MAX_DEPTH, Metric, Node, Pattern, RequestFile, RequestLimit,
-    RequestRule, RequestTerms,
+    RequestRule, RequestTerms, SOURCE,
 };
-use limiter_rules::model::Period;
+use limiter_rules::model::{Ban, Period};
 
 use crate::counters::Counters;
 use crate::decision::Limits;
@@ -52,6 +52,8 @@ pub struct Rule {
     pub quota: bool,
     /// Treatment of requests that get no bucket.
     pub full: Full,
+    /// Ban of the source of a request over it.
+    pub ban: Option<RuleBan>,
     /// True if metrics have the values of requests.
     pub detailed: bool,
     levels: Box<[Level]>,
@@ -59,6 +61,15 @@ pub struct Rule {
     /// Identity across changes of the file: the hash of domain and path.
     identity: Key,
     pub(crate) counters: Arc<Counters>,
+}
+
+/// A ban by a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleBan {
+    /// How long it is, and what it takes.
+    pub terms: Ban,
+    /// The level of the source.
+    pub(crate) level: usize,
 }
 
 /// What a rule does.
@@ -205,6 +216,11 @@ impl Rule {
         self.name.as_deref().unwrap_or(&self.path)
     }
 
+    /// What does not change with its limits.
+    pub(crate) const fn identity(&self) -> Key {
+        self.identity
+    }
+
     /// The key of the bucket of a descriptor.
     pub(crate) fn key(&self, secret: &Secret, entries: &[EntryOf<'_>]) -> Key {
         let mut key = secret.begin();
@@ -213,7 +229,7 @@ impl Rule {
             match &level.value {
                 LevelValue::Exact(_) => {}
                 LevelValue::Pattern(_) if level.shared => {}
-                LevelValue::Any if &*level.key == "remote_address" => match source(value) {
+                LevelValue::Any if &*level.key == SOURCE => match source(value) {
                     Some(net) => key.text(&net.to_string()),
                     None => key.text(value),
                 },
@@ -299,6 +315,8 @@ impl Making<'_> {
         };
         let identity = identity.end();
         let counters = self.before.get(&identity).map_or_else(Arc::default, Arc::clone);
+        let level = levels.iter().position(|level| &*level.key == SOURCE);
+        let ban = rule.ban.zip(level).map(|(terms, level)| RuleBan { terms, level });
         let made = Arc::new(Rule {
             domain: self.file.domain.as_str().into(),
             path: path.into(),
@@ -308,6 +326,7 @@ impl Making<'_> {
             shadow: rule.shadow,
             quota: rule.quota,
             full: rule.full,
+            ban,
             detailed: rule.metric == Metric::All || levels.iter().any(|level| level.in_metric),
             levels: levels.into(),
             metric: rule.metric,

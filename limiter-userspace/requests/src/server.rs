@@ -12,8 +12,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::bans::Bans;
 use crate::clock::Moment;
-use crate::connections::serve;
+use crate::connections::{Answers, serve};
+use crate::grpc::Grpc;
 use crate::limiter::Limiter;
 use crate::listen::{Listen, Listener};
 use crate::service::{Service, Stats};
@@ -31,6 +33,10 @@ pub struct Options {
     pub max_connections: usize,
     /// Threads that answer.
     pub threads: usize,
+    /// True if answers over gRPC name headers for the proxy to add.
+    pub response_headers: bool,
+    /// Whoever bans the sources that rules say; without, nobody is banned.
+    pub bans: Option<Arc<dyn Bans>>,
 }
 
 /// Why nothing is served.
@@ -84,6 +90,8 @@ pub struct Server {
     addresses: Vec<Listen>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+    /// The thread that asks for bans.
+    bans: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -97,6 +105,9 @@ impl Server {
         let limiter = Limiter::new(options.max_keys).map_err(system("read randomness"))?;
         let service = Arc::new(Service { limiter, stats: Stats::default() });
         service.load(&options.rules).map_err(ServeError::Rules)?;
+        let grpc = Grpc::new(&service, options.response_headers)
+            .map_err(|error| system("describe the gRPC services")(io::Error::other(error)))?;
+        let answers = Answers { service: Arc::clone(&service), grpc: Arc::new(grpc) };
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
         for listen in &options.listen {
@@ -106,6 +117,8 @@ impl Server {
             listeners.push(listener);
         }
         let (stop, stopped) = watch::channel(false);
+        let bans = options.bans.clone().map(|daemon| service.limiter.bans().start(daemon));
+        let bans = bans.transpose().map_err(system("start a thread"))?;
         let mut server = Self {
             service,
             rules: options.rules.clone(),
@@ -113,6 +126,7 @@ impl Server {
             addresses,
             stop,
             threads: Vec::new(),
+            bans,
         };
         let threads = options.threads.max(1);
         let most = options.max_connections.div_ceil(threads).max(1);
@@ -120,9 +134,9 @@ impl Server {
             let listeners =
                 listeners.iter().map(Listener::try_clone).collect::<io::Result<Vec<_>>>();
             let listeners = listeners.map_err(system("share the sockets"))?;
-            let (service, stopped) = (Arc::clone(&server.service), stopped.clone());
+            let (answers, stopped) = (answers.clone(), stopped.clone());
             let answer = move || -> io::Result<()> {
-                runtime()?.block_on(serve(&service, listeners, most, stopped))
+                runtime()?.block_on(serve(answers, listeners, most, stopped))
             };
             let thread = thread::Builder::new().name(format!("requests-{number}")).spawn(answer);
             server.threads.push(thread.map_err(system("start a thread"))?);
@@ -171,6 +185,12 @@ impl Server {
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
+        let bans = self.service.limiter.bans();
+        bans.close();
+        if let Some(Err(panic)) = self.bans.map(JoinHandle::join) {
+            std::panic::resume_unwind(panic);
+        }
+        bans.log();
         Ok(())
     }
 }
@@ -219,6 +239,7 @@ impl Signals {
             tokio::select! {
                 _ = second.tick() => {
                     server.service.limiter.sweep(round, SWEEP_PARTS, &Moment::now());
+                    server.service.limiter.bans().log();
                     round = (round + 1) % SWEEP_PARTS;
                 }
                 Some(()) = self.reload.recv() => {

@@ -309,7 +309,7 @@ impl Store {
             return false;
         }
         tables.searched = now.max(1);
-        let removed = tables.sweep(&self.known(), moment);
+        let removed = tables.sweep(&self.known(), &moment.with_wall());
         self.keys.fetch_sub(removed, Ordering::Relaxed);
         self.room(false)
     }

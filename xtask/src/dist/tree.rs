@@ -20,12 +20,14 @@ pub(super) const PROGRAMS: [(Program, &str); 2] = [
 type Program = fn(&Programs) -> &Path;
 
 /// Files of the checkout, and their places.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 10] = [
     ("dist/systemd/limiter.service", "usr/lib/systemd/system/limiter.service"),
+    ("dist/systemd/limiter-serve.service", "usr/lib/systemd/system/limiter-serve.service"),
     ("dist/systemd/limiter.sysusers.conf", "usr/lib/sysusers.d/limiter.conf"),
     ("dist/systemd/limiter.tmpfiles.conf", "usr/lib/tmpfiles.d/limiter.conf"),
     ("dist/systemd/limiter.env", "etc/limiter/limiter.env"),
     ("docs/rules.schema.json", "usr/share/limiter/rules.schema.json"),
+    ("docs/requests.schema.json", "usr/share/limiter/requests.schema.json"),
     ("docs/loads.schema.json", "usr/share/limiter/loads.schema.json"),
     ("docs/openapi.json", "usr/share/limiter/openapi.json"),
     ("README.md", "usr/share/doc/limiter/README.md"),

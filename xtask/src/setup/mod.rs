@@ -67,6 +67,8 @@ const TRAFFIC: &[Tool] = &[
     Tool { program: "iperf3", package: "iperf3" },
     Tool { program: "hping3", package: "hping3" },
     Tool { program: "nginx", package: "nginx-light" },
+    // A client of gRPC, which a long test makes an environment for.
+    Tool { program: "python3", package: "python3-venv" },
 ];
 /// For the tests of the unit, and of a daemon that is killed anywhere.
 const SERVICE: &[Tool] = &[

@@ -367,6 +367,42 @@ note: {path}/a.yaml:6:17: one limit is a token bucket: all of a limit may come a
     );
 }
 
+/// A ban is part of what a rule does; one that could never come is a mistake, with what to write.
+#[test]
+fn a_ban_by_requests_is_said_and_needs_a_source() {
+    let nested = |rule: &str| {
+        format!(
+            "domain: auth\ndescriptors: [{{key: auth_type, value: login, descriptors: [{rule}]}}]\n"
+        )
+    };
+    let limit = "rate_limit: {rate: 3/min, algorithm: fixed_window}";
+    let good = nested(&format!(
+        "{{key: remote_address, {limit}, action: {{ban: {{first: 10min}}}}}}, {{key: user, \
+         descriptors: [{{key: remote_address, {limit}, action: {{ban: {{strikes: 5}}}}}}]}}"
+    ));
+    let (answer, _) = check(&[("a.yaml", &good)], "");
+    assert_eq!(
+        answer.text,
+        "ok: 1 file with 2 rules for requests, in 1 domain\n\n\
+         auth: auth_type=login remote_address: fixed_window 3/min; ban 10 min to 1 d of the source\n\
+         auth: auth_type=login user remote_address: fixed_window 3/min; ban 1 min to 1 d of the \
+         source after 5 refused requests\n"
+    );
+    let bad = nested(&format!("{{key: user, {limit}, action: {{ban: {{first: 10min}}}}}}"));
+    let (answer, path) = check(&[("a.yaml", &bad)], "");
+    assert_eq!((answer.code, answer.text.as_str()), (2, ""));
+    let [error] = &answer.errors[..] else { panic!("{:?}", answer.errors) };
+    assert!(error.contains(&format!("{path}/a.yaml:2:")), "{error}");
+    assert!(
+        error.contains(
+            "ban without `remote_address` among the keys of its rule: nest the rule, as in \
+             `descriptors: [{key: remote_address, rate_limit: {rate: 5/min}, action: {ban: {first: \
+             10min}}}]`"
+        ),
+        "{error}"
+    );
+}
+
 #[test]
 fn packets_and_requests_may_be_in_one_directory_and_in_one_file() {
     let packets = "descriptors: [{key: remote_address, rate_limit: {rate: 100/s}}]\n";

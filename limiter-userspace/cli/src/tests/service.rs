@@ -31,3 +31,21 @@ fn the_service_starts_and_reloads_as_the_binary_is_started_and_reloaded() {
     let reload = parse(value(UNIT, "ExecReload")).unwrap();
     assert!(matches!(reload.command, Command::Reload { .. }), "{reload:?}");
 }
+
+#[cfg(feature = "requests")]
+const SERVE: &str = include_str!("../../../../dist/systemd/limiter-serve.service");
+
+#[cfg(feature = "requests")]
+#[test]
+fn the_service_for_requests_starts_as_the_binary_is_started_and_has_no_privilege() {
+    let environment = value(SERVE, "Environment").trim_matches('"');
+    let options = environment.strip_prefix("LIMITER_SERVE=").unwrap();
+    let start = value(SERVE, "ExecStart").replace("$LIMITER_SERVE", options);
+    let args = parse(&start).unwrap_or_else(|error| panic!("{start}: {error}"));
+    assert!(matches!(args.command, Command::Serve(_)), "{start}: {args:?}");
+    for key in ["AmbientCapabilities", "CapabilityBoundingSet"] {
+        assert_eq!(value(SERVE, key), "");
+    }
+    // The daemon takes bans from its own user.
+    assert_eq!(value(SERVE, "User"), value(UNIT, "User"));
+}

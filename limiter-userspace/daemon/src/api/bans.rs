@@ -22,6 +22,10 @@ pub struct Bans {
 /// A banned source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Ban)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the document has a field for each kind of author"
+)]
 pub struct BannedSource {
     /// An IPv4 address or an IPv6 /64.
     pub source: String,
@@ -30,7 +34,7 @@ pub struct BannedSource {
     /// Bans that are not forgotten, with this one.
     pub bans: u64,
     /// The rule that banned it; none when that is not in force any more, not known since an
-    /// upgrade, and of a ban by hand or by another node.
+    /// upgrade, and of a ban by hand, by another node or by a rule for requests.
     pub rule: Option<String>,
     /// The name that the author of the rule gave it.
     #[serde(default)]
@@ -40,6 +44,12 @@ pub struct BannedSource {
     /// True if another node banned it.
     #[serde(default)]
     pub by_node: bool,
+    /// True if a rule for requests banned it, which `limiter serve` answers by.
+    #[serde(default)]
+    pub by_requests: bool,
+    /// That rule; none if it is not known any more.
+    #[serde(default)]
+    pub request_rule: Option<RequestRule>,
     /// True if it was banned by a rule before an upgrade that changed the layout of the maps: which
     /// one is not known any more.
     #[serde(default)]
@@ -67,6 +77,89 @@ pub struct SetBan {
     pub session: Option<Session>,
 }
 
+/// A rule for requests, as `limiter check` shows it.
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+)]
+#[serde(deny_unknown_fields)]
+pub struct RequestRule {
+    /// Its domain.
+    pub domain: String,
+    /// Its keys and values, in one line.
+    #[schema(examples("auth_type=login remote_address"))]
+    pub rule: String,
+}
+
+/// `PUT /v1/bans/requests`: bans sources of requests over limits that `limiter serve` keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetRequestBans {
+    /// The bans, each for itself.
+    #[schema(max_items = 32)]
+    pub bans: Vec<SetRequestBan>,
+}
+
+/// A ban by a rule for requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetRequestBan {
+    /// An address. An IPv6 source is its /64.
+    #[schema(value_type = words::Prefix)]
+    pub source: String,
+    /// The domain of the rule.
+    pub domain: String,
+    /// Its keys and values, in one line.
+    #[schema(examples("auth_type=login remote_address"))]
+    pub rule: String,
+    /// Milliseconds of the first ban. Each further one is twice as long.
+    #[schema(minimum = 1000, examples(60_000, 600_000))]
+    pub first_ms: u64,
+    /// Milliseconds of the longest ban.
+    #[schema(minimum = 1000, examples(86_400_000))]
+    pub longest_ms: u64,
+    /// Milliseconds after which earlier bans are forgotten.
+    #[schema(minimum = 1000, examples(3_600_000))]
+    pub memory_ms: u64,
+}
+
+/// The answer to it: what became of each, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RequestBans {
+    /// What became of them.
+    pub answers: Vec<RequestBanAnswer>,
+}
+
+/// What became of a ban by a rule for requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RequestBanAnswer {
+    /// The outcome.
+    pub became: RequestBanBecame,
+    /// Reason why it was refused.
+    #[serde(default)]
+    pub why: Option<String>,
+}
+
+/// What became of a ban by a rule for requests, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestBanBecame {
+    /// The source is banned by it.
+    Made,
+    /// It was banned already.
+    InForce,
+    /// The rate of new bans (`bans` in a rule file) was used up.
+    OverBudget,
+    /// A guard refused it.
+    Refused,
+}
+
+impl RequestRule {
+    /// `requests of auth: auth_type=login remote_address`.
+    pub(crate) fn shown(&self) -> String {
+        format!("requests of {}: {}", self.domain, self.rule)
+    }
+}
+
 /// The query of `DELETE /v1/bans`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -87,13 +180,17 @@ pub struct Unbanned {
 impl BannedSource {
     /// The author of the ban: the rule, or in parentheses who else it was.
     pub(crate) fn author(&self) -> String {
+        if let Some(rule) = &self.request_rule {
+            return rule.shown();
+        }
         let rule = self.rule_name.as_ref().or(self.rule.as_ref());
-        let other = || match (self.by_hand, self.by_node, self.before_upgrade) {
-            (true, _, _) => "(by hand)",
-            (_, true, _) => "(another node)",
-            (_, _, true) => "(before an upgrade)",
-            (false, false, false) => "(removed rules)",
-        };
+        let others = [
+            (self.by_hand, "(by hand)"),
+            (self.by_node, "(another node)"),
+            (self.by_requests, "(a rule for requests)"),
+            (self.before_upgrade, "(before an upgrade)"),
+        ];
+        let other = || others.iter().find(|(by, _)| *by).map_or("(removed rules)", |(_, by)| by);
         rule.cloned().unwrap_or_else(|| other().to_owned())
     }
 }

@@ -167,6 +167,9 @@ pub struct ExportRules {
 pub struct Exported {
     /// The rule set that it is of.
     pub generation: u64,
+    /// Rule files whose rules for requests (`requests`) are not in `text`: it was written anew.
+    #[serde(default)]
+    pub without_requests_of: Vec<String>,
     /// A rule file.
     pub text: String,
 }

@@ -19,6 +19,7 @@ use hyper::body::Bytes;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::Event;
 use limiter_datapath::Datapath;
 use tokio::sync::mpsc;
 
@@ -26,6 +27,7 @@ use super::alarm::Notice;
 use super::clocks::Clocks;
 use super::effective::EffectiveSet;
 use super::error::ServiceError;
+use super::request_bans::RequestRules;
 use super::views::{self, Shadows, Title};
 use crate::api::events::{Dropped, Episode, EventCounts, Line, Phase, TableFull};
 use crate::render::would_drop;
@@ -118,7 +120,12 @@ impl Events {
     }
 
     /// Takes what the program has reported.
-    pub(super) fn take(&mut self, datapath: &mut dyn Datapath, effective: &EffectiveSet) {
+    pub(super) fn take(
+        &mut self,
+        datapath: &mut dyn Datapath,
+        effective: &EffectiveSet,
+        requests: &RequestRules,
+    ) {
         let clocks = Clocks::of(datapath);
         for _ in 0..AT_ONCE {
             let Some(event) = datapath.next_event() else { break };
@@ -129,7 +136,7 @@ impl Events {
             }
             let rule = self.shadows.reported(Reason::from_index(event.reason.into()), event.rule);
             if self.followers.want_drops() {
-                let title = self.names.1.get(&rule).cloned();
+                let title = title_of(&event, rule, &self.names.1, (datapath, requests));
                 let reason = reason(event.reason);
                 let dropped = Dropped {
                     would_drop: would_drop(&reason),
@@ -142,7 +149,8 @@ impl Events {
                 self.followers.report(&Line::Drop(dropped));
             }
             let names = &self.names.1;
-            if let Some(open) = self.episodes.record(event, &clocks, || names.get(&rule).cloned()) {
+            let title = || title_of(&event, rule, names, (datapath, requests));
+            if let Some(open) = self.episodes.record(event, &clocks, title) {
                 let line = Line::Start(view(&Key::of(&event), &open, false, datapath));
                 self.report(line, datapath.now());
             }
@@ -265,6 +273,22 @@ impl Events {
             tokio::spawn(hook::call(options.clone(), lines));
         }
     }
+}
+
+/// The rule of a drop, with its name. No rule is asked about a banned source: if a rule for requests
+/// banned it, that is the one.
+fn title_of(
+    event: &Event,
+    rule: u32,
+    names: &BTreeMap<u32, Title>,
+    (datapath, requests): (&dyn Datapath, &RequestRules),
+) -> Option<Title> {
+    if Reason::from_index(event.reason.into()) != Reason::Banned {
+        return names.get(&rule).cloned();
+    }
+    // Without an answer it is a drop by no rule.
+    let ban = datapath.ban(&views::of_key(event.source)).ok().flatten()?;
+    Some(Title { rule: requests.of(ban.rule)?.shown(), name: None })
 }
 
 /// Drops of a source by one rule for one reason, as events reported them: a part of all.

@@ -22,6 +22,7 @@ use crate::control::{
 };
 use crate::error::ServiceError;
 use crate::guard::Caller;
+use crate::request_bans::RequestRules;
 use crate::service::{Service, Shared};
 use crate::views::{self, Title};
 
@@ -78,27 +79,23 @@ pub(super) async fn unban(
     change(&service, &peer, |service| service.unban(&asked))
 }
 
+/// The address of a source.
+pub(super) fn one_source(text: &str) -> Result<IpAddr, ServiceError> {
+    source_text::parse_one(text).map_err(|error| match error {
+        SourceTextError::Several(prefix) => ServiceError::BanSeveral(prefix),
+        error => error.into(),
+    })
+}
+
 impl Service {
     /// Bans a source: all of its packets are dropped until that ends.
     pub(crate) fn ban(&mut self, request: &SetBan) -> Result<BannedSource, Refusal> {
-        let address = source_text::parse_one(&request.source).map_err(|error| match error {
-            SourceTextError::Several(prefix) => ServiceError::BanSeveral(prefix),
-            error => error.into(),
-        })?;
+        let address = one_source(&request.source)?;
         let selector = Selector::address(address);
         if request.seconds == 0 {
             return Err(Refusal::Invalid("0 seconds are over at once: give at least 1".to_owned()));
         }
-        if let Some(prefix) = self.rule_sets.layers.managed(&selector) {
-            return Err(ServiceError::Management { selector, prefix }.into());
-        }
-        let now = self.datapath()?.now();
-        if self.lists.of(&selector, now) == Some(ListName::Allow) {
-            return Err(Refusal::Conflict(format!(
-                "{selector} is on the allow list, which comes before bans: take the entry that \
-                 `limiter lists` shows for it off with `limiter unlist` before"
-            )));
-        }
+        self.guard_of_ban(&selector)?;
         let own = request.session.filter(|session| Selector::address(session.peer) == selector);
         Caller { session: request.session, force: request.force }
             .authorize(own.map(|session| {
@@ -119,13 +116,31 @@ impl Service {
         let ban = bans::put_ban(self.datapath.get_mut()?, address, left, BY_HAND)?;
         self.cluster.publish([Change::Ban { source: address, left }]);
         let names = views::rule_names(self.datapath()?, &self.rule_sets.effective);
-        let banned = BannedSource::of(selector, ban, &names, self.datapath()?.now());
+        let names = (&names, &self.request_rules);
+        let banned = BannedSource::of(selector, ban, names, self.datapath()?.now());
         Ok(BannedSource { warning: crowd_hit(&selector), ..banned })
+    }
+
+    /// Refuses a ban of what is never dropped.
+    pub(super) fn guard_of_ban(&self, selector: &Selector) -> Result<(), Refusal> {
+        let selector = *selector;
+        if let Some(prefix) = self.rule_sets.layers.managed(&selector) {
+            return Err(ServiceError::Management { selector, prefix }.into());
+        }
+        let now = self.datapath()?.now();
+        if self.lists.of(&selector, now) == Some(ListName::Allow) {
+            return Err(Refusal::Conflict(format!(
+                "{selector} is on the allow list, which comes before bans: take the entry that \
+                 `limiter lists` shows for it off with `limiter unlist` before"
+            )));
+        }
+        Ok(())
     }
 
     /// The author of the ban of a source; none if it is not banned.
     pub(crate) fn banned_by(&self, address: IpAddr) -> Result<Option<String>, ServiceError> {
-        bans::author(self.datapath()?, &self.rule_sets.effective, address)
+        let (effective, requests) = (&self.rule_sets.effective, &self.request_rules);
+        bans::author(self.datapath()?, effective, requests, address)
     }
 
     /// Forgets the bans and strikes of a source, or of all sources in a prefix; with a cluster, on
@@ -152,6 +167,7 @@ pub(crate) struct BansText {
     parts: Parts,
     bans: std::vec::IntoIter<(Ticks, Ban, Option<Selector>)>,
     names: BTreeMap<u32, Title>,
+    requests: RequestRules,
     watched: usize,
     now: Ticks,
     ended: bool,
@@ -176,7 +192,8 @@ impl BansText {
         let mut parts = Parts::default();
         parts.open_array("entries")?;
         let names = views::rule_names(datapath, &service.rule_sets.effective);
-        Ok(Self { parts, bans: bans.into_iter(), names, watched, now, ended: false })
+        let requests = service.request_rules.clone();
+        Ok(Self { parts, bans: bans.into_iter(), names, requests, watched, now, ended: false })
     }
 }
 
@@ -195,7 +212,12 @@ impl Sliced<Service> for BansText {
                 break;
             };
             let Some(source) = source else { continue };
-            self.parts.item(&BannedSource::of(source, ban, &self.names, self.now))?;
+            self.parts.item(&BannedSource::of(
+                source,
+                ban,
+                (&self.names, &self.requests),
+                self.now,
+            ))?;
         }
         Ok(Step::Part(self.parts.take()))
     }

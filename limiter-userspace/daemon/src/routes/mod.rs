@@ -14,6 +14,7 @@ pub(super) mod metrics;
 pub(super) mod openapi;
 #[cfg(feature = "page")]
 pub(super) mod page;
+pub(super) mod request_bans;
 pub(super) mod rules;
 pub(super) mod source;
 pub(super) mod sources;
@@ -41,6 +42,7 @@ pub(super) fn routes() -> Routes<Service> {
         .and(explain::routes())
         .and(lists::routes())
         .and(bans::routes())
+        .and(request_bans::routes())
         .and(events::routes())
         .and(capture::routes())
         .and(rules::routes())

@@ -43,7 +43,7 @@ impl Service {
     /// Takes what the program has reported.
     pub(crate) fn take_events(&mut self) {
         if let Ok(datapath) = self.datapath.get_mut() {
-            self.events.take(datapath, &self.rule_sets.effective);
+            self.events.take(datapath, &self.rule_sets.effective, &self.request_rules);
         }
     }
 

@@ -30,7 +30,7 @@ impl Service {
     }
 
     /// Addresses of this machine; none where the system does not answer.
-    pub(super) fn own_addresses(&self) -> Vec<(String, IpNet)> {
+    pub(crate) fn own_addresses(&self) -> Vec<(String, IpNet)> {
         let Ok(datapath) = self.datapath.get() else { return Vec::new() };
         // Without an answer the other guards hold.
         datapath.own_addresses().unwrap_or_else(|error| {

@@ -38,6 +38,7 @@ use crate::routes as api;
         api::bans::list,
         api::bans::ban,
         api::bans::unban,
+        api::request_bans::by_requests,
         api::events::events,
         api::capture::capture,
         api::capture::captures,

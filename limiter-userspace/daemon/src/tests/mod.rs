@@ -27,6 +27,7 @@ mod openapi;
 #[cfg(feature = "page")]
 mod page;
 mod recent;
+mod request_bans;
 mod rule_sets;
 mod set;
 mod shared;

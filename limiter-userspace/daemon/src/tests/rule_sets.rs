@@ -467,6 +467,40 @@ descriptors:
     assert!(daemon.compare(&[&large]).unwrap().same);
 }
 
+/// Rules for requests are in the export as they were written, or the answer says whose are not.
+#[test]
+fn an_export_has_the_rules_for_requests_or_says_whose_are_left_out() {
+    let mut daemon = Daemon::start(&[]);
+    let requests = "requests:
+  domain: auth  # of the shop
+  descriptors: [{key: auth_type, value: login, rate_limit: {rate: 5/min}}]
+";
+    let file = format!(
+        "descriptors:\n  - {{key: remote_address, rate_limit: {{rate: 100/s}}}}\n{requests}"
+    );
+    let without = |daemon: &Daemon, edits| {
+        let exported = daemon.service.export(ExportRules { edits }).unwrap();
+        assert_eq!(exported.text.contains("requests:"), exported.text.contains(requests));
+        (exported.text.contains(requests), exported.without_requests_of)
+    };
+    daemon.write(&file);
+    daemon.service.reload().unwrap();
+    assert_eq!(without(&daemon, false), (true, vec![]));
+    daemon.set("192.0.2.0/24", "5/min", None).unwrap();
+    assert_eq!(without(&daemon, false), (true, vec![]));
+    assert_eq!(without(&daemon, true), (false, vec![]));
+    let name = daemon.directory.path().join("r.yaml").display().to_string();
+    // Large, and not in blocks.
+    let large = format!("# {}\n{file}", "x".repeat(1 << 20));
+    let json = r#"{"descriptors": [{"key": "remote_address", "rate_limit": {"rate": "9/s"}}],
+        "requests": {"domain": "d", "descriptors": []}}"#;
+    for text in [&large, json] {
+        daemon.write(text);
+        daemon.service.reload().unwrap();
+        assert_eq!(without(&daemon, false), (false, vec![name.clone()]));
+    }
+}
+
 const GOES_ON: &str = "a limit that a source has used up refills at the new rate";
 
 const HAS_DIFFERENCE: &str = "a source that used up a raised limit gets the difference at once";

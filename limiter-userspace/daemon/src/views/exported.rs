@@ -72,7 +72,11 @@ impl RulesText {
                 *self = Self { slice, ..Self::new(generation, self.edits) };
             }
             if let Some(text) = self.write(layers, max_frame)? {
+                let anew = self.file.is_some() && !self.edits;
+                let of_files = layers.file.with_requests.iter().filter(|_| anew);
+                let left_out: Vec<&str> = of_files.map(|name| &**name).collect();
                 self.parts.member("generation", &self.generation)?;
+                self.parts.member("without_requests_of", &left_out)?;
                 self.parts.open_string("text")?;
                 self.text = Some((text, 0));
             }

@@ -3,11 +3,16 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod arithmetic;
+mod bans;
+mod grpc;
+mod hostile;
 mod matching;
 mod nginx;
+mod oracle;
 mod reserve;
 mod room;
 mod rules_change;
+mod running;
 mod server;
 mod support;
 mod threads;

@@ -84,6 +84,8 @@ fn nginx_limits_log_ins_by_the_files_of_the_page() {
         max_keys: 100,
         max_connections: 100,
         threads: 1,
+        response_headers: false,
+        bans: None,
     })
     .unwrap();
     let Listen::Tcp(limiter) = server.addresses()[0].clone() else { panic!("no address") };

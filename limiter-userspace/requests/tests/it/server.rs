@@ -1,116 +1,15 @@
-//! The server, as a client over a socket sees it.
+//! The server, as a client of HTTP sees it.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use limiter_requests::{Listen, Options, ServeError, Server};
 use serde_json::{Value, json};
 
-const RULES: &str = "
-domain: auth
-check:
-  - [{key: form, value: login}, {key: remote_address, header: X-Real-IP}]
-descriptors:
-  - key: form
-    value: login
-    descriptors:
-      - {key: remote_address, rate_limit: {name: logins, rate: 2/hour}}
-  - {key: user, rate_limit: {rate: 3/min}, detailed_metric: true}
-  - {key: send, rate_limit: {rate: 10/s, burst: 1}}
-  - {key: month, rate_limit: {unit: month, algorithm: fixed_window, requests_per_unit: 2}}
-  - {key: never, rate_limit: {unit: day, requests_per_unit: 0}}
-  - {key: free, rate_limit: {unlimited: true}}
-";
-
-struct Running {
-    server: Server,
-    address: SocketAddr,
-    directory: tempfile::TempDir,
-}
-
-fn running(connections: usize) -> Running {
-    let directory = tempfile::tempdir().unwrap();
-    let rules = directory.path().join("r.yaml");
-    fs::write(&rules, RULES).unwrap();
-    let options = Options {
-        rules: vec![rules],
-        listen: vec!["127.0.0.1:0".parse().unwrap(), Listen::Unix(directory.path().join("s"))],
-        max_keys: 1000,
-        max_connections: connections,
-        threads: 1,
-    };
-    let server = Server::start(&options).unwrap();
-    let Listen::Tcp(address) = server.addresses()[0].clone() else { panic!("no address") };
-    Running { server, address, directory }
-}
-
-struct Response {
-    status: u16,
-    head: String,
-    body: String,
-}
-
-impl Response {
-    fn header(&self, name: &str) -> Option<&str> {
-        let begins = format!("{name}: ");
-        self.head.lines().find_map(|line| line.strip_prefix(&begins))
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap()
-    }
-}
-
-fn read(stream: &mut impl Read) -> Response {
-    let mut text = Vec::new();
-    stream.read_to_end(&mut text).unwrap();
-    let text = String::from_utf8(text).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{text:?}"));
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Response { status, head: head.to_owned(), body: body.to_owned() }
-}
-
-impl Running {
-    fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        stream
-    }
-
-    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Response {
-        let mut stream = self.connect();
-        let length = body.len();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: \
-             {length}\r\n\r\n{body}"
-        )
-        .unwrap();
-        read(&mut stream)
-    }
-
-    fn json(&self, asked: &Value) -> Response {
-        self.ask("POST", "/json", "", &asked.to_string())
-    }
-
-    fn one(&self, key: &str, value: &str) -> Response {
-        let entries = json!([{"key": key, "value": value}]);
-        self.json(&json!({"domain": "auth", "descriptors": [{"entries": entries}]}))
-    }
-
-    fn check(&self, source: &str, path: &str) -> Response {
-        self.ask("GET", path, &format!("X-Real-IP: {source}\r\n"), "")
-    }
-
-    fn metric(&self, begins: &str) -> u64 {
-        let page = self.ask("GET", "/metrics", "", "").body;
-        let line = page.lines().find_map(|line| line.strip_prefix(begins));
-        line.unwrap_or_else(|| panic!("no {begins} in\n{page}")).trim().parse().unwrap()
-    }
-}
+use crate::running::{RULES, read, running};
 
 #[test]
 fn answers_have_the_shape_of_envoyproxy_ratelimit() {
@@ -383,6 +282,8 @@ fn what_cannot_be_served_is_refused() {
         max_keys: 1,
         max_connections: 1,
         threads: 1,
+        response_headers: false,
+        bans: None,
     };
     let error = Server::start(&options).unwrap_err();
     assert!(!error.is_failure());

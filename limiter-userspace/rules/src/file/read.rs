@@ -139,7 +139,8 @@ fn stretch(items: &[Item<'_>], batch: usize, max_frame: u64) -> Option<RuleFile>
 
 /// A file and the next part of it; `None` when one has what the other has.
 fn joined((mut file, part): (RuleFile, RuleFile)) -> Option<RuleFile> {
-    let RuleFile { domain: None, rules, mut places, no_rules_meant: _ } = part else {
+    let RuleFile { domain: None, rules, mut places, no_rules_meant: _, has_requests: false } = part
+    else {
         return None;
     };
     let together = file.places.len() + places.len();

@@ -16,4 +16,6 @@ pub struct RuleFile {
     pub places: BTreeMap<Subject, Place>,
     /// True if the file says outright that it has no rules: `descriptors: []`.
     pub no_rules_meant: bool,
+    /// True if it has rules for requests beside these.
+    pub has_requests: bool,
 }

@@ -35,6 +35,8 @@ pub struct RuleFiles {
     pub rules: RuleSet,
     /// Places where each rule and each budget begins.
     pub places: BTreeMap<Subject, FilePlace>,
+    /// Files that have rules for requests, too.
+    pub with_requests: Vec<Arc<str>>,
 }
 
 impl RuleFiles {
@@ -52,7 +54,10 @@ impl RuleFiles {
         for (file, one) in files {
             let file: Arc<str> = file.into();
             first.get_or_insert_with(|| FilePlace { file: Arc::clone(&file), place: Place::BEGIN });
-            let RuleFile { domain, rules, places, no_rules_meant: meant } = one;
+            let RuleFile { domain, rules, places, no_rules_meant: meant, has_requests } = one;
+            if has_requests {
+                united.with_requests.push(Arc::clone(&file));
+            }
             no_rules_meant |= meant;
             if let Some((domain, place)) = domain {
                 let at = FilePlace { file: Arc::clone(&file), place };

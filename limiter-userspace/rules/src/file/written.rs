@@ -21,6 +21,9 @@ const LISTS: [&str; 4] = ["allow", "deny", "budgets", RULES];
 
 const RULES: &str = "descriptors";
 
+/// Rules for requests, which stay word for word.
+const REQUESTS: &str = "requests";
+
 /// The other keys, in their order.
 const SCALARS: [&str; 4] = ["domain", "replies", "bans", "martians"];
 
@@ -40,7 +43,9 @@ pub fn as_written(
     };
     let (domain, rules) = (files.domain.as_ref(), in_force(files, others));
     let read = RuleFile::parse("", text.as_bytes(), max_frame).ok()?;
-    let same = read.rules == rules && read.domain.as_ref().map(|(name, _)| name) == domain;
+    let same = read.rules == rules
+        && read.domain.as_ref().map(|(name, _)| name) == domain
+        && read.has_requests != files.with_requests.is_empty();
     same.then(|| if text.ends_with('\n') { text } else { text + "\n" })
 }
 
@@ -197,7 +202,7 @@ impl Divided {
 /// The key that a line begins.
 fn key(line: &str) -> Option<&'static str> {
     let (word, _) = line.split_once(':')?;
-    LISTS.iter().chain(&SCALARS).copied().find(|key| *key == word)
+    LISTS.iter().chain(&SCALARS).chain(&[REQUESTS]).copied().find(|key| *key == word)
 }
 
 /// True of a line that begins no key: indented, an item, a comment, or the end of brackets.
@@ -333,7 +338,7 @@ fn together(documents: &[(&str, &str)], files: &RuleFiles, others: &Others<'_>) 
 /// each behind the name of its file.
 fn united(files: &[(&str, Divided)]) -> Option<Divided> {
     let mut sections: Vec<Section> = Vec::new();
-    for key in SCALARS.into_iter().chain(LISTS) {
+    for key in SCALARS.into_iter().chain(LISTS).chain([REQUESTS]) {
         let of_key = files.iter().filter_map(|(name, Divided(sections))| {
             Some((*name, sections.iter().find(|section| section.key == key)?))
         });

@@ -125,7 +125,7 @@ fn rules() -> Routes<Echo> {
             "/v1/rules",
             get(|echo: To, peer: Who, Asked(what): Asked<ExportRules>| async move {
                 let text = what.edits.to_string();
-                let exported = Exported { generation: 1, text };
+                let exported = Exported { generation: 1, without_requests_of: Vec::new(), text };
                 sliced(echo.0, peer.0, JSON, |echo| Ok(echo.document(&exported))).await
             })
             .put(

@@ -71,7 +71,7 @@ pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, 
                 found.push((Over::Cpu(cpu), raw.referenced));
             }
             if let Some(raw) = banning {
-                found.push((Over::Ban(Box::new(ban(raw)?)), raw.referenced));
+                found.push((Over::Ban(Box::new(ban(raw, Ban::default())?)), raw.referenced));
             }
             match found.as_slice() {
                 [] => Err(empty()),
@@ -123,8 +123,8 @@ pub(super) fn on_loss(raw: Option<&Scalar>) -> Result<OnLoss, Failure> {
     raw.map_or(Ok(OnLoss::default()), |raw| one_of(raw, "on_daemon_loss", &ON_LOSS))
 }
 
-fn ban(raw: &Placed<WordOr<shape::Ban>>) -> Result<Ban, Failure> {
-    let mut ban = Ban::default();
+/// Reads `ban`; of what is not said, `ban` is as it was.
+pub(in crate::file) fn ban(raw: &Placed<WordOr<shape::Ban>>, mut ban: Ban) -> Result<Ban, Failure> {
     let shape::Ban { first, longest, memory, strikes, evidence } =
         fields(raw, "ban", "`ban: {first: 10min}`")?;
     let times = [

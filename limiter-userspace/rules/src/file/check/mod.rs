@@ -45,6 +45,7 @@ impl Checked {
             self.note(added);
         }
         self.lists(file);
+        self.file.has_requests |= file.requests.is_some();
         let descriptors = file.descriptors.as_ref().and_then(|rules| rules.value.0.as_deref());
         self.file.no_rules_meant = descriptors.is_some_and(<[_]>::is_empty);
         let top = rules::Paths::default();

@@ -15,6 +15,7 @@ use super::super::one_or_many::OneOrMany;
 use super::super::place::Place;
 use super::super::placed::{At, Item, Placed, Scalar};
 use super::super::shape as of_packets;
+use super::bans::{self, SOURCE, Sources};
 use super::model::{
     Calendar, Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern,
     RequestFile, RequestLimit, RequestRule, RequestTerms,
@@ -30,12 +31,8 @@ const MAX_RULES: usize = 1 << 18;
 /// Descriptors of one check, and entries of one descriptor.
 const MAX_CHECKS: usize = 16;
 
-/// The key whose values are sources, as they are for packets.
-const SOURCE: &str = "remote_address";
-
 /// Fields of rules for packets that requests do not have, with the reason.
-const OF_PACKETS: [(&str, &str); 18] = [
-    ("action", "a request over the limits is answered with 429; remove the field"),
+const OF_PACKETS: [(&str, &str); 17] = [
     ("aggregates", "a request names its prefixes itself, as a key of their own; remove the field"),
     ("allow", "it is for packets; use a rule with `unlimited: true`"),
     ("bans", "it is for packets; remove the field"),
@@ -147,16 +144,16 @@ impl Checked {
                 Problem::Empty { field: "descriptors", remedy },
             ));
         };
-        self.file.nodes = self.nodes(items, 1);
+        self.file.nodes = self.nodes(items, 1, Sources::default());
         Ok(())
     }
 
     /// The nodes of a list of descriptors; what is wrong is noted.
-    fn nodes(&mut self, items: &[Item<Descriptor>], depth: usize) -> Vec<Node> {
+    fn nodes(&mut self, items: &[Item<Descriptor>], depth: usize, outer: Sources) -> Vec<Node> {
         let mut nodes = Vec::new();
         let mut lines = BTreeMap::new();
         for Item(item) in items {
-            match self.node(item, depth) {
+            match self.node(item, depth, outer) {
                 Ok(found) => {
                     for node in found {
                         let line = item.referenced.place().map_or(1, |place| place.line);
@@ -177,7 +174,12 @@ impl Checked {
     }
 
     /// A descriptor: a node for each of its values.
-    fn node(&mut self, item: &Placed<Descriptor>, depth: usize) -> Result<Vec<Node>, Failure> {
+    fn node(
+        &mut self,
+        item: &Placed<Descriptor>,
+        depth: usize,
+        outer: Sources,
+    ) -> Result<Vec<Node>, Failure> {
         let (raw, place) = (&item.value, item.referenced);
         if depth > MAX_DEPTH {
             let (what, reason) = ("descriptors".to_owned(), "they are nested 16 deep at most");
@@ -200,10 +202,11 @@ impl Checked {
         if let Some(metadata) = &raw.metadata {
             self.metadata = self.metadata.or(metadata.referenced.place());
         }
-        let rule = self.rule(item)?;
+        let sources = outer.with(&key, &values, shared);
+        let rule = self.rule(item, sources)?;
         let nested = match &raw.descriptors {
             None => Vec::new(),
-            Some(list) => self.nodes(&list.value, depth + 1),
+            Some(list) => self.nodes(&list.value, depth + 1, sources),
         };
         if rule.is_none() && nested.is_empty() && raw.value.is_none() {
             if raw.descriptors.as_ref().is_some_and(|list| !list.value.is_empty()) {
@@ -230,7 +233,11 @@ impl Checked {
     }
 
     /// The rule of a descriptor. One with a value, and nothing else, lets its requests pass.
-    fn rule(&mut self, item: &Placed<Descriptor>) -> Result<Option<RequestRule>, Failure> {
+    fn rule(
+        &mut self,
+        item: &Placed<Descriptor>,
+        sources: Sources,
+    ) -> Result<Option<RequestRule>, Failure> {
         let raw = &item.value;
         let limits = match (raw.rate_limit.as_deref(), raw.rate_limits.as_deref()) {
             (Some(_), Some(several)) => {
@@ -244,6 +251,7 @@ impl Checked {
             (None, Some(several)) => several.value.as_slice(),
             (None, None) => {
                 let fields = [
+                    ("action", raw.action.as_ref().map(|field| field.referenced)),
                     ("shadow_mode", raw.shadow_mode.as_ref().map(|field| field.referenced)),
                     ("quota_mode", raw.quota_mode.as_ref().map(|field| field.referenced)),
                     ("detailed_metric", raw.detailed_metric.as_ref().map(|field| field.referenced)),
@@ -279,7 +287,8 @@ impl Checked {
             let shadow = shadow.map(|field| ("shadow_mode", field.referenced));
             let quota = quota.map(|field| ("quota_mode", field.referenced));
             let full = raw.on_full.as_ref().map(|field| ("on_full", field.referenced));
-            if let Some((field, place)) = shadow.or(quota).or(full) {
+            let action = raw.action.as_ref().map(|field| ("action", field.referenced));
+            if let Some((field, place)) = shadow.or(quota).or(full).or(action) {
                 return Err(at(place, Problem::UnlimitedWith(field)));
             }
         }
@@ -294,6 +303,7 @@ impl Checked {
                 None => Metric::Levels,
             },
             full: raw.on_full.as_ref().map(actions::full).transpose()?.unwrap_or_default(),
+            ban: raw.action.as_ref().map(|raw| bans::ban(raw, sources)).transpose()?,
             place: item.referenced.place(),
         }))
     }

@@ -3,8 +3,10 @@
 //! `limiter serve` answers by them. What they share with rules for packets (limits, rates, their
 //! errors) is read by the same code; the rest is here.
 
+mod bans;
 mod check;
 mod model;
+mod schema;
 mod search;
 mod shape;
 
@@ -13,10 +15,12 @@ use super::error::{Problem, RuleFileError};
 use super::place::Place;
 use super::placed::{Places, reading_text};
 
+pub use bans::SOURCE;
 pub use model::{
     Calendar, Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern,
     RequestFile, RequestLimit, RequestRule, RequestTerms,
 };
+pub use schema::schema;
 pub use search::{For, whom_for};
 
 impl RequestFile {

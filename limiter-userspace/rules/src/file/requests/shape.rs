@@ -1,26 +1,32 @@
 //! The shape of a rule file for requests: names and types of its fields.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::super::one_or_many::OneOrMany;
+use super::super::one_or_many::{OneOrMany, WordOr};
 use super::super::placed::{Item, Placed, Scalar};
 use super::super::read;
-use super::super::shape::present;
+use super::super::shape::{self as of_packets, present};
+use super::schema;
 use super::search::has_part;
 
 /// A rule file for requests.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "A rule file of limiter for requests", extend("required" = ["domain", "descriptors"]))]
 pub(super) struct File {
     /// The name that a request gives, too.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
     pub(super) domain: Option<Scalar>,
     /// Descriptors of a request that comes as a check of a proxy.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::check")]
     pub(super) check: Option<Placed<Option<Vec<Made>>>>,
     /// The rules.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Vec<Descriptor>")]
     pub(super) descriptors: Option<Placed<Option<Vec<Item<Descriptor>>>>>,
 }
 
@@ -46,84 +52,141 @@ impl File {
 pub(super) type Made = Placed<Vec<Placed<Entry>>>;
 
 /// An entry of a descriptor that is made of headers.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "entry", extend("required" = ["key"], "oneOf" = schema::of_entry()))]
 pub(super) struct Entry {
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
     pub(super) key: Option<Scalar>,
     /// The same value for every request.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
     pub(super) value: Option<Scalar>,
     /// The header whose value it is.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
     pub(super) header: Option<Scalar>,
 }
 
 /// A key, with the rule on it or further keys.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "descriptor", extend("required" = ["key"], "allOf" = schema::of_descriptor()))]
 pub(super) struct Descriptor {
+    /// A part of the request: any name.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
     pub(super) key: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::value")]
     pub(super) value: Option<Placed<OneOrMany>>,
+    /// The limit.
     #[serde(default)]
+    #[schemars(with = "RateLimit")]
     pub(super) rate_limit: Option<Box<Placed<RateLimit>>>,
+    /// Several limits: any of them trips.
     #[serde(default)]
+    #[schemars(with = "Option<Vec<RateLimit>>")]
     pub(super) rate_limits: Option<Box<Placed<Vec<Placed<RateLimit>>>>>,
+    /// Only count what is over the limits.
     #[serde(default)]
+    #[schemars(with = "bool")]
     pub(super) shadow_mode: Option<Placed<bool>>,
+    /// Over only with all others of this kind.
     #[serde(default)]
+    #[schemars(with = "bool")]
     pub(super) quota_mode: Option<Placed<bool>>,
+    /// Metrics have the values of requests.
     #[serde(default)]
+    #[schemars(with = "bool")]
     pub(super) detailed_metric: Option<Placed<bool>>,
+    /// Metrics have the value of this level.
     #[serde(default)]
+    #[schemars(with = "bool")]
     pub(super) value_to_metric: Option<Placed<bool>>,
+    /// All values that the pattern matches share one bucket.
     #[serde(default)]
+    #[schemars(with = "bool")]
     pub(super) share_threshold: Option<Placed<bool>>,
     /// Anything: it is reported, and not used.
     #[serde(default)]
+    #[schemars(schema_with = "schema::anything")]
     pub(super) metadata: Option<Placed<IgnoredAny>>,
+    /// Beside the refusal: ban the source.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::action")]
+    pub(super) action: Option<Placed<WordOr<of_packets::Action>>>,
+    /// Treatment of requests that get no bucket.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::full")]
     pub(super) on_full: Option<Scalar>,
+    /// Further keys.
     #[serde(default)]
+    #[schemars(with = "Option<Vec<Self>>")]
     pub(super) descriptors: Option<Placed<Vec<Item<Self>>>>,
 }
 
 /// A rate and how it is counted, or that there is none.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "rate_limit", extend("allOf" = schema::of_rate_limit()))]
 pub(super) struct RateLimit {
+    /// A name for metrics and answers.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
     pub(super) name: Option<Scalar>,
+    /// Rules that are left out where this one matches.
     #[serde(default)]
+    #[schemars(with = "Option<Vec<Replaced>>")]
     pub(super) replaces: Option<Placed<Vec<Placed<Replaced>>>>,
+    /// The rate as people write it, as in `5/min`: instead of `unit` and `requests_per_unit`.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::rate_or_unlimited")]
     pub(super) rate: Option<Scalar>,
+    /// The unit of time.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::unit")]
     pub(super) unit: Option<Scalar>,
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::unit_multiplier")]
     pub(super) unit_multiplier: Option<Scalar>,
+    /// That many in that time; 0 lets nothing pass.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::requests")]
     pub(super) requests_per_unit: Option<Scalar>,
+    /// That many at once.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::burst")]
     pub(super) burst: Option<Scalar>,
+    /// How: docs/algorithms.md.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::algorithms")]
     pub(super) algorithm: Option<Scalar>,
+    /// For `leaky_bucket`: how far requests may be ahead, as in 10ms.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
     pub(super) backlog: Option<Scalar>,
+    /// For `sliding_slots`.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::slots")]
     pub(super) slots: Option<Scalar>,
+    /// For `sliding_slots`: never over in any window.
     #[serde(default)]
+    #[schemars(with = "bool")]
     pub(super) strict: Option<Placed<bool>>,
+    /// Every request passes.
     #[serde(default)]
+    #[schemars(with = "bool")]
     pub(super) unlimited: Option<Placed<bool>>,
 }
 
 /// A limit that another one replaces.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "replaced", extend("required" = ["name"]))]
 pub(super) struct Replaced {
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
     pub(super) name: Option<Scalar>,
 }

@@ -1,13 +1,112 @@
 //! Files for requests: those of the form of envoyproxy/ratelimit's examples, and mistakes. They are
 //! of our own making; the comments say which of its forms they have.
 
+use std::collections::BTreeSet;
+
+use limiter_common::wire::Evidence;
+use limiter_json_schema::valid;
+use serde_json::Value;
+
 use super::*;
-use crate::model::Meter;
+use crate::model::{Ban, Meter};
 
 fn parse(text: &str) -> RequestFile {
     let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
     assert!(errors.is_empty(), "{text}\n{errors:?}");
+    if whom_for(text) != For::Both {
+        accepts(text).unwrap_or_else(|error| panic!("the schema refuses, {error}\n{text}"));
+    }
     file
+}
+
+fn accepts(text: &str) -> Result<(), String> {
+    let document: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let schema = schema();
+    valid(&schema, &schema, &document)
+}
+
+fn repository(path: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+#[test]
+fn the_published_schema_for_requests_is_this_one() {
+    let text = std::fs::read_to_string(repository("docs/requests.schema.json")).unwrap();
+    let published: Value = serde_json::from_str(&text).unwrap();
+    let is_this = published == schema();
+    assert!(is_this, "run `limiter schema --requests > docs/requests.schema.json`");
+}
+
+#[test]
+fn the_schema_for_requests_has_the_fields_of_the_reader() {
+    let limit = "descriptors: [{key: k, rate_limit";
+    let places = [
+        ("", "zzz: 1\n".to_owned()),
+        ("/$defs/descriptor", "descriptors: [{zzz: 1}]\n".to_owned()),
+        ("/$defs/entry", "check: [[{zzz: 1}]]\n".to_owned()),
+        ("/$defs/rate_limit", format!("{limit}: {{zzz: 1}}}}]\n")),
+        ("/$defs/replaced", format!("{limit}: {{replaces: [{{zzz: 1}}]}}}}]\n")),
+    ];
+    let schema = schema();
+    for (pointer, text) in &places {
+        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
+        let Problem::UnknownField { expected, .. } = &errors[0].problem else {
+            panic!("{text}: {errors:?}");
+        };
+        let object = schema.pointer(pointer).unwrap();
+        assert_eq!(object["additionalProperties"], false, "{pointer}");
+        let fields: BTreeSet<&str> =
+            object["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(fields, expected.iter().copied().collect(), "{pointer}");
+    }
+    let definitions = schema["$defs"].as_object().unwrap();
+    assert_eq!(definitions.len(), places.len() - 1, "{definitions:?}");
+}
+
+/// What an editor marks is wrong: the reader refuses it, too.
+#[test]
+fn what_the_schema_for_requests_refuses_the_checks_refuse() {
+    let rule = |fields: &str| format!("domain: d\ndescriptors: [{{{fields}}}]\n");
+    for text in [
+        "domain: d\n".to_owned(),
+        "descriptors: []\n".to_owned(),
+        "domain: d\ncheck: []\ndescriptors: []\n".to_owned(),
+        "domain: d\ncheck: [[{key: a, value: b, header: c}]]\ndescriptors: []\n".to_owned(),
+        rule("value: x"),
+        rule("key: k"),
+        rule("key: k, rate_limit: {rate: 1/s}, action: drop"),
+        rule("key: remote_address, rate_limit: {rate: 1/s}, action: {ban: {evidence: none}}"),
+        rule("key: remote_address, rate_limit: {rate: 1/s}, action: {ban: {strikes: 0}}"),
+        rule("key: k, rate_limit: {rate: 1/s}, rate_limits: [{rate: 1/s}]"),
+        rule("key: k, rate_limit: {unlimited: true, unit: day}"),
+        rule("key: k, rate_limit: {unit: fortnight, requests_per_unit: 1}"),
+        rule("key: k, rate_limit: {unit: day}"),
+        rule("key: k, rate_limit: {replaces: [{}], rate: 1/s}"),
+        rule("key: k, value: [], rate_limit: {rate: 1/s}"),
+    ] {
+        assert!(accepts(&text).is_err(), "the schema takes\n{text}");
+        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
+        assert!(!errors.is_empty(), "the checks take\n{text}");
+    }
+}
+
+/// The files of the page, and the two of the README, word for word.
+#[test]
+fn the_documented_files_for_requests_load() {
+    let blocks = |page: &str| -> Vec<String> {
+        let text = std::fs::read_to_string(repository(page)).unwrap();
+        let begun = text.split("```yaml\n").skip(1);
+        begun.map(|block| block.split("```").next().unwrap_or_default().to_owned()).collect()
+    };
+    let of_page = blocks("docs/requests.md");
+    assert!(of_page.len() >= 4, "{of_page:?}");
+    // The one of Envoy's own configuration is read by the test of the Python client.
+    for block in of_page.iter().filter(|block| !block.starts_with("http_filters:")) {
+        parse(block);
+    }
+    let both = format!("{}---{AUTH}", MESSAGING.trim_start());
+    let of_readme = blocks("README.md");
+    assert!(of_readme.contains(&both), "{both}\n{of_readme:?}");
 }
 
 /// A line for each rule: its path and what it does.
@@ -34,32 +133,34 @@ fn lines(file: &RequestFile) -> Vec<String> {
     file.rules().into_iter().map(line).collect()
 }
 
-#[test]
-fn the_two_files_with_which_texts_on_the_subject_begin_load() {
-    let messaging = "
+const MESSAGING: &str = "
 domain: messaging
 descriptors:
   - key: message_type
     value: marketing
     rate_limit: {unit: day, requests_per_unit: 5}
 ";
-    let auth = "
+
+const AUTH: &str = "
 domain: auth
 descriptors:
   - key: auth_type
     value: login
     rate_limit: {unit: minute, requests_per_unit: 5}
 ";
-    let file = parse(messaging);
+
+#[test]
+fn the_two_files_with_which_texts_on_the_subject_begin_load() {
+    let file = parse(MESSAGING);
     assert_eq!(file.domain, "messaging");
     assert_eq!(lines(&file), ["message_type=marketing: token_bucket 5/day"]);
-    let file = parse(auth);
+    let file = parse(AUTH);
     assert_eq!(lines(&file), ["auth_type=login: token_bucket 5/min"]);
     // The difference is named.
     let [note] = &file.notes[..] else { panic!("{:?}", file.notes) };
     assert_eq!(note.place.map(|place| place.line), Some(6));
     assert!(note.text.starts_with("one limit is a token bucket: "), "{}", note.text);
-    assert_eq!([whom_for(messaging), whom_for(auth)], [For::Requests; 2]);
+    assert_eq!([whom_for(MESSAGING), whom_for(AUTH)], [For::Requests; 2]);
 }
 
 #[test]
@@ -205,7 +306,7 @@ fn mistakes_are_refused_with_their_place_and_a_remedy() {
         (rule("key: k, value: "), "value has no value: write one, or remove the line"),
         (rule("key: k, value: []"), "value has no value"),
         (rule("key: k, valeu: x"), "unknown field \"valeu\": did you mean \"value\"?"),
-        (rule("key: k, action: drop"), "\"action\" is not supported: a request over the limits"),
+        (rule("key: k, action: drop, value: x"), "action without rate_limit: add a limit"),
         (rule("key: k, scope: cluster"), "\"scope\" is not supported: each process of"),
         (
             rule("key: k, shadow_mode: true, value: x"),
@@ -285,6 +386,81 @@ fn mistakes_are_refused_with_their_place_and_a_remedy() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.concat());
+}
+
+/// A rule whose requests have a source may ban it: by the fields that rules for packets have.
+#[test]
+fn a_ban_has_the_fields_of_one_by_packets_and_needs_a_source() {
+    let minutes = std::time::Duration::from_mins;
+    let file = parse(
+        "
+domain: auth
+descriptors:
+  - key: auth_type
+    value: login
+    rate_limit: {rate: 9/s, burst: 9}
+    descriptors:
+      - key: remote_address
+        rate_limit: {rate: 5/min, burst: 5}
+        action: {ban: {first: 10min}}
+        descriptors:
+          - key: user
+            rate_limit: {rate: 3/min, burst: 3}
+            action: {ban: {first: 1min, longest: 2h, memory: 1day, strikes: 7}}
+  - {key: remote_address, value: 192.0.2.0/24, rate_limit: {rate: 1/s}, action: {ban: {}}}
+  - {key: remote_address, value: '198.51.*', rate_limit: {rate: 1/s}, action: {ban: {}}}
+",
+    );
+    let bans: Vec<Option<Ban>> = file.rules().iter().map(|(_, rule)| rule.ban).collect();
+    let unsaid = Ban { strikes: 1, evidence: Evidence::None, ..Ban::default() };
+    let first = Ban { first: minutes(10), ..unsaid };
+    let (longest, memory) = (minutes(120), minutes(1440));
+    let second = Ban { first: minutes(1), longest, memory, strikes: 7, ..unsaid };
+    assert_eq!(bans, [None, Some(first), Some(second), Some(unsaid), Some(unsaid)]);
+
+    let line = "nest the rule, as in `descriptors: [{key: remote_address, rate_limit: {rate: \
+                5/min}, action: {ban: {first: 10min}}}]`";
+    let other = "remove the field, or write `action: {ban: {first: 10min}}` to ban its source";
+    for (fields, part) in [
+        ("key: user, rate_limit: {rate: 1/s}, action: {ban: {}}", line),
+        (
+            "key: remote_address, value: unknown, rate_limit: {rate: 1/s}, action: {ban: {}}",
+            "no address",
+        ),
+        (
+            "key: remote_address, value: '10.*', share_threshold: true, rate_limit: {rate: 1/s}, \
+             action: {ban: {}}",
+            "the sources share one limit",
+        ),
+        ("key: remote_address, rate_limit: {unlimited: true}, action: {ban: {}}", "action beside"),
+        ("key: remote_address, rate_limit: {rate: 1/s}, action: drop", other),
+        ("key: remote_address, rate_limit: {rate: 1/s}, action: {mark: {dscp: 1}}", other),
+        (
+            "key: remote_address, rate_limit: {rate: 1/s}, action: ban",
+            "ban needs more than its name",
+        ),
+        ("key: remote_address, rate_limit: {rate: 1/s}, action:", "action has no value"),
+        ("key: remote_address, rate_limit: {rate: 1/s}, action: {}", "action has no value"),
+        ("key: remote_address, rate_limit: {rate: 1/s}, ban: {}", "write it inside `action`"),
+        (
+            "key: remote_address, rate_limit: {rate: 1/s}, action: {ban: {evidence: none}}",
+            "\"evidence\" is not supported: who asks knows the source",
+        ),
+        (
+            "key: remote_address, rate_limit: {rate: 1/s}, action: {ban: {first: 2days}}",
+            "is shorter than the first ban",
+        ),
+        (
+            "key: remote_address, rate_limit: {rate: 1/s}, action: {ban: {strikes: 0}}",
+            "strikes: \"0\" does not fit",
+        ),
+    ] {
+        let text = format!("domain: d\ndescriptors:\n  - {{{fields}}}\n");
+        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
+        let [error] = &errors[..] else { panic!("{text}: {errors:?}") };
+        let error = error.to_string();
+        assert!(error.starts_with("r.yaml:3:") && error.contains(part), "{text}: {error}");
+    }
 }
 
 #[test]

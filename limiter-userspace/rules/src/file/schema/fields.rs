@@ -106,7 +106,7 @@ pub(in crate::file) fn until(_: &mut SchemaGenerator) -> Schema {
 
 /// Types of text: without quotes, YAML takes `22.0` for a number, and `TRUE` for a boolean. The
 /// reader takes both as they are written.
-const TEXT: [&str; 3] = ["string", "number", "boolean"];
+pub(in crate::file) const TEXT: [&str; 3] = ["string", "number", "boolean"];
 
 pub(in crate::file) fn text(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": TEXT})
@@ -245,7 +245,7 @@ pub(in crate::file) fn share(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// A number, which may stand in quotes.
-fn number_within(least: u64, most: Option<u64>) -> Schema {
+pub(in crate::file) fn number_within(least: u64, most: Option<u64>) -> Schema {
     let mut integer = json!({"type": "integer", "minimum": least});
     if let Some(most) = most {
         integer["maximum"] = json!(most);
@@ -265,12 +265,12 @@ fn words_of(words: impl Iterator<Item = &'static str>) -> Schema {
     json_schema!({"enum": words.collect::<Vec<_>>()})
 }
 
-fn not_both(one: &str, other: &str) -> Value {
+pub(in crate::file) fn not_both(one: &str, other: &str) -> Value {
     json!({"not": {"required": [one, other]}})
 }
 
 /// At least one of these fields.
-fn one_of_these(fields: &[&str]) -> Value {
+pub(in crate::file) fn one_of_these(fields: &[&str]) -> Value {
     json!({"anyOf": fields.iter().map(|field| json!({"required": [field]})).collect::<Vec<_>>()})
 }
 

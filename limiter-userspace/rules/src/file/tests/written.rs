@@ -193,3 +193,29 @@ proptest! {
         prop_assert_eq!(comments.count(), kept.len());
     }
 }
+
+/// Rules for requests stay word for word, whatever becomes of those for packets; several files that
+/// have some cannot be one.
+#[test]
+fn rules_for_requests_stay_word_for_word() {
+    let requests = "\
+# Log-ins.
+requests:
+  domain: auth   # as the proxy says
+  descriptors:
+    # five of them
+    - {key: auth_type, value: login, rate_limit: {rate: 5/min}}
+";
+    let other = rule("descriptors: [{key: remote_address, rate_limit: {rate: 7/s}}]\n");
+    for text in [format!("{FILE}{requests}"), format!("{requests}{FILE}")] {
+        let text = written(&[("r.yaml", &text)], &[Arc::clone(&other)]).unwrap();
+        assert!(text.contains(requests) && text.contains("rate: 7/s"), "{text}");
+    }
+    let both = format!("descriptors: []\n{requests}");
+    let text = written(&[("a.yaml", FILE), ("b.yaml", &both)], &[]).unwrap();
+    assert!(text.contains(requests) && text.contains("# SSH, and the web."), "{text}");
+    let documents = [("a.yaml", both.as_str()), ("b.yaml", &both)];
+    assert_eq!(written(&documents, &[]), None);
+    let names = files(&documents).with_requests;
+    assert_eq!(names.iter().map(|name| &**name).collect::<Vec<_>>(), ["a.yaml", "b.yaml"]);
+}

@@ -1,0 +1,266 @@
+//! gRPC: Envoy's rate limit service, health and reflection. It decides as `/json` does; only the
+//! form of what is asked and answered is another.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::core::v3::HeaderValue;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit as UnitOut;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
+    Code as Overall, DescriptorStatus, RateLimit,
+};
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
+    RateLimitService, RateLimitServiceServer, SERVICE_NAME,
+};
+use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use envoy_types::pb::envoy::r#type::v3::RateLimitUnit;
+use envoy_types::pb::google::protobuf::Duration as DurationOut;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::{Request, Response, Version};
+use limiter_rules::file::requests::RequestLimit;
+use tokio::time::timeout;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service as Call};
+use tonic::{Code, Status};
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
+use tonic_reflection::server::Builder;
+
+use crate::check;
+use crate::clock::Moment;
+use crate::described::described;
+use crate::envoy::{self, State, Unit};
+use crate::limiter::{Answer, Asked, Descriptor, Detail};
+use crate::service::{Service, Stats, Why};
+
+/// The longest message, in bytes.
+const MAX_MESSAGE: usize = 64 << 10;
+
+/// Time for a message.
+const MESSAGE: Duration = Duration::from_secs(5);
+
+/// A service by its name.
+type Other = (&'static str, Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>);
+
+type Answering = BoxFuture<Response<Body>, Infallible>;
+
+/// All services; connections share them.
+pub(crate) struct Grpc {
+    decide: RateLimitServiceServer<Decide>,
+    others: Vec<Other>,
+    health: HealthReporter,
+}
+
+/// True if a request is one of gRPC.
+pub(crate) fn is_meant(request: &Request<Incoming>) -> bool {
+    let kind = request.headers().get(CONTENT_TYPE);
+    request.version() == Version::HTTP_2
+        && kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
+}
+
+fn other<S>(name: &'static str, service: S) -> Other
+where
+    S: Call<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future = Answering>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+{
+    (name, Box::new(move |request| service.clone().call(request)))
+}
+
+impl Grpc {
+    /// The services. With `headers`, answers name headers for the proxy to add.
+    ///
+    /// # Errors
+    ///
+    /// The description of the services is wrong.
+    pub(crate) fn new(
+        service: &Arc<Service>,
+        headers: bool,
+    ) -> Result<Self, tonic_reflection::server::Error> {
+        let decide = Decide { service: Arc::clone(service), headers };
+        let health = HealthReporter::new();
+        let of_health = HealthService::from_health_reporter(health.clone());
+        let reflection = || {
+            Builder::configure()
+                .register_file_descriptor_set(described())
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        };
+        let others = vec![
+            other(
+                "grpc.health.v1.Health",
+                HealthServer::new(of_health).max_decoding_message_size(MAX_MESSAGE),
+            ),
+            other(
+                "grpc.reflection.v1.ServerReflection",
+                reflection().build_v1()?.max_decoding_message_size(MAX_MESSAGE),
+            ),
+            other(
+                "grpc.reflection.v1alpha.ServerReflection",
+                reflection().build_v1alpha()?.max_decoding_message_size(MAX_MESSAGE),
+            ),
+        ];
+        Ok(Self {
+            decide: RateLimitServiceServer::new(decide).max_decoding_message_size(MAX_MESSAGE),
+            others,
+            health,
+        })
+    }
+
+    /// Says whether requests are answered, as clients of the health service see it.
+    pub(crate) async fn report(&self, serving: bool) {
+        let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
+        for name in ["", SERVICE_NAME] {
+            self.health.set_service_status(name, status).await;
+        }
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer(&self, stats: &Stats, request: Request<Incoming>) -> Response<Body> {
+        let answer = match timeout(MESSAGE, self.call(request)).await {
+            Ok(Ok(answer)) => answer,
+            Err(_) => Status::deadline_exceeded("the message did not come within 5 s").into_http(),
+        };
+        // Of a request that is refused, the status is among the headers; otherwise it comes last.
+        if let Some(code) = answer.headers().get(Status::GRPC_STATUS) {
+            stats.refuse(match Code::from_bytes(code.as_bytes()) {
+                Code::Unimplemented => Why::Path,
+                Code::OutOfRange => Why::TooLong,
+                Code::DeadlineExceeded => Why::TooSlow,
+                _ => Why::Request,
+            });
+        }
+        answer
+    }
+
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        let path = request.uri().path().trim_start_matches('/');
+        let service = path.split_once('/').map_or(path, |(service, _)| service);
+        if service == SERVICE_NAME {
+            return self.decide.clone().call(request);
+        }
+        if let Some((_, call)) = self.others.iter().find(|(name, _)| *name == service) {
+            return call(request);
+        }
+        let reason = format!("this service is not here: ask {SERVICE_NAME}/ShouldRateLimit");
+        let answer = Status::unimplemented(reason).into_http();
+        Box::pin(std::future::ready(Ok(answer)))
+    }
+}
+
+/// Envoy's rate limit service.
+struct Decide {
+    service: Arc<Service>,
+    headers: bool,
+}
+
+#[tonic::async_trait]
+impl RateLimitService for Decide {
+    async fn should_rate_limit(
+        &self,
+        request: tonic::Request<RateLimitRequest>,
+    ) -> Result<tonic::Response<RateLimitResponse>, Status> {
+        let limiter = &self.service.limiter;
+        let asked = asked(request.get_ref())?;
+        let answer = limiter
+            .decide(&limiter.rules(), &asked, &Moment::now(), Detail::Left)
+            .map_err(|refused| Status::invalid_argument(refused.to_string()))?;
+        let headers = if self.headers { headers(&answer) } else { Vec::new() };
+        Ok(tonic::Response::new(RateLimitResponse {
+            overall_code: code(answer.over).into(),
+            statuses: answer.statuses.iter().map(|status| status_of(State::from(status))).collect(),
+            response_headers_to_add: headers,
+            ..RateLimitResponse::default()
+        }))
+    }
+}
+
+/// What is asked.
+fn asked(request: &RateLimitRequest) -> Result<Asked<'_>, Status> {
+    let descriptors = request.descriptors.iter().enumerate();
+    Ok(Asked {
+        domain: &request.domain,
+        descriptors: descriptors.map(descriptor).collect::<Result<_, _>>()?,
+        hits: request.hits_addend.into(),
+    })
+}
+
+fn descriptor((number, of): (usize, &RateLimitDescriptor)) -> Result<Descriptor<'_>, Status> {
+    if of.is_negative_hits {
+        return Err(Status::invalid_argument(format!(
+            "descriptor {number} has is_negative_hits: hits cannot be given back so; leave it out"
+        )));
+    }
+    Ok(Descriptor {
+        entries: of.entries.iter().map(|entry| (&*entry.key, &*entry.value)).collect(),
+        hits: of.hits_addend.map(|hits| hits.value),
+        limit: of.limit.map(|limit| brought(number, limit)).transpose()?,
+    })
+}
+
+/// A limit that a request brings.
+fn brought(number: usize, limit: RateLimitOverride) -> Result<RequestLimit, Status> {
+    let unit = match limit.unit() {
+        RateLimitUnit::Second => Unit::Second,
+        RateLimitUnit::Minute => Unit::Minute,
+        RateLimitUnit::Hour => Unit::Hour,
+        RateLimitUnit::Day => Unit::Day,
+        RateLimitUnit::Month => Unit::Month,
+        RateLimitUnit::Year => Unit::Year,
+        RateLimitUnit::Unknown => {
+            return Err(Status::invalid_argument(format!(
+                "the limit of descriptor {number} has no known unit: name SECOND, MINUTE, HOUR, \
+                 DAY, MONTH or YEAR"
+            )));
+        }
+    };
+    Ok(envoy::limit(limit.requests_per_unit.into(), unit))
+}
+
+const fn code(over: bool) -> Overall {
+    if over { Overall::OverLimit } else { Overall::Ok }
+}
+
+fn status_of(State { over, limit, remaining, reset }: State<'_>) -> DescriptorStatus {
+    let unit = |unit| match unit {
+        Unit::Second => UnitOut::Second,
+        Unit::Minute => UnitOut::Minute,
+        Unit::Hour => UnitOut::Hour,
+        Unit::Day => UnitOut::Day,
+        Unit::Week => UnitOut::Week,
+        Unit::Month => UnitOut::Month,
+        Unit::Year => UnitOut::Year,
+    };
+    DescriptorStatus {
+        code: code(over).into(),
+        current_limit: limit.map(|limit| RateLimit {
+            name: limit.name.unwrap_or_default().to_owned(),
+            requests_per_unit: limit.requests_per_unit,
+            unit: limit.unit.map_or(UnitOut::Unknown, unit).into(),
+        }),
+        limit_remaining: remaining.unwrap_or_default(),
+        duration_until_reset: reset.map(|nanos| DurationOut {
+            seconds: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
+            nanos: i32::try_from(nanos % 1_000_000_000).unwrap_or_default(),
+        }),
+        quota: None,
+    }
+}
+
+/// The headers of a check.
+fn headers(answer: &Answer) -> Vec<HeaderValue> {
+    let mut headers = HeaderMap::new();
+    check::add_headers(answer, &mut headers);
+    let value = |(name, value): (&hyper::header::HeaderName, &hyper::header::HeaderValue)| {
+        // They are texts.
+        let value = value.to_str().unwrap_or_default().to_owned();
+        HeaderValue { key: name.as_str().to_owned(), value, raw_value: Vec::new() }
+    };
+    headers.iter().map(value).collect()
+}

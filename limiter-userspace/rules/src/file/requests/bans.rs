@@ -1,0 +1,106 @@
+//! `action` of a rule for requests: the ban of a source that is over the limits.
+
+use limiter_common::wire::Evidence;
+
+use super::super::check::Failure;
+use super::super::check::actions;
+use super::super::check::scalar::at;
+use super::super::error::Problem;
+use super::super::one_or_many::WordOr;
+use super::super::placed::Placed;
+use super::super::shape;
+use super::model::LevelValue;
+use crate::model::Ban;
+
+/// The key whose values are sources, as they are for packets.
+pub const SOURCE: &str = "remote_address";
+
+/// What the keys of a rule say of the source of its requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sources {
+    /// Nothing: the rule does not ask for it.
+    #[default]
+    Unknown,
+    /// Several sources share the buckets of the rule.
+    Together,
+    /// A text that is no address.
+    NoAddress,
+    /// Each source has buckets of its own.
+    Apart,
+}
+
+impl Sources {
+    /// With a key and its values inside of this.
+    pub(super) fn with(self, key: &str, values: &[LevelValue], shared: bool) -> Self {
+        if key != SOURCE || self != Self::Unknown {
+            return self;
+        }
+        if values.iter().any(|value| matches!(value, LevelValue::Exact(_))) {
+            Self::NoAddress
+        } else if shared {
+            Self::Together
+        } else {
+            Self::Apart
+        }
+    }
+}
+
+/// Reads `action`. One refused request is enough unless the file says otherwise: the limit itself
+/// says how many are too many.
+pub(super) fn ban(raw: &Placed<WordOr<shape::Action>>, sources: Sources) -> Result<Ban, Failure> {
+    let remedy = "write `action: {ban: {first: 10min}}`, or remove the field";
+    let other = |what: &str, place| {
+        let reason = "a request over the limits is answered with 429: remove the field, or write \
+                      `action: {ban: {first: 10min}}` to ban its source, too";
+        at(place, Problem::NotSupported { what: what.to_owned(), reason })
+    };
+    let empty = || at(raw.referenced, Problem::Empty { field: "action", remedy });
+    let shape::Action { mark, class, interface, cpu, ban } = match &raw.value {
+        WordOr::Map(map) => map,
+        WordOr::Word(None) => return Err(empty()),
+        WordOr::Word(Some(word)) if word == "ban" => {
+            let (name, like) = ("ban", "{ban: {first: 10min}}");
+            return Err(at(raw.referenced, Problem::NeedsMore { name, like }));
+        }
+        WordOr::Word(Some(word)) => return Err(other(word, raw.referenced)),
+    };
+    for (name, place) in [
+        ("mark", mark.as_ref().map(|raw| raw.referenced)),
+        ("class", class.as_ref().map(|raw| raw.referenced)),
+        ("interface", interface.as_ref().map(|raw| raw.referenced)),
+        ("cpu", cpu.as_ref().map(|raw| raw.referenced)),
+    ] {
+        if let Some(place) = place {
+            return Err(other(name, place));
+        }
+    }
+    let raw = ban.as_deref().ok_or_else(empty)?;
+    if let WordOr::Map(shape::Ban { evidence: Some(evidence), .. }) = &raw.value {
+        let (what, reason) = (
+            "evidence".to_owned(),
+            "who asks knows the source from its connection; remove the field",
+        );
+        return Err(at(evidence.referenced, Problem::NotSupported { what, reason }));
+    }
+    let unsaid = Ban { strikes: 1, evidence: Evidence::None, ..Ban::default() };
+    let ban = actions::ban(raw, unsaid)?;
+    let refused =
+        |reason| Err(at(raw.referenced, Problem::NotSupported { what: "ban".to_owned(), reason }));
+    match sources {
+        Sources::Apart => Ok(ban),
+        Sources::Unknown => {
+            let (field, needs) = ("ban", "`remote_address` among the keys of its rule");
+            let remedy = "nest the rule, as in `descriptors: [{key: remote_address, rate_limit: \
+                          {rate: 5/min}, action: {ban: {first: 10min}}}]`";
+            Err(at(raw.referenced, Problem::Without { field, needs, remedy }))
+        }
+        Sources::Together => refused(
+            "the sources share one limit, and one of them would be banned for the others: remove \
+             `share_threshold`, or `action`",
+        ),
+        Sources::NoAddress => refused(
+            "the value of `remote_address` is no address: write an address or a prefix, remove \
+             the value, or remove `action`",
+        ),
+    }
+}
