@@ -276,7 +276,7 @@ fn streamed(bed: &Testbed, is_out: bool) -> Result<u64> {
             break;
         }
     }
-    let sum = reading.join().map_err(|_| anyhow::anyhow!("the reader panicked"))?;
+    let sum = reading.join().map_err(|panic| anyhow::anyhow!("the reader panicked: {panic:?}"))?;
     drop(stream);
     Ok(sum)
 }

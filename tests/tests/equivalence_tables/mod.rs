@@ -16,10 +16,12 @@ use limiter_common::bucket::Slot;
 use limiter_common::header::Direction;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
+use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{Ask, BUDGET_LEASES, KEY_LEASES, KeyLeases, TableKey, lease_of_budget};
 use limiter_datapath::{Framing, Reading, SourceTable};
+use limiter_decision::outcome::Outcome;
+use limiter_decision::packet::Segments;
 use limiter_model::{Model, Packet};
 use limiter_rules::Installed;
 use limiter_tests::asked::Asked;
@@ -231,6 +233,29 @@ fn end_trial(random: &mut Rng, now: u64, end: u64, (program, model): (&mut Progr
     }
 }
 
+/// The hook that a frame comes to: [`frames::hook`].
+type At = Option<(Direction, Option<Segments>)>;
+
+fn judge(model: &mut Model, frame: &[u8], hook: At, now: Ticks) -> Outcome {
+    match hook {
+        None => model.judge(frame, now),
+        Some((direction, segments)) => {
+            let packet = Packet::at_tc(Framing::Ethernet, frame, direction, segments, 1);
+            model.judge_packet(&packet, now)
+        }
+    }
+}
+
+fn run_at(program: &mut Program, frame: &[u8], hook: At) -> Verdict {
+    match hook {
+        None => program.run(frame, 1).unwrap(),
+        Some((direction, segments)) => program
+            .run_at_tc(frame, direction, segments)
+            .map_err(|error| format!("{error:?} of {segments:?} {frame:02x?}"))
+            .unwrap(),
+    }
+}
+
 fn run(seed: u64, steps: u32, met: &mut Met) {
     let mut random = Rng::with_seed(seed);
     let mut rules = Rules::new(seed);
@@ -307,13 +332,7 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
         // A test run at tc refuses frames that end in their IP header.
         let hook = hook.filter(|_| frame.len() >= 14 + 40);
         let begun = Instant::now();
-        let expected = match hook {
-            None => model.judge(&frame, ticks),
-            Some((direction, segments)) => {
-                let packet = Packet::at_tc(Framing::Ethernet, &frame, direction, segments, 1);
-                model.judge_packet(&packet, ticks)
-            }
-        };
+        let expected = judge(&mut model, &frame, hook, ticks);
         met.model += begun.elapsed();
         // The question is about a frame at XDP.
         if let (Some(answer), None) = (answer, hook) {
@@ -323,13 +342,7 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
         let expected = expected.reason;
         let begun = Instant::now();
         program.set_time(ticks).unwrap();
-        let verdict = match hook {
-            None => program.run(&frame, 1).unwrap(),
-            Some((direction, segments)) => program
-                .run_at_tc(&frame, direction, segments)
-                .map_err(|error| format!("{error:?} of {segments:?} {frame:02x?}"))
-                .unwrap(),
-        };
+        let verdict = run_at(&mut program, &frame, hook);
         met.kernel += begun.elapsed();
         assert!(
             verdict == expected.verdict(),

@@ -94,12 +94,11 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     let senders = plan::senders(&rules, options.direction).map_err(Failure::CouldNotRun)?;
     let interrupt = Interrupt::watch().map_err(Failure::CouldNotRun)?;
     let testbed = Testbed::create("sandbox").map_err(Failure::CouldNotRun)?;
-    let file = match &options.rules {
-        Some(file) => file.clone(),
-        None => {
-            let example = example(options.direction);
-            testbed.dir.write("sandbox.yaml", &example).map_err(Failure::CouldNotRun)?
-        }
+    let file = if let Some(file) = &options.rules {
+        file.clone()
+    } else {
+        let example = example(options.direction);
+        testbed.dir.write("sandbox.yaml", &example).map_err(Failure::CouldNotRun)?
     };
     let place = Place::of(options.direction, &testbed);
     let (dir, bpffs) = (testbed.dir.path(), testbed.bpffs.path());
