@@ -8,7 +8,7 @@ const TEST: [Objects<'_>; 2] = [
         package: "limiter-ebpf",
         directory: "limiter-ebpf",
         features: &["test"],
-        binaries: &["limiter-test"],
+        binaries: &["limiter-test", "limiter-tc-test"],
     },
     Objects {
         package: "limiter-tests-ebpf",

@@ -30,8 +30,13 @@ fn index(name: &str) -> Option<u32> {
 ///
 /// The text of the refusal.
 pub fn plan(installed: &Installed, set: &RuleSet, generation: u64) -> Result<Plan, String> {
-    let machine =
-        Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 4, cluster: None };
+    let machine = Environment {
+        max_frame: MAX_FRAME,
+        interface_index: &index,
+        cpus: 4,
+        cluster: None,
+        in_at_tc: false,
+    };
     installed.plan(set, generation, CAPACITY, &machine).map_err(|error| error.to_string())
 }
 

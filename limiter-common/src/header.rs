@@ -10,6 +10,27 @@ pub enum Version {
     V6 = 6,
 }
 
+/// The direction of a packet through an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Direction {
+    /// It came in.
+    #[default]
+    In = 0,
+    /// It goes out.
+    Out = 1,
+}
+
+impl Direction {
+    /// The name in rule files and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::In => "in",
+            Self::Out => "out",
+        }
+    }
+}
+
 /// The kind of fragment that a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -107,3 +128,6 @@ pub const ACK: u8 = 0x10;
 
 /// The protocol number of TCP (IANA "Assigned Internet Protocol Numbers").
 pub const TCP: u8 = 6;
+
+/// The protocol number of UDP.
+pub const UDP: u8 = 17;

@@ -22,6 +22,7 @@
 pub mod bucket;
 pub mod bucket_key;
 pub mod compact;
+pub mod frame_size;
 pub mod hash;
 pub mod header;
 mod raw;

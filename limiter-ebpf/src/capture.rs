@@ -5,9 +5,10 @@ use core::hint::black_box;
 use aya_ebpf::{
     bindings::BPF_RB_AVAIL_DATA,
     btf_maps::{Array, PerCpuArray, RingBuf},
-    helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query, bpf_xdp_load_bytes},
+    helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query},
     macros::btf_map,
 };
+use limiter_common::frame_size::FrameSize;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{
@@ -21,6 +22,7 @@ use limiter_decision::packet::{self, Packet};
 use crate::call::call;
 use crate::context::Frame;
 use crate::events::ScratchFacts;
+use crate::hook;
 use crate::maps::{self, Kernel};
 
 /// The packets that are reported. Written by the daemon before [`Control::CaptureEnd`].
@@ -51,7 +53,7 @@ fn is_on(now: Ticks) -> bool {
 pub(crate) fn report<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
     outcome: Packed,
-    length: u64,
+    size: FrameSize,
     now: Ticks,
     scratch_facts: ScratchFacts,
 ) {
@@ -65,38 +67,33 @@ pub(crate) fn report<const LAYER_3: bool>(
             ScratchFacts::Missing => outcome.without_action(),
             ScratchFacts::Present => outcome,
         };
-        call!(capture(; frame, outcome, length, now, level));
+        call!(capture(; frame, outcome, size, now, level));
     }
 }
 
 /// Keeps the bytes of a packet before an action changes it, if there is a capture.
 #[inline(always)]
-pub(crate) fn keep<const LAYER_3: bool>(frame: &Frame<LAYER_3>, length: u64, now: Ticks) {
+pub(crate) fn keep<const LAYER_3: bool>(frame: &Frame<LAYER_3>, now: Ticks) {
     if is_on(now) {
-        call!(keep_bytes(; frame, length));
+        call!(keep_bytes(; frame));
     }
 }
 
 /// Copies the bytes of a packet that an action may change.
 #[inline(always)]
-pub(crate) fn keep_bytes<const LAYER_3: bool>(frame: &Frame<LAYER_3>, length: u64) {
+pub(crate) fn keep_bytes<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
     let (Some(filter), Some(kept)) = (CAPTURE.get(0), CAPTURE_FRAME.get_ptr_mut(0)) else {
         return;
     };
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
     let kept = unsafe { &mut *kept };
-    kept.kept = if load(frame, kept, length, filter.snap) { filter.session } else { 0 };
+    kept.kept = if load(frame, kept, filter.snap) { filter.session } else { 0 };
 }
 
 /// Copies the beginning of a packet to its record; false if it cannot be read.
 #[inline(always)]
-fn load<const LAYER_3: bool>(
-    frame: &Frame<LAYER_3>,
-    to: &mut CaptureFrame,
-    length: u64,
-    snap: u32,
-) -> bool {
-    let snap = u64::from(snap);
+fn load<const LAYER_3: bool>(frame: &Frame<LAYER_3>, to: &mut CaptureFrame, snap: u32) -> bool {
+    let (length, snap) = (hook::length(frame.context()), u64::from(snap));
     let captured = if length < snap { length } else { snap };
     to.record.captured = 0;
     to.record.interface = frame.interface();
@@ -111,10 +108,8 @@ fn load<const LAYER_3: bool>(
         return false;
     }
     let captured = ((last + 1) & 0xffff_ffff) as u32;
-    // SAFETY: the context is the kernel's, and there is room for as many bytes.
-    let failed =
-        unsafe { bpf_xdp_load_bytes(frame.context(), 0, to.bytes.as_mut_ptr().cast(), captured) };
-    if failed != 0 {
+    // SAFETY: there is room for as many bytes.
+    if !unsafe { hook::load(frame.context(), 0, to.bytes.as_mut_ptr(), captured) } {
         return false;
     }
     to.record.captured = captured;
@@ -126,7 +121,7 @@ fn load<const LAYER_3: bool>(
 pub(crate) fn capture<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
     outcome: Packed,
-    length: u64,
+    size: FrameSize,
     now: Ticks,
     level: Option<Level>,
 ) {
@@ -137,8 +132,8 @@ pub(crate) fn capture<const LAYER_3: bool>(
     }
     // The bytes of a packet that an action may have changed were kept before.
     let kept = outcome.action() != 0;
-    if kept || call!(fill_capture(; frame, length)) {
-        call!(send_capture(; outcome, length, now, level, kept));
+    if kept || call!(fill_capture(; frame)) {
+        call!(send_capture(; outcome, size, now, level, kept));
     } else {
         call!(miss_capture(; level, true));
     }
@@ -207,12 +202,12 @@ pub(crate) fn charge_capture(level: Option<Level>, now: Ticks) -> bool {
 
 /// Copies the bytes of a packet to its record; false if they cannot be read.
 #[inline(always)]
-pub(crate) fn fill_capture<const LAYER_3: bool>(frame: &Frame<LAYER_3>, length: u64) -> bool {
+pub(crate) fn fill_capture<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
     let (Some(filter), Some(to)) = (CAPTURE.get(0), CAPTURE_FRAME.get_ptr_mut(0)) else {
         return false;
     };
     // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
-    load(frame, unsafe { &mut *to }, length, filter.snap)
+    load(frame, unsafe { &mut *to }, filter.snap)
 }
 
 /// Counts a packet of a level that is not reported; `lost` if the budget would have had it.
@@ -234,12 +229,12 @@ pub(crate) fn miss_capture(level: Option<Level>, lost: bool) {
 #[inline(always)]
 pub(crate) fn send_capture(
     outcome: Packed,
-    length: u64,
+    size: FrameSize,
     now: Ticks,
     level: Option<Level>,
     kept: bool,
 ) {
-    let sent = output(outcome, length, now, level, kept).is_some();
+    let sent = output(outcome, size, now, level, kept).is_some();
     if !sent {
         call!(miss_capture(; level, true));
     } else if let Some(budget) = CAPTURE_BUDGET.get_ptr_mut(0) {
@@ -253,7 +248,7 @@ pub(crate) fn send_capture(
 #[inline(always)]
 fn output(
     outcome: Packed,
-    length: u64,
+    size: FrameSize,
     now: Ticks,
     level: Option<Level>,
     kept: bool,
@@ -270,21 +265,23 @@ fn output(
     record.session = filter.session;
     record.time = now.get();
     record.rule = outcome.rule();
-    record.length = (length & 0xffff_ffff) as u32;
+    record.length = (size.bytes() & 0xffff_ffff) as u32;
+    record.packets = (size.packets() & 0xffff) as u16;
+    record.direction = hook::direction() as u8;
     record.reason = (outcome.reason_index() & 0xff) as u8;
     record.level = (level.level & 0xff) as u8;
     let captured = record.captured;
     if captured > MAX_SNAP {
         return None;
     }
-    let size = u64::from(captured) + size_of::<CaptureRecord>() as u64;
+    let bytes = u64::from(captured) + size_of::<CaptureRecord>() as u64;
     let ring = (&raw const CAPTURED).cast_mut().cast();
     // SAFETY: a ring of the kernel; the answer is a number.
     let used = unsafe { bpf_ringbuf_query(ring, u64::from(BPF_RB_AVAIL_DATA)) };
-    if !level.has_room(used, size) {
+    if !level.has_room(used, bytes) {
         return None;
     }
     let from = (&raw mut frame.record).cast();
     // SAFETY: the record and its bytes, which come behind it, are the kernel's to read.
-    if unsafe { bpf_ringbuf_output(ring, from, size, 0) } == 0 { Some(()) } else { None }
+    if unsafe { bpf_ringbuf_output(ring, from, bytes, 0) } == 0 { Some(()) } else { None }
 }

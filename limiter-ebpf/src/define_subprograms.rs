@@ -111,7 +111,7 @@ macro_rules! define_subprograms {
         ($($raw:tt)*) ($($made:tt)*) ($($argument:tt)*) packet $($kind:ident)*) => {
         define_subprograms!(@ $name $path, $given [$($left)*]
             ($($raw)* $a: u64, $b: u64, $c: u64, $d: u64,) ($($made)*)
-            ($($argument)* &limiter_decision::engine::SourcePacket::of_registers([$a, $b, $c, $d]),)
+            ($($argument)* &limiter_decision::engine::SourcePacket::of_registers::<$crate::maps::Kernel>([$a, $b, $c, $d]),)
             $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $d:ident $e:ident] () () ()
@@ -120,7 +120,7 @@ macro_rules! define_subprograms {
             ($a: *mut limiter_common::wire::Bucket,
                 $b: u64, $c: u64, $d: u64, $e: u64)
             (stored bucket = $crate::source_store::at($a, &packet.bucket_key)?,
-                let packet = limiter_decision::engine::SourcePacket::of_registers([$b, $c, $d, $e]);)
+                let packet = limiter_decision::engine::SourcePacket::of_registers::<$crate::maps::Kernel>([$b, $c, $d, $e]);)
             (&bucket, &packet));
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $b:ident $c:ident $($left:ident)*] () () ()
@@ -141,16 +141,16 @@ macro_rules! define_subprograms {
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] ($($raw:tt)*) ($($made:tt)*)
         ($($argument:tt)*) frame $($kind:ident)*) => {
         define_subprograms!(@ $name $path, $given [$($left)*]
-            ($($raw)* $a: *mut aya_ebpf::bindings::xdp_md,) ($($made)*)
+            ($($raw)* $a: *mut $crate::hook::Context,) ($($made)*)
             ($($argument)* &$crate::context::Frame::<false>::new($a),) $($kind)*);
     };
     (@ $name:ident $path:path, $given:tt [$a:ident $($left:ident)*] () () () twin
         $($kind:ident)*) => {
         define_subprograms!(@ $name $path, $given [$($left)*]
-            ($a: *mut aya_ebpf::bindings::xdp_md,) ()
+            ($a: *mut $crate::hook::Context,) ()
             (&$crate::context::Frame::<false>::new($a),) $($kind)*);
         define_subprograms!(@@ $name $path, $given [$($left)*]
-            ($a: *mut aya_ebpf::bindings::xdp_md,) ()
+            ($a: *mut $crate::hook::Context,) ()
             (&$crate::context::Frame::<true>::new($a),) $($kind)*);
     };
     (@@ $name:ident $path:path, [$($given:ident)*] $left:tt ($($raw:tt)*) ($($made:tt)*)

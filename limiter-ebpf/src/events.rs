@@ -4,6 +4,7 @@ use aya_ebpf::{
     btf_maps::{PerCpuArray, RingBuf},
     macros::btf_map,
 };
+use limiter_common::frame_size::FrameSize;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, EVENT_BYTES, Event, EventBudget};
 use limiter_decision::event::EventRate;
@@ -14,8 +15,8 @@ use limiter_decision::table::Scratch;
 
 use crate::call::call;
 use crate::context::Frame;
+use crate::facts::facts;
 use crate::maps::{self, Kernel};
-use crate::xdp::facts;
 
 /// Events that nobody has read yet. Written here, read by the daemon; an event that finds no room
 /// is lost, and counted. Without a type: of one with a size, libbpf makes no ring.
@@ -54,7 +55,7 @@ impl Register for ScratchFacts {
 pub(crate) fn emit<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
     outcome: Packed,
-    length: u64,
+    size: FrameSize,
     now: Ticks,
     scratch_facts: ScratchFacts,
 ) {
@@ -66,7 +67,7 @@ pub(crate) fn emit<const LAYER_3: bool>(
     if EventRate::is_used_up(unsafe { &mut *budget }, now) {
         return;
     }
-    call!(event(; frame, outcome, length, now, scratch_facts));
+    call!(event(; frame, outcome, size, now, scratch_facts));
 }
 
 /// Sends the event of a packet, if the budget allows, and counts it.
@@ -74,7 +75,7 @@ pub(crate) fn emit<const LAYER_3: bool>(
 pub(crate) fn event<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
     outcome: Packed,
-    length: u64,
+    size: FrameSize,
     now: Ticks,
     scratch_facts: ScratchFacts,
 ) {
@@ -86,7 +87,7 @@ pub(crate) fn event<const LAYER_3: bool>(
     }
     let known = scratch_facts == ScratchFacts::Present || call!(facts(; frame));
     let sent = match maps::scratch() {
-        Some(scratch) if known => call!(send_event(scratch; outcome, length, now)),
+        Some(scratch) if known => call!(send_event(scratch; outcome, size, now)),
         _ => false,
     };
     // Both change, by one or by nothing: as in `RuleCounters::add`.
@@ -105,7 +106,7 @@ fn rate() -> EventRate {
 
 /// Sends the event of the packet in the scratch; false when there is no room.
 #[inline(always)]
-pub(crate) fn send_event(scratch: &Scratch, outcome: Packed, length: u64, now: Ticks) -> bool {
-    let event = limiter_decision::event::of(&scratch.facts, outcome, length, now);
+pub(crate) fn send_event(scratch: &Scratch, outcome: Packed, size: FrameSize, now: Ticks) -> bool {
+    let event = limiter_decision::event::of(&scratch.facts, outcome, size, now);
     EVENTS.output_untyped::<Event>(&event, 0).is_ok()
 }

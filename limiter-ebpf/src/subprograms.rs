@@ -7,21 +7,21 @@
 macro_rules! own_subprograms {
     ($made:ident) => {
         $made! {
-            before_tables = crate::xdp::before_tables, () (twin word word);
-            begin_packet = crate::xdp::begin_packet, () (twin word word word);
-            facts = crate::xdp::facts, () (twin);
-            walked_facts = crate::xdp::walked_facts, () (twin);
+            before_tables = crate::path::before_tables, () (twin word word);
+            begin_packet = crate::path::begin_packet, () (twin word word word);
+            facts = crate::facts::facts, () (twin);
+            walked_facts = crate::facts::walked_facts, () (twin);
             extension_at = crate::context::frame::extension_at, () (frame half half);
-            inner = crate::xdp::inner, () (frame);
-            redirect = crate::xdp::redirect, () (half);
-            log = crate::xdp::log, () (word word);
+            inner = crate::facts::inner, () (frame);
+            redirect = crate::program::redirect, () (half);
+            log = crate::path::log, () (word word);
             event = crate::events::event, () (twin word word word half);
             send_event = crate::events::send_event, (scratch) (word word word);
             capture = crate::capture::capture, () (twin word word word word);
-            keep_bytes = crate::capture::keep_bytes, () (twin word);
+            keep_bytes = crate::capture::keep_bytes, () (twin);
             capture_level = crate::capture::capture_level, () (twin word half);
             charge_capture = crate::capture::charge_capture, () (word word);
-            fill_capture = crate::capture::fill_capture, () (twin word);
+            fill_capture = crate::capture::fill_capture, () (twin);
             miss_capture = crate::capture::miss_capture, () (word word);
             send_capture = crate::capture::send_capture, () (word word word word half);
             is_established = crate::context::socket::is_established, (facts) (frame);

@@ -14,8 +14,17 @@ mod call;
 mod context;
 mod define_subprograms;
 mod events;
+mod facts;
+mod hook {
+    pub(crate) mod xdp;
+    pub(crate) use self::xdp::*;
+}
 mod licence;
 mod maps;
+mod path;
+mod program {
+    pub(crate) mod xdp;
+    pub(crate) use self::xdp::*;
+}
 mod source_store;
 mod subprograms;
-mod xdp;

@@ -15,7 +15,7 @@ const SHIPPED: Objects<'_> = Objects {
     package: "limiter-ebpf",
     directory: "limiter-ebpf",
     features: &["shipped"],
-    binaries: &["limiter"],
+    binaries: &["limiter", "limiter-tc"],
 };
 
 fn main() -> Result<()> {

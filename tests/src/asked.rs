@@ -49,7 +49,7 @@ impl Asked {
         now: Ticks,
     ) -> Result<(Reason, u32, Option<Way>)> {
         let length = u64::try_from(frame.len())?;
-        let packet = Packet { framing: Framing::Ethernet, frame, length, interface: INTERFACE };
+        let packet = Packet::received(Framing::Ethernet, frame, length, INTERFACE);
         let ((looked, judged), model) = (answer(maps, &packet, now)?, answer(model, &packet, now)?);
         ensure!(judged == model.1, "kernel {judged:?}, model {:?}", model.1);
         let rules = |looked: &Looked| format!("{:?} {:?}", looked.rule, looked.tables);

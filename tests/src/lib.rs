@@ -26,6 +26,7 @@ pub mod process;
 pub mod program;
 pub mod strace;
 pub mod subject;
+pub mod tc_run;
 pub mod terminal;
 pub mod test_run;
 pub mod tun;

@@ -1,9 +1,11 @@
 //! The test program in the kernel: rules committed, clock held, frames judged by
 //! `BPF_PROG_TEST_RUN`.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result};
+use limiter_common::header::Direction;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -13,7 +15,7 @@ use limiter_common::wire::{
     RuleCounters, TableKey, Tally,
 };
 use limiter_datapath::{
-    Datapath as _, DatapathError, Framing, Kernel, LeaseMemory, Object, Observed as _, Options,
+    Datapath as _, DatapathError, Framing, Kernel, LeaseMemory, Objects, Observed as _, Options,
     Reading, SourceTable, TrialOutcome,
 };
 use limiter_rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
@@ -21,6 +23,7 @@ use limiter_rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 use crate::bpffs::Bpffs;
 use crate::netns::Netns;
 use crate::packet::MAX_FRAME;
+use crate::tc_run::TcRunner;
 use crate::test_run::{Flood, Runner, TestClock, TestFacts, TestFlood};
 use crate::work_dir::WorkDir;
 
@@ -28,6 +31,13 @@ mod judge;
 
 /// The object with the clock in a map; empty when it was built without a BPF toolchain.
 pub static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-test"));
+
+/// The same for tc.
+pub static TC_OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/limiter-tc-test"));
+
+/// The programs that ship.
+pub const SHIPPED: Objects =
+    Objects { xdp: limiter_objects::program, tc: limiter_objects::tc_program };
 
 /// Stores that the buckets of sources may have.
 pub const SOURCE_STORES: [SourceTable; 2] = [SourceTable::Hash, SourceTable::Lines];
@@ -41,6 +51,8 @@ pub struct Program {
     hooks: Hooks,
     /// The program for packets without an Ethernet header, once one was sent.
     layer3: Option<Runner>,
+    /// The programs for tc, by direction, once a packet was sent there.
+    tc: BTreeMap<Direction, TcHooks>,
     options: Options,
     /// Time of the clock, in ticks.
     now: AtomicU64,
@@ -51,6 +63,12 @@ pub struct Program {
     // Dropped in this order: the pins, then the directory that they are mounted on.
     _bpffs: Bpffs,
     _dir: WorkDir,
+}
+
+/// The test program for tc, and the clock of it.
+struct TcHooks {
+    runner: TcRunner,
+    clock: TestClock,
 }
 
 /// The test program as tests hold it: to be run, and its maps beside limiter's.
@@ -115,10 +133,10 @@ impl Program {
             kernel = open_again(&kernel, &options)?;
         }
         let hooks = Hooks::of(&mut kernel)?;
-        let (now, layer3) = (AtomicU64::new(0), None);
+        let (now, layer3, tc) = (AtomicU64::new(0), None, BTreeMap::new());
         let nodes = None;
         let idle = None;
-        Ok(Self { kernel, hooks, layer3, options, now, nodes, idle, _bpffs: bpffs, _dir: dir })
+        Ok(Self { kernel, hooks, layer3, tc, options, now, nodes, idle, _bpffs: bpffs, _dir: dir })
     }
 
     /// The program for runs of many frames, one after the other: see [`Runner::attach`].
@@ -249,6 +267,7 @@ impl Program {
             self.hooks.runner.attach(idle)?;
         }
         self.layer3 = None;
+        self.tc.clear();
         self.kernel = kernel;
         Ok(())
     }
@@ -349,8 +368,12 @@ impl Program {
     /// # Errors
     ///
     /// When the kernel refuses.
-    pub fn interface_counters(&self, index: u32) -> Result<InterfaceCounters> {
-        Ok(self.kernel.interface_counters(index)?)
+    pub fn interface_counters(
+        &self,
+        index: u32,
+        direction: Direction,
+    ) -> Result<InterfaceCounters> {
+        Ok(self.kernel.interface_counters(index, direction)?)
     }
 
     /// The state of a source.
@@ -420,7 +443,7 @@ fn environment(cluster: Option<u64>) -> Environment<'static> {
             _ => None,
         }
     }
-    Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1, cluster }
+    Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1, cluster, in_at_tc: false }
 }
 
 fn plan(kernel: &Kernel, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {
@@ -450,7 +473,7 @@ pub fn commit(kernel: &mut Kernel, set: &RuleSet) -> Result<()> {
 }
 
 /// That of the test program.
-const TEST: Object = || aligned(OBJECT);
+const TEST: Objects = Objects { xdp: || aligned(OBJECT), tc: || aligned(TC_OBJECT) };
 
 fn open(options: &Options) -> Result<Kernel> {
     Ok(Kernel::open(TEST, options)?)

@@ -13,12 +13,12 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{BUDGET_LEASES, CaptureFilter, EntryKind, EntryTable, KeyLeases, map};
 use limiter_datapath::{
-    Datapath as _, Framing, Kernel, Observed as _, Options, SourceTable, Sweep,
+    Datapath as _, Framing, Hook, Kernel, Observed as _, Options, SourceTable, Sweep,
 };
 use limiter_rules::Selector;
 
 use crate::bpffs::Bpffs;
-use crate::program;
+use crate::program::{self, SHIPPED};
 use crate::work_dir::WorkDir;
 
 /// The loaded program. Its pins go with it.
@@ -50,8 +50,8 @@ impl Subject {
         let pin_dir = bpffs.path().join("limiter");
         let options =
             Options { pin_dir, max_sources, max_rules, max_keys, source_table, kernel_log: 0 };
-        let mut kernel = Kernel::open(limiter_objects::program, &options)?;
-        let id = kernel.program_id(Framing::Ethernet)?;
+        let mut kernel = Kernel::open(SHIPPED, &options)?;
+        let id = kernel.program_id(Hook::Xdp, Framing::Ethernet)?;
         let found = loaded_programs().filter_map(Result::ok).find(|info| info.id() == id);
         let fd = found.context("the program of limiter is gone")?.fd()?;
         let entry_tables = EntryKind::ALL

@@ -11,7 +11,7 @@ use aya::programs::{ProgramInfo, TestRun as _, TestRunOptions, Xdp, XdpMode, loa
 use aya_obj::programs::XdpAttachType;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_datapath::{Framing, Kernel, Way};
+use limiter_datapath::{Framing, Hook, Kernel, Way};
 use limiter_decision::packet::Facts;
 
 use crate::netns::Netns;
@@ -23,7 +23,7 @@ const XDP_TX: u32 = 3;
 const XDP_REDIRECT: u32 = 4;
 
 /// Room that a frame gets to come back in.
-const MARGIN: usize = 256;
+pub(crate) const MARGIN: usize = 256;
 
 /// The value in `EXEMPT` for a frame with facts.
 const NO_REASON: u64 = u64::MAX;
@@ -50,7 +50,7 @@ impl Runner {
     ///
     /// Without root, or when the program does not load.
     pub fn open(kernel: &mut Kernel, framing: Framing) -> Result<Self> {
-        let info = program_info(kernel.program_id(framing)?)?;
+        let info = program_info(kernel.program_id(Hook::Xdp, framing)?)?;
         Ok(Self(Xdp::from_program_info(info, framing.program().into(), XdpAttachType::Interface)?))
     }
 
@@ -113,8 +113,12 @@ impl Runner {
 
     /// A map of the program, by its name of at most 15 bytes.
     fn map(&self, name: &str) -> Result<Map> {
-        let ids =
-            self.0.info()?.map_ids()?.context("the kernel does not report a program's maps")?;
+        Self::map_of(&self.0.info()?, name)
+    }
+
+    /// A map of a program, by its name of at most 15 bytes.
+    pub(crate) fn map_of(program: &ProgramInfo, name: &str) -> Result<Map> {
+        let ids = program.map_ids()?.context("the kernel does not report a program's maps")?;
         for id in ids {
             if MapInfo::from_id(id)?.name_as_str() == Some(name) {
                 return Ok(Map::from_map_data(MapData::from_id(id)?)?);
@@ -135,7 +139,7 @@ pub fn verified_instructions(program: u32) -> Result<u32> {
     count.context("the kernel does not report how many instructions were verified")
 }
 
-fn program_info(id: u32) -> Result<ProgramInfo> {
+pub(crate) fn program_info(id: u32) -> Result<ProgramInfo> {
     let found = loaded_programs().filter_map(Result::ok).find(|info| info.id() == id);
     found.with_context(|| format!("the kernel has no program {id}"))
 }
@@ -150,7 +154,12 @@ impl TestClock {
     ///
     /// When it is not the test program.
     pub fn of(runner: &Runner) -> Result<Self> {
-        Ok(Self(Mutex::new(Array::try_from(runner.map("CLOCK")?)?)))
+        Self::of_map(runner.map("CLOCK")?)
+    }
+
+    /// The clock in a map.
+    pub(crate) fn of_map(map: Map) -> Result<Self> {
+        Ok(Self(Mutex::new(Array::try_from(map)?)))
     }
 
     /// Sets the time, to the nanosecond below; past the range, to the end of all clocks.

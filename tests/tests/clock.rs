@@ -10,7 +10,7 @@ use limiter_datapath::{Framing, Kernel, Observed as _, Options, SourceTable};
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::cpu;
 use limiter_tests::packet::Frame;
-use limiter_tests::program::{self, SOURCE_STORES};
+use limiter_tests::program::{self, SHIPPED, SOURCE_STORES};
 use limiter_tests::root::require_root;
 use limiter_tests::test_run::Runner;
 use limiter_tests::work_dir::WorkDir;
@@ -42,7 +42,7 @@ fn gets_its_rate(source_table: SourceTable) {
     let (max_sources, max_rules, max_keys) = (1024, 64, 64);
     let options =
         Options { pin_dir, source_table, max_sources, max_rules, max_keys, kernel_log: 0 };
-    let mut kernel = Kernel::open(limiter_objects::program, &options).unwrap();
+    let mut kernel = Kernel::open(SHIPPED, &options).unwrap();
     let program = Runner::open(&mut kernel, Framing::Ethernet).unwrap();
     for (rate, burst) in [(1_000, 200), (60, 12), (40, 8), (10, 2)] {
         let limit =

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use limiter_common::header::Direction;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
@@ -154,8 +155,8 @@ impl Scene {
         }
         let reasons = self.pair.program.reasons().unwrap();
         assert_eq!(reasons, self.pair.model.reasons());
-        let interface = self.pair.program.interface_counters(LOOPBACK).unwrap();
-        assert_eq!(interface, self.pair.model.interface_counters(LOOPBACK));
+        let interface = self.pair.program.interface_counters(LOOPBACK, Direction::In).unwrap();
+        assert_eq!(interface, self.pair.model.interface_counters(LOOPBACK, Direction::In));
         let mut seen = interface.passed;
         seen.merge(interface.dropped);
         let mut all = Tally::default();

@@ -100,7 +100,7 @@ fn a_drop_says_what_it_was() {
             version,
             protocol: 17,
             known: Event::PROTOCOL | Event::PORTS,
-            reserved: 0,
+            packets: 1,
         };
         let mut prefix = [0; 8];
         prefix.copy_from_slice(&V6[..8]);

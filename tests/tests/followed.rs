@@ -39,6 +39,8 @@ const FIRST_HOUR: Page = Page {
     ],
 };
 
+const EGRESS: Page = Page { path: "docs/egress.md", peers: &["192.0.2.7/32"], not_typed: &[] };
+
 const OPERATIONS: Page = Page {
     path: "docs/operations.md",
     peers: &["192.0.2.7/32", "203.0.113.5/32"],
@@ -101,6 +103,13 @@ fn the_page_of_tuning_is_followed() -> Result<()> {
 fn the_readme_is_followed() -> Result<()> {
     require_root();
     follow(&README)?;
+    Ok(())
+}
+
+#[test]
+fn the_page_of_what_goes_out_is_followed() -> Result<()> {
+    require_root();
+    follow(&EGRESS)?;
     Ok(())
 }
 

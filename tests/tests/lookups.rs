@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::frame_size::FrameSize;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
@@ -61,6 +62,7 @@ impl Counting {
             interface_index: &|_| Some(1),
             cpus: 1,
             cluster: None,
+            in_at_tc: false,
         };
         model.commit(
             Installed::default().plan(&set, 1, 100_000, &environment).unwrap(),
@@ -85,7 +87,8 @@ impl Counting {
         let length = u64::try_from(frame.len()).unwrap();
         let now = Ticks::from_nanos(1_000_000_000_000);
         let mut scratch = Scratch::empty();
-        let outcome = host::judge(self, &mut scratch, &frame, 1, length, now).unpack();
+        let outcome =
+            host::judge(self, &mut scratch, &frame, 1, FrameSize::of_packet(length), now).unpack();
         let lookups = Lookups {
             sources: self.sources.get(),
             keyed: self.keyed.get(),
@@ -106,6 +109,8 @@ macro_rules! as_the_model {
 }
 
 impl Maps for Counting {
+    const SUPER_FRAMES: bool = true;
+
     type Hashed = <Model as Maps>::Hashed;
     type Line = <Model as Maps>::Line;
     type Keyed = <Model as Maps>::Keyed;
@@ -196,7 +201,7 @@ impl Maps for Counting {
         fn ask(&self, key: &KeyCell, slot: Slot) -> bool;
         fn flow(&self, flow: &FlowKey) -> Option<Ticks>;
         fn set_flow(&self, flow: &FlowKey, now: Ticks);
-        fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool);
+        fn count_rule(&self, rule: u32, reason: Reason, size: FrameSize, add: bool);
     }
 }
 

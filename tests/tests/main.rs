@@ -70,6 +70,8 @@ mod stack;
 mod succession;
 mod systemd;
 mod tables;
+mod tc;
+mod tc_end_to_end;
 mod time_namespace;
 mod top;
 mod totals;

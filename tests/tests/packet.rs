@@ -15,12 +15,12 @@ use std::collections::BTreeSet;
 
 use limiter_common::header::{Fragment as Piece, Reach};
 use limiter_common::verdict::Reason;
-use limiter_datapath::{Framing, Kernel, Options, SourceTable};
+use limiter_datapath::{Framing, Hook, Kernel, Options, SourceTable};
 use limiter_decision::packet::{self, Facts};
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::cpu;
 use limiter_tests::packet::{Extension, Fragment, Frame, TAG_SERVICE, Transport};
-use limiter_tests::program::Program;
+use limiter_tests::program::{Program, SHIPPED};
 use limiter_tests::root::require_root;
 use limiter_tests::test_run::verified_instructions;
 use limiter_tests::work_dir::WorkDir;
@@ -266,12 +266,12 @@ fn the_verifier_has_room_for_the_parser() {
         max_keys: 16,
         kernel_log: 0,
     };
-    let shipped = verified(&mut Kernel::open(limiter_objects::program, &options).unwrap());
+    let shipped = verified(&mut Kernel::open(SHIPPED, &options).unwrap());
     println!("verified instructions: {with_facts} with facts, {shipped} as shipped");
     assert!(with_facts <= 500_000, "{with_facts}");
     assert!(with_facts.saturating_sub(shipped) <= 50_000, "{with_facts} against {shipped}");
 }
 
 fn verified(kernel: &mut Kernel) -> u32 {
-    verified_instructions(kernel.program_id(Framing::Ethernet).unwrap()).unwrap()
+    verified_instructions(kernel.program_id(Hook::Xdp, Framing::Ethernet).unwrap()).unwrap()
 }

@@ -52,12 +52,25 @@ fn check_could_not_run(output: &Output, words: &[&str]) -> Result<()> {
 #[test]
 fn a_good_limiter_passes() -> Result<()> {
     require_root();
-    let output = run(sandbox(&binary()?)?.args(["--duration", "4", "--json"]))?;
+    let mut sandbox = sandbox(&binary()?)?;
+    every_sender_is_held_to_its_limit(&mut sandbox, "native")
+}
+
+#[test]
+fn a_good_limiter_passes_for_what_goes_out() -> Result<()> {
+    require_root();
+    let mut sandbox = Command::new(program()?);
+    sandbox.arg("--limiter").arg(binary()?).args(["--direction", "out"]);
+    every_sender_is_held_to_its_limit(&mut sandbox, "tc out")
+}
+
+fn every_sender_is_held_to_its_limit(sandbox: &mut Command, mode: &str) -> Result<()> {
+    let output = run(sandbox.args(["--duration", "4", "--json"]))?;
     let said = String::from_utf8(output.stderr)?;
     ensure!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stdout));
     ensure!(said.contains("link show") && said.contains("Cleaned up"), "{said}");
     let report: Value = serde_json::from_slice(&output.stdout).context("not one JSON document")?;
-    ensure!(report["pass"] == true && report["mode"] == "native", "{report}");
+    ensure!(report["pass"] == true && report["mode"] == mode, "{report}");
     ensure!(report["receiver"]["clean"] == true, "{report}");
     let sources = report["sources"].as_array().context("no sources")?;
     ensure!(sources.len() == 6, "{report}");

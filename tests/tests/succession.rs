@@ -125,7 +125,7 @@ fn a_change_of_the_layout_lets_nothing_pass_and_keeps_lists_bans_and_edits() -> 
     ensure!(listed.contains("203.0.113.78"), "{listed}");
     let rules = limiter.ok(["list"])?;
     ensure!(rules.contains("203.0.113.80"), "{rules}");
-    ensure!(pins(&limiter)? == ["links", "maps"], "{:?}", pins(&limiter)?);
+    ensure!(pins(&limiter)? == ["links", "links-in", "links-out", "maps"], "{:?}", pins(&limiter)?);
     limiter.close()?;
     bed.close()
 }
@@ -272,13 +272,13 @@ fn a_start_that_fails_leaves_the_old_maps_in_force() -> Result<()> {
     ensure!(limiter.start().is_err(), "it started without its lists");
     std::fs::remove_dir(&lists)?;
     ensure!(limiter.xdp()? == program, "a start that failed replaced the program");
-    ensure!(pins(&limiter)? == ["links", "maps"], "{:?}", pins(&limiter)?);
+    ensure!(pins(&limiter)? == ["links", "links-in", "links-out", "maps"], "{:?}", pins(&limiter)?);
     // The rest of a start that was killed.
     std::fs::create_dir(limiter.pins().join("maps-next"))?;
     limiter.start()?;
     let said = limiter.said();
     ensure!(said.contains("are replaced"), "{said}");
-    ensure!(pins(&limiter)? == ["links", "maps"], "{:?}", pins(&limiter)?);
+    ensure!(pins(&limiter)? == ["links", "links-in", "links-out", "maps"], "{:?}", pins(&limiter)?);
     limiter.close()?;
     bed.close()
 }

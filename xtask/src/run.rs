@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     /// send again
     #[arg(long, conflicts_with = "cluster")]
     tune: bool,
+    /// Limit what comes in, in the sandbox, or what goes out
+    #[arg(long, value_parser = ["in", "out"], conflicts_with_all = ["iface", "cluster", "tune"])]
+    direction: Option<String>,
     /// Seconds of traffic in the sandbox: 10, or 20 with --cluster, which takes 8 or more; with
     /// --tune 5, twice
     #[arg(long, value_name = "SECS")]
@@ -83,6 +86,9 @@ fn sandbox(arguments: &Arguments, privilege: Privilege, toolchain: &str) -> Resu
     match arguments.cluster {
         Some(nodes) => command.args(["--cluster", &nodes.to_string()]),
         None if arguments.tune => command.arg("--tune"),
+        None if arguments.direction.as_deref() == Some("out") => {
+            command.args(["--direction", "out"])
+        }
         None => command.arg("--rules").arg(workspace::root()?.join("examples/sandbox.yaml")),
     };
     if let Some(seconds) = arguments.duration {

@@ -21,7 +21,7 @@ const fn packets(rate: u64, period: u64, burst: u64) -> Limit {
     Limit { bytes: false, rate, period, burst }
 }
 
-const SETS: [(&str, Option<Limit>); 19] = [
+const SETS: [(&str, Option<Limit>); 20] = [
     (
         "descriptors:\n  - {key: remote_address, rate_limit: {unit: second, \
              requests_per_unit: 3, burst: 2}}\n",
@@ -117,6 +117,19 @@ const SETS: [(&str, Option<Limit>); 19] = [
              2}}\n  - {key: inner_remote_address, value: 10.0.0.0/8, rate_limit: {unit: second, \
              requests_per_unit: 2, burst: 1}}\n  - {key: icmp_type, rate_limit: {unit: second, \
              requests_per_unit: 3, burst: 3}}\n",
+        None,
+    ),
+    // What goes out, and both directions.
+    (
+        "budgets:\n  - {name: slow, rate_limit: {unit: second, requests_per_unit: 2, burst: \
+             2}}\ndescriptors:\n  - {key: remote_address, direction: out, rate_limit: {unit: \
+             second, requests_per_unit: 3, burst: 2}, action: {class: slow}}\n  - {key: \
+             remote_address, direction: both, rate_limit: {unit: second, requests_per_unit: 5, \
+             burst: 4}}\n  - {key: destination_port, value: 53, direction: out, descriptors: \
+             [{key: source_address, rate_limit: {unit: second, requests_per_unit: 3, burst: \
+             2}}]}\n  - {key: destination_port, direction: both, budget: slow}\n  - {key: \
+             generic_key, value: all, direction: out, rate_limit: {unit: second, \
+             requests_per_unit: 9, burst: 9}}\n",
         None,
     ),
 ];

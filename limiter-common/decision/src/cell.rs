@@ -59,14 +59,11 @@ pub trait SourceBucket {
     /// The word with the limit: [`limiter_common::bucket::Resolved`].
     fn resolved(&self) -> impl Cell;
 
-    /// Counts one packet that passed, by atomic addition.
-    fn count_passed(&self);
+    /// Counts packets that passed, by atomic addition. The complement takes back as many.
+    fn count_passed(&self, packets: u64);
 
     /// Counts packets that were dropped, by atomic addition.
     fn count_dropped(&self, packets: u64);
-
-    /// Takes back one packet that was counted as passed.
-    fn uncount(&self);
 
     /// Packets that were counted.
     fn packets(&self) -> u64;

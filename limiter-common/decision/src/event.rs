@@ -1,6 +1,8 @@
 //! The choice of drops that are reported one by one. All are counted; an event is sent only within
 //! a budget of each CPU's own, so that a flood of drops costs a read and an addition each.
 
+use limiter_common::frame_size::FrameSize;
+use limiter_common::header::Direction;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Event, EventBudget};
 
@@ -60,7 +62,7 @@ impl EventRate {
 
 /// The event that reports a packet.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn of(facts: &Facts, outcome: Packed, length: u64, now: Ticks) -> Event {
+pub fn of(facts: &Facts, outcome: Packed, size: FrameSize, now: Ticks) -> Event {
     let (protocol, has_protocol) = match facts.protocol() {
         Some(protocol) => (protocol, Event::PROTOCOL),
         None => (0, 0),
@@ -69,19 +71,23 @@ pub fn of(facts: &Facts, outcome: Packed, length: u64, now: Ticks) -> Event {
         Some(ports) => (ports.source, ports.destination, Event::PORTS),
         None => (0, 0, 0),
     };
+    let direction = match facts.direction() {
+        Direction::In => 0,
+        Direction::Out => Event::OUT,
+    };
     Event {
         source: facts.source().trie_key(),
         time: now.get(),
         rule: outcome.rule(),
         interface: facts.interface(),
-        length: (length & 0xffff_ffff) as u32,
+        length: (size.bytes() & 0xffff_ffff) as u32,
         source_port,
         destination_port,
         reason: (outcome.reason_index() & 0xff) as u8,
         version: facts.version() as u8,
         protocol,
-        known: has_protocol | has_ports,
-        reserved: 0,
+        known: has_protocol | has_ports | direction,
+        packets: (size.packets() & 0xffff_ffff) as u32,
     }
 }
 

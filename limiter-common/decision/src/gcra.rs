@@ -14,8 +14,14 @@
 //! at or after the window's start, and the last one ends at or before `now + tolerance`. So the
 //! admitted costs sum to at most `t + tolerance`: burst + rate * t, whatever the interleaving of
 //! CPUs and however their clocks disagree in between. Costs are rounded up, never down.
+//!
+//! A super-frame ([`FrameSize`]) passes or is dropped as a whole. One that costs more than the whole
+//! burst conforms when the bucket is full, and the rest of its cost is owed: so the bound is
+//! burst + rate * t + one super-frame where super-frames are larger than the burst, and the rate
+//! stays exact. Otherwise such a stream would never pass.
 
 use limiter_common::bucket::{Change, Word};
+use limiter_common::frame_size::FrameSize;
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Limit;
@@ -32,19 +38,39 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// A packet of `units` that arrives at `now`.
+    /// A frame that arrives at `now`.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn of_frame(limit: &Limit, now: Ticks, size: FrameSize) -> Self {
+        Self::of_units(limit, now, limit.units(size), size.is_super_frame())
+    }
+
+    /// A frame of `units` that arrives at `now`.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn of_units(limit: &Limit, now: Ticks, units: u64, is_super_frame: bool) -> Self {
+        let horizon = now.plus(Ticks::new_within(limit.tolerance));
+        Self { now, cost: cost_of(limit, units, is_super_frame), horizon }.of_whole(is_super_frame)
+    }
+
+    /// The charge of a packet of `units` that arrives at `now`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn new(limit: &Limit, now: Ticks, units: u64) -> Self {
-        let horizon = now.plus(Ticks::new_within(limit.tolerance));
-        Self { now, cost: cost(limit, units), horizon }
+        Self::of_units(limit, now, units, false)
+    }
+
+    /// The charge of a super-frame, if it is one: such a frame is not split, and so it conforms when
+    /// the bucket is full, whatever it costs.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn of_whole(self, is_super_frame: bool) -> Self {
+        let whole = self.now.plus(self.cost);
+        if is_super_frame && whole > self.horizon { Self { horizon: whole, ..self } } else { self }
     }
 
     /// Copy of the charge at another time.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
-    pub fn at(&self, limit: &Limit, now: Ticks) -> Self {
+    pub fn at(&self, limit: &Limit, now: Ticks, is_super_frame: bool) -> Self {
         let horizon = now.plus(Ticks::new_within(limit.tolerance));
-        Self { now, cost: self.cost, horizon }
+        Self { now, cost: self.cost, horizon }.of_whole(is_super_frame)
     }
 
     /// True if the packet is over the limit now and was at any earlier time. One comparison, so a
@@ -103,9 +129,39 @@ impl Charge {
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn cost(limit: &Limit, units: u64) -> Ticks {
     let units = if units > limit.max_units() { limit.max_units() } else { units };
+    rounded(limit, limit.increment.wrapping_mul(units))
+}
+
+/// [`cost`] of a frame. A super-frame has more units than `max_units`: its cost is exact as long as
+/// the product stays under 2^62, and that of such a product otherwise.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn cost_of(limit: &Limit, units: u64, is_super_frame: bool) -> Ticks {
+    if is_super_frame {
+        rounded(limit, product(limit.increment, units))
+    } else {
+        cost(limit, units)
+    }
+}
+
+/// Ticks of a product of a limit's increment.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+const fn rounded(limit: &Limit, product: u64) -> Ticks {
     let round_up = (1u64 << (limit.shift & 63)) - 1;
-    let ticks = limit.increment.wrapping_mul(units).wrapping_add(round_up) >> (limit.shift & 63);
-    Ticks::new_within(ticks)
+    Ticks::new_within(product.wrapping_add(round_up) >> (limit.shift & 63))
+}
+
+/// `increment * units`, or 2^62 - 1 where that would be far more, of an increment below 2^62. More
+/// than 2^20 - 1 units count as so many: no super-frame has them (`GSO_MAX_SIZE` is 2^19 bytes).
+#[cfg_attr(target_arch = "bpf", inline(always))]
+const fn product(increment: u64, units: u64) -> u64 {
+    const MOST: u64 = (1 << 20) - 1;
+    let units = if units > MOST { MOST } else { units };
+    // Without the lower half of the increment, which adds less than 2^52.
+    if (increment >> 32).wrapping_mul(units) >> 30 == 0 {
+        increment.wrapping_mul(units)
+    } else {
+        (1 << 62) - 1
+    }
 }
 
 /// The units that would conform at `now` if they came at once, rounded down.

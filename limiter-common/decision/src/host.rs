@@ -1,6 +1,7 @@
 //! One packet on the host: the whole way, with the subprograms as plain function calls.
 
 use limiter_common::bucket::Generation;
+use limiter_common::frame_size::FrameSize;
 use limiter_common::time::Ticks;
 use limiter_common::wire::RuleSetHeader;
 
@@ -10,22 +11,22 @@ use crate::outcome::{Outcome, Packed};
 use crate::packet::{self, Bytes};
 use crate::table::{self, Scratch};
 
-/// Judges a frame of `length` bytes (of which `frame` may show only the beginning) that came in by
+/// Judges a frame (of which `frame` may show only the beginning) that came in by
 /// an interface. What is known of it afterwards is in `scratch`.
 pub fn judge<W: Maps>(
     maps: &W,
     scratch: &mut Scratch,
     frame: &impl Bytes,
     interface: u32,
-    length: u64,
+    size: FrameSize,
     now: Ticks,
 ) -> Packed {
-    match engine::classify(maps, frame, length, now) {
+    match engine::classify(maps, frame, size, now) {
         Next::Done(reason) => Outcome::without_rule(reason).pack(),
         Next::Sources(packet) => engine::plain_source(maps, &packet),
         Next::Tables { generation, header, now } => {
             let now = maps.now(now);
-            *scratch = begin(maps, frame, interface, (generation, header), length, now);
+            *scratch = begin(maps, frame, interface, (generation, header), size, now);
             table::run_tables(maps, scratch, header.tables())
         }
     }
@@ -37,7 +38,7 @@ pub fn begin<W: Maps>(
     frame: &impl Bytes,
     interface: u32,
     (generation, header): (Generation, RuleSetHeader),
-    length: u64,
+    size: FrameSize,
     now: Ticks,
 ) -> Scratch {
     let mut scratch = Scratch::empty();
@@ -47,6 +48,6 @@ pub fn begin<W: Maps>(
         packet::inner(frame, &mut scratch.facts);
     }
     scratch.facts.set_interface(interface);
-    table::begin_packet(maps, &scratch, generation, header, length, now);
+    table::begin_packet(maps, &scratch, generation, header, size, now);
     scratch
 }

@@ -8,6 +8,7 @@ use core::cell::Cell;
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::frame_size::FrameSize;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -30,6 +31,9 @@ use crate::table::KeyCell;
 
 /// The maps, as the decision sees them.
 pub trait Maps: Sized {
+    /// True where a frame may be a super-frame: [`FrameSize::is_super_frame`].
+    const SUPER_FRAMES: bool;
+
     /// The bucket of a source in a hash map, in place.
     type Hashed: SourceBucket;
 
@@ -190,8 +194,8 @@ pub trait Maps: Sized {
     /// Remembers that a packet of a flow passed at `now`.
     fn set_flow(&self, flow: &FlowKey, now: Ticks);
 
-    /// Counts one frame of `length` bytes under a rule; takes it back when `add` is false.
-    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool);
+    /// Counts a frame under a rule; takes it back when `add` is false.
+    fn count_rule(&self, rule: u32, reason: Reason, size: FrameSize, add: bool);
 }
 
 /// The state of one key or budget, in place.
@@ -209,8 +213,8 @@ pub trait Keyed: Words + Clone {
     /// The word with the record: [`limiter_common::bucket::Resolved`].
     fn resolved(&self) -> impl SharedWord;
 
-    /// Counts one packet that passed or was dropped; takes it back when `add` is false.
-    fn count(&self, passed: bool, add: bool);
+    /// Counts packets that passed or were dropped. The complement takes back as many.
+    fn count(&self, passed: bool, packets: u64);
 
     /// Notes the time of a packet.
     fn touch(&self, now: Ticks);

@@ -4,6 +4,7 @@
 use core::cell::Cell;
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
+use limiter_common::frame_size::FrameSize;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{EntryKind, Listed, OwnBudget, RuleSetHeader};
@@ -97,6 +98,7 @@ number! {
     u32: |value| u64::from(value), |raw| (raw & 0xffff_ffff) as u32, lost 0;
     u8: |value| u64::from(value), |raw| (raw & 0xff) as u8, lost 0;
     bool: |value| u64::from(value), |raw| raw & 1 != 0, lost false;
+    FrameSize: |size| size.raw(), |raw| Self::from_raw(raw), lost Self::from_raw(0);
     Ticks: |value| value.get(), |raw| Self::new_within(raw), lost Self::ZERO;
     Slot: |value| u64::from(value.index()), |raw| Self::new((raw & 0xffff_ffff) as u32),
         lost Self::NONE;

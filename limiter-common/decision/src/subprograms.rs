@@ -62,11 +62,11 @@ macro_rules! subprograms {
             converted = limiter_decision::engine::changed::converted, (maps) (word word word word);
             store = limiter_decision::engine::changed::store, () (bucket word word word);
             begin_drops = limiter_decision::engine::source::begin_drops, (maps) (bucket_key);
-            count_over = limiter_decision::engine::source::count_over, (maps) (bucket_key);
+            count_over = limiter_decision::engine::source::count_over, (maps) (bucket_key word);
             count_source = limiter_decision::engine::source::count_source,
-                (maps) (bucket_key half);
+                (maps) (bucket_key half word);
             undo_bucket_key = limiter_decision::engine::source::undo_bucket_key,
-                (maps) (bucket_key word word);
+                (maps) (bucket_key word word word);
             judge_aggregate = limiter_decision::entries::aggregate::judge_aggregate,
                 (maps) (bucket_key half word word);
             debt = limiter_decision::entries::aggregate::debt, (maps) (bucket_key half);

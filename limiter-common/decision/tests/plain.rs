@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use limiter_common::frame_size::FrameSize;
 use limiter_common::time::Ticks;
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{Algorithm, Count, Limit, LimitSpec, Record, Role};
@@ -31,7 +32,8 @@ fn it_is_what_the_long_way_makes_of_it() {
         let tat = now + (next(&mut random) >> 39) - (1 << 24);
         let (was, scale) = (next(&mut random) & 1, next(&mut random) & 7 != 0);
         let word = tat << 1 | if scale { 1 } else { was };
-        let arrival = Arrival { now: Ticks::new(now), offset: WallOffset::BOOT, units: 1 + was };
+        let (now, offset, units) = (Ticks::new(now), WallOffset::BOOT, 1 + was);
+        let arrival = Arrival { now, offset, units, is_super_frame: false };
         let (alone, all) = (AtomicU64::new(word), [AtomicU64::new(word), AtomicU64::new(word)]);
         let peeked = peek(&spec, &&alone, true, &arrival);
         assert_eq!(peeked, meter::peek(&spec, &&all, true, &arrival));
@@ -69,7 +71,7 @@ fn bytes_and_packets_are_counted() {
         let limit = Limit { count: count as u8, ..Limit::default() };
         let spec = LimitSpec::of_rate(Algorithm::TokenBucket, &limit, Role::Hard);
         assert!(spec.is_plain(0));
-        assert_eq!(spec.plain_units(1_514), units);
+        assert_eq!(spec.plain_units(FrameSize::of_packet(1_514)), units);
     }
 }
 

@@ -98,8 +98,12 @@ pub struct CaptureRecord {
     pub level: u8,
     /// 1 if the packet begins with its IP header, 0 if with an Ethernet header.
     pub layer_3: u8,
+    /// Packets: more than one in a super-frame.
+    pub packets: u16,
+    /// A [`crate::header::Direction`].
+    pub direction: u8,
     /// Padding; zero.
-    pub reserved: u32,
+    pub reserved: u8,
 }
 
 const _: () = assert!(size_of::<CaptureRecord>() == 56);

@@ -7,7 +7,7 @@ use crate::time::Ticks;
 /// daemon adopts pinned maps only when their number is the same; others it replaces. A program that
 /// was built with `LIMITER_ANOTHER_LAYOUT` in the environment says the next one, and differs in
 /// nothing else: `cargo xtask vm --system` upgrades to it.
-pub const ABI_VERSION: u64 = 19 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
+pub const ABI_VERSION: u64 = 20 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
 /// Indices into the `CONTROL` array of `u64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +103,7 @@ impl RuleSetHeader {
     const ON_TRIAL: u64 = 1 << 12;
     const ON_LOSS: u64 = 1 << 13;
     const NO_SOURCES: u64 = 1 << 14;
+    const OUT: u64 = 1 << 15;
 
     /// The bits that a header may have.
     pub const BITS: u64 = 0xff_ffff;
@@ -146,6 +147,26 @@ impl RuleSetHeader {
     #[must_use]
     pub const fn without_sources(self) -> Self {
         if self.tables() == 0 { self } else { Self(self.0 | Self::NO_SOURCES) }
+    }
+
+    /// The header with the mark that some table takes outgoing packets.
+    #[must_use]
+    pub const fn with_out(self) -> Self {
+        Self(self.0 | Self::OUT)
+    }
+
+    /// True if some table takes outgoing packets: that of a rule for them, or for both directions.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn has_out(self) -> bool {
+        self.0 & Self::OUT != 0
+    }
+
+    /// The header as it is for packets on their way out: without the source table, and without a
+    /// look for packets inside of tunnels.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    #[must_use]
+    pub const fn of_out(self) -> Self {
+        Self((self.0 | Self::NO_SOURCES) & !Self::INNER)
     }
 
     /// True if the source table has a rule, or may have one.

@@ -5,31 +5,34 @@ use core::cell::Cell;
 use bytemuck::{Pod, Zeroable};
 
 use crate::bucket_key::BucketKey;
+use crate::frame_size::FrameSize;
+use crate::header::Direction;
 use crate::verdict::{Reason, Verdict};
 
 /// Packets and bytes of one verdict reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Tally {
-    /// Frames.
+    /// Packets. A super-frame ([`FrameSize`]) counts as those that it stands for.
     pub packets: u64,
-    /// Bytes of those frames, from the Ethernet header, without the checksum.
+    /// Bytes of those packets, from the Ethernet header, without the checksum.
     pub bytes: u64,
 }
 
 impl Tally {
-    /// Adds one frame of `length` bytes. Wraps after 2^64.
+    /// Adds a frame. Wraps after 2^64.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn add(&mut self, length: u64) {
-        self.packets = self.packets.wrapping_add(1);
-        self.bytes = self.bytes.wrapping_add(length);
+    pub fn add(&mut self, size: FrameSize) {
+        self.packets = self.packets.wrapping_add(size.packets());
+        self.bytes = self.bytes.wrapping_add(size.bytes());
     }
 
-    /// Adds one frame of `length` bytes if `condition` is 1, nothing if it is 0.
+    /// Adds a frame if `condition` is 1, nothing if it is 0.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn add_if(&mut self, condition: u64, length: u64) {
-        self.packets = self.packets.wrapping_add(condition);
-        self.bytes = self.bytes.wrapping_add(length & condition.wrapping_neg());
+    fn add_if(&mut self, condition: u64, size: FrameSize) {
+        let mask = condition.wrapping_neg();
+        self.packets = self.packets.wrapping_add(size.packets() & mask);
+        self.bytes = self.bytes.wrapping_add(size.bytes() & mask);
     }
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -60,25 +63,25 @@ pub struct RuleCounters {
 }
 
 impl RuleCounters {
-    /// Adds one frame of `length` bytes that left with `reason`.
+    /// Adds a frame that left with `reason`.
     ///
     /// All four change, by one frame or by none: choosing the one to change makes a pointer with an
     /// offset that depends on the way there, which the verifier grants only with `CAP_PERFMON`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn add(&mut self, reason: Reason, length: u64) {
+    pub fn add(&mut self, reason: Reason, size: FrameSize) {
         let passed = u64::from(matches!(reason.verdict(), Verdict::Pass));
-        self.passed.add_if(passed, length);
-        self.dropped.add_if(1 - passed, length);
-        self.shadowed.add_if(u64::from(matches!(reason, Reason::Shadow)), length);
+        self.passed.add_if(passed, size);
+        self.dropped.add_if(1 - passed, size);
+        self.shadowed.add_if(u64::from(matches!(reason, Reason::Shadow)), size);
         let marked = matches!(reason, Reason::Marked | Reason::Class | Reason::Redirected);
-        self.marked.add_if(u64::from(marked), length);
+        self.marked.add_if(u64::from(marked), size);
     }
 
     /// Takes back what [`RuleCounters::add`] has added.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn take_back(&mut self, reason: Reason, length: u64) {
+    pub fn take_back(&mut self, reason: Reason, size: FrameSize) {
         let mut frame = Self::default();
-        frame.add(reason, length);
+        frame.add(reason, size);
         self.passed.subtract(frame.passed);
         self.dropped.subtract(frame.dropped);
         self.shadowed.subtract(frame.shadowed);
@@ -94,7 +97,7 @@ impl RuleCounters {
     }
 }
 
-/// Packets and bytes that came in by one interface.
+/// Packets and bytes that came in by one interface, or went out by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct InterfaceCounters {
@@ -105,23 +108,26 @@ pub struct InterfaceCounters {
 }
 
 impl InterfaceCounters {
-    /// Places for counters: a power of two. Two interfaces whose indices differ by a multiple of it
-    /// are counted together.
-    pub const PLACES: u32 = 1024;
+    /// Places for counters of each direction: a power of two. Two interfaces whose indices differ by
+    /// a multiple of it are counted together.
+    const EACH: u32 = 1024;
 
-    /// Place of the counters of an interface, by its index.
+    /// Places for counters.
+    pub const PLACES: u32 = 2 * Self::EACH;
+
+    /// Place of the counters of what comes in by an interface or goes out by it, by its index.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn place(index: u32) -> u32 {
-        index & (Self::PLACES - 1)
+    pub const fn place(index: u32, direction: Direction) -> u32 {
+        (index & (Self::EACH - 1)) | ((direction as u32) * Self::EACH)
     }
 
-    /// Adds one frame of `length` bytes that left with `reason`. Both change, as in
+    /// Adds a frame that left with `reason`. Both change, as in
     /// [`RuleCounters::add`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn add(&mut self, reason: Reason, length: u64) {
+    pub fn add(&mut self, reason: Reason, size: FrameSize) {
         let passed = u64::from(matches!(reason.verdict(), Verdict::Pass));
-        self.passed.add_if(passed, length);
-        self.dropped.add_if(1 - passed, length);
+        self.passed.add_if(passed, size);
+        self.dropped.add_if(1 - passed, size);
     }
 
     /// Adds another set, such as the next CPU's.
@@ -154,13 +160,13 @@ impl Uncounted {
     /// a small part of what that many packets take.
     pub const RUN: u32 = 8;
 
-    /// Drops that are added up at once.
+    /// Drops that are added up at once, and those of one super-frame more.
     pub const MOST: u64 = 64;
 
-    /// Counts a drop of a source; says how many to add to its bucket now. `None` if it is another
-    /// source than the last one's: then [`Uncounted::begin`].
+    /// Counts a frame of a source that is dropped; says how many packets to add to its bucket now.
+    /// `None` if it is another source than the last one's: then [`Uncounted::begin`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn again(place: &Cell<Self>, bucket_key: &BucketKey) -> Option<u64> {
+    pub fn again(place: &Cell<Self>, bucket_key: &BucketKey, packets: u64) -> Option<u64> {
         let (word, kind) = (bucket_key.word(), bucket_key.kind().index());
         let held = place.get();
         if held.bucket_key != word || held.kind != kind {
@@ -168,15 +174,15 @@ impl Uncounted {
         }
         if held.run < Self::RUN {
             place.set(Self { run: held.run.wrapping_add(1), ..held });
-            return Some(1);
+            return Some(packets);
         }
-        let dropped = held.dropped.wrapping_add(1);
+        let dropped = held.dropped.wrapping_add(packets);
         if dropped < Self::MOST {
             place.set(Self { dropped, ..held });
             return Some(0);
         }
         place.set(Self { dropped: 0, ..held });
-        Some(Self::MOST)
+        Some(dropped)
     }
 
     /// A row of drops that begins with one that is counted in the bucket.
@@ -222,7 +228,7 @@ mod tests {
         }
 
         fn drop(&mut self, bucket_key: BucketKey) {
-            let packets = Uncounted::again(&self.uncounted, &bucket_key).unwrap_or_else(|| {
+            let packets = Uncounted::again(&self.uncounted, &bucket_key, 1).unwrap_or_else(|| {
                 let (before, held) = self.uncounted.get().held();
                 if held > 0 {
                     self.add(before, held);

@@ -9,19 +9,20 @@ pub const EVENT_BYTES: u32 = 256 << 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Event {
-    /// The source: [`crate::source::Source::trie_key`].
+    /// The source, of a packet on its way out the other end that it was sent to:
+    /// [`crate::source::Source::trie_key`].
     pub source: [u8; 16],
     /// Time of arrival, in ticks.
     pub time: u64,
     /// The rule that the packet fell under: a number, or [`super::RULE_NONE`].
     pub rule: u32,
-    /// The interface that the packet came in by.
+    /// The interface that the packet came in by or went out by.
     pub interface: u32,
-    /// Length of the frame in bytes.
+    /// Bytes of the packet; of all of them in a super-frame.
     pub length: u32,
-    /// The sender's port; 0 unless [`Event::PORTS`].
+    /// The port of the source; 0 unless [`Event::PORTS`].
     pub source_port: u16,
-    /// The receiver's port; 0 unless [`Event::PORTS`].
+    /// The port of the destination; 0 unless [`Event::PORTS`].
     pub destination_port: u16,
     /// The number of the [`crate::verdict::Reason`].
     pub reason: u8,
@@ -31,8 +32,8 @@ pub struct Event {
     pub protocol: u8,
     /// The fields that are known: [`Event::PROTOCOL`], [`Event::PORTS`].
     pub known: u8,
-    /// Padding; zero.
-    pub reserved: u32,
+    /// Packets: more than one in a super-frame.
+    pub packets: u32,
 }
 
 const _: () = assert!(size_of::<Event>() == 48);
@@ -43,6 +44,9 @@ impl Event {
 
     /// Bit of [`Event::known`] for the ports.
     pub const PORTS: u8 = 1 << 1;
+
+    /// Bit of [`Event::known`] for a packet on its way out. Its source is the other end.
+    pub const OUT: u8 = 1 << 2;
 }
 
 /// The budget of events of one CPU, and what became of its drops: the value of `EVENT_BUDGET`.

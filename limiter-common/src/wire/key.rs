@@ -14,7 +14,7 @@ pub mod field {
     pub const PROTOCOL: u32 = 1 << 3;
     /// The [`super::FlagClass`] of TCP.
     pub const TCP_FLAGS: u32 = 1 << 4;
-    /// The interface that the packet came in by.
+    /// The interface that the packet came in by, or goes out by.
     pub const INTERFACE: u32 = 1 << 5;
     /// The id of the outer VLAN tag.
     pub const VLAN: u32 = 1 << 6;
@@ -37,6 +37,15 @@ pub mod field {
     pub const PACKET_LENGTH: u32 = 1 << 14;
     /// The time to live of IPv4, the hop limit of IPv6.
     pub const TTL: u32 = 1 << 15;
+    /// The table is for incoming packets alone. A packet has this or [`OUT`], and neither has a
+    /// place in a key: incoming and outgoing packets share the buckets of a table with neither.
+    pub const IN: u32 = 1 << 16;
+    /// The table is for outgoing packets alone. Their facts are those of the conversation as its
+    /// other end sees it: what they have as destination address and port is [`SOURCE`] and
+    /// [`SOURCE_PORT`], and the other way round.
+    pub const OUT: u32 = 1 << 17;
+    /// What a table may ask for that has no place in a key.
+    pub const CONDITIONS: u32 = V4 | V6 | IN | OUT;
 }
 
 /// Classes of TCP flags that exclude each other; the first that fits.

@@ -35,7 +35,8 @@ const IS_HASHED: u64 = 1 << 31;
 /// The second word of the IPv4-mapped address `0.0.0.0`, as it stands in memory.
 const MAPPED: u64 = u64::from_ne_bytes([0, 0, 0xff, 0xff, 0, 0, 0, 0]);
 
-/// Facts that a name has room for. Of a source, the first 64 bits of an IPv6 address.
+/// Facts that a name has room for, and those without a place in it. Of a source, the first 64 bits
+/// of an IPv6 address.
 const FITTING: u32 = field::SOURCE
     | field::DESTINATION_PORT
     | field::ICMP_TYPE
@@ -43,7 +44,9 @@ const FITTING: u32 = field::SOURCE
     | field::TCP_FLAGS
     | field::FRAGMENT
     | field::V4
-    | field::V6;
+    | field::V6
+    | field::IN
+    | field::OUT;
 
 /// Facts that a name has room for besides where no IPv6 address is in it.
 const BESIDE_V4: u32 = field::SOURCE_PORT | field::TTL | field::DSCP;

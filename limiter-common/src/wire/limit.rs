@@ -2,6 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::frame_size::FrameSize;
 use crate::verdict::Reason;
 
 /// Rule number of packets that no rule matches.
@@ -149,10 +150,10 @@ impl Limit {
         super::Full::from_raw(self.full & !Self::LARGEST)
     }
 
-    /// The units of a frame of `length` bytes. The source table counts packets and bytes alone.
+    /// The units of a frame. The source table counts packets and bytes alone.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn units(&self, length: u64) -> u64 {
-        if self.count == Count::Bytes as u8 { length } else { 1 }
+    pub const fn units(&self, size: FrameSize) -> u64 {
+        if self.count == Count::Bytes as u8 { size.bytes() } else { size.packets() }
     }
 
     /// The largest count that is charged in full; see [`Count::max_units`].

@@ -4,6 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::{Count, Kind};
 use crate::bucket::MAX_SLOTS;
+use crate::frame_size::FrameSize;
 use crate::window::{LogLimit, WindowLimit};
 use crate::wire::Limit;
 
@@ -154,12 +155,12 @@ impl LimitSpec {
             == Algorithm::TokenBucket as u8 | Role::Hard as u8 | Count::Packets as u8
     }
 
-    /// The units of a frame of `length` bytes for a plain limit. Without a
-    /// branch, which the verifier would walk both sides of.
+    /// The units of a frame for a plain limit. Without a branch, which the verifier would walk both
+    /// sides of.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub const fn plain_units(&self, length: u64) -> u64 {
+    pub const fn plain_units(&self, size: FrameSize) -> u64 {
         let bytes = (self.count as u64).wrapping_neg();
-        length & bytes | 1 & !bytes
+        size.bytes() & bytes | size.packets() & !bytes
     }
 
     /// The rate of a token or leaky bucket.

@@ -53,12 +53,13 @@ pub struct Table {
 const _: () = assert!(size_of::<Table>() == 320);
 
 impl Table {
-    /// True if its keys are the sources of the source table: it has the rules by source that are
-    /// more than one plain token bucket.
+    /// True if its keys are the sources of the source table: it has the rules by source, for
+    /// incoming packets alone, that are more than one plain token bucket.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_of_sources(&self) -> bool {
         let [[a, b], [c, d]] = self.source_masks;
-        self.fields == field::SOURCE | field::V4 | field::V6 && a & b & c & !d == u64::MAX
+        let fields = field::SOURCE | field::V4 | field::V6 | field::IN;
+        self.fields == fields && a & b & c & !d == u64::MAX
     }
 }
 

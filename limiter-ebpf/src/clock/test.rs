@@ -5,7 +5,6 @@
 use aya_ebpf::{
     btf_maps::{Array, PerCpuArray},
     macros::btf_map,
-    programs::XdpContext,
 };
 use limiter_common::time::Ticks;
 use limiter_decision::packet::{self, Facts};
@@ -13,6 +12,7 @@ use limiter_decision::packet::{self, Facts};
 use crate::call::call;
 use crate::context::Frame;
 use crate::define_subprograms::define_subprograms;
+use crate::hook;
 use crate::maps::{Clock, Kernel};
 
 /// The subprograms of this clock.
@@ -118,7 +118,6 @@ pub(crate) fn time<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
 /// a tag.
 #[inline(always)]
 fn time_of_maps<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
-    let ctx = XdpContext::new(frame.context());
     let Some(flood) = FLOOD.get_ptr_mut(0) else {
         return Ticks::ZERO;
     };
@@ -134,8 +133,8 @@ fn time_of_maps<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     let group = number.checked_div(block.wrapping_mul(times)).unwrap_or(0);
     let source = group.wrapping_mul(block).wrapping_add(number.checked_rem(block).unwrap_or(0));
     let address = ((source & 0xffff_ffff) as u32).wrapping_mul(SPREAD) & hosts | net;
-    let place = ctx.data() + SOURCE_AT;
-    if place + size_of::<u32>() <= ctx.data_end() {
+    let place = hook::data(frame.context()) + SOURCE_AT;
+    if place + size_of::<u32>() <= hook::data_end(frame.context()) {
         // SAFETY: the comparison is the proof that the verifier asks for.
         unsafe { (place as *mut u32).write_unaligned(address) };
     }

@@ -2,19 +2,13 @@
 
 use core::mem::MaybeUninit;
 
-use aya_ebpf::{
-    bindings::xdp_md,
-    helpers::{
-        bpf_xdp_get_buff_len,
-        generated::{bpf_xdp_adjust_tail, bpf_xdp_load_bytes, bpf_xdp_store_bytes},
-    },
-    programs::XdpContext,
-};
+use limiter_common::header::Direction;
 use limiter_decision::act::FrameMut;
 use limiter_decision::packet::{Bytes, Extension, Facts, extension};
 
 use super::socket::is_established;
 use crate::call::call;
+use crate::hook::{self, Context};
 
 /// A load of some bytes of a packet, at an offset that is known at compile time.
 #[cfg(target_arch = "bpf")]
@@ -35,45 +29,46 @@ macro_rules! load {
 
 /// A frame, all fragments of a multi-buffer frame included. With `LAYER_3`, it begins with its IP
 /// header.
-pub(crate) struct Frame<const LAYER_3: bool>(XdpContext);
+pub(crate) struct Frame<const LAYER_3: bool>(*mut Context);
 
 impl<const LAYER_3: bool> Frame<LAYER_3> {
     #[inline(always)]
-    pub(crate) fn new(ctx: *mut xdp_md) -> Self {
-        Self(XdpContext::new(ctx))
+    pub(crate) const fn new(ctx: *mut Context) -> Self {
+        Self(ctx)
     }
 
     /// The pointer that the kernel passed.
     #[inline(always)]
-    pub(crate) fn context(&self) -> *mut xdp_md {
-        self.0.ctx
+    pub(crate) const fn context(&self) -> *mut Context {
+        self.0
     }
 
-    /// The whole length, all fragments included. Computing `data_end - data` instead would need
-    /// `CAP_PERFMON`: the verifier refuses pointer subtraction to the unprivileged.
-    #[inline(always)]
-    pub(crate) fn length(&self) -> u64 {
-        // SAFETY: the context pointer is the one that the kernel passed.
-        unsafe { bpf_xdp_get_buff_len(self.context()) }
-    }
-
-    /// The index of the interface that the frame came in by.
+    /// The index of the interface that the frame came in by or goes out by.
     #[inline(always)]
     pub(crate) fn interface(&self) -> u32 {
-        // SAFETY: the context pointer is the one that the kernel passed.
-        unsafe { (*self.context()).ingress_ifindex }
+        hook::interface(self.0)
     }
 }
 
 impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
     const LAYER_3: bool = LAYER_3;
 
+    #[inline(always)]
+    fn is_out(&self) -> bool {
+        hook::direction() == Direction::Out
+    }
+
+    #[inline(always)]
+    fn tag(&self) -> Option<u16> {
+        hook::tag(self.0)
+    }
+
     /// Reads by the helper, which takes any offset: to add a register to a pointer to the packet
     /// needs `CAP_PERFMON`.
     #[inline(always)]
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         if N == 0 {
-            return if offset as u64 <= self.length() { Some([0; N]) } else { None };
+            return if offset as u64 <= hook::length(self.0) { Some([0; N]) } else { None };
         }
         load(self.context(), low_32(offset))
     }
@@ -87,8 +82,8 @@ impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
 
     #[inline(always)]
     fn in_place<const OFFSET: usize, const N: usize>(&self) -> Option<[u8; N]> {
-        let start = self.0.data();
-        if start + OFFSET + N > self.0.data_end() {
+        let start = hook::data(self.0);
+        if start + OFFSET + N > hook::data_end(self.0) {
             return None;
         }
         // SAFETY: the comparison above is the proof that the verifier asks for.
@@ -127,16 +122,13 @@ impl<const LAYER_3: bool> FrameMut for Frame<LAYER_3> {
 
     #[inline(always)]
     fn store<const N: usize>(&self, offset: u32, bytes: &[u8; N]) -> bool {
-        let from = bytes.as_ptr().cast_mut().cast();
-        // SAFETY: the context is the kernel's; the helper only reads the N bytes.
-        unsafe { bpf_xdp_store_bytes(self.context(), offset, from, short::<N>()) == 0 }
+        // SAFETY: the N bytes are there.
+        unsafe { hook::store(self.context(), offset, bytes.as_ptr(), short::<N>()) }
     }
 
     #[inline(always)]
     fn cut(&self, length: u32, of: u32) -> bool {
-        let change = length.wrapping_sub(of).cast_signed();
-        // SAFETY: the context is the kernel's, which checks the rest.
-        unsafe { bpf_xdp_adjust_tail(self.context(), change) == 0 }
+        hook::cut(self.context(), length, of)
     }
 
     #[inline(always)]
@@ -215,13 +207,12 @@ unsafe fn bytes_at<const OFFSET: usize, const N: usize>(start: usize) -> [u8; N]
 
 /// The `N` bytes at `offset`, at least one, wherever in the frame they are.
 #[inline(always)]
-fn load<const N: usize>(ctx: *mut xdp_md, offset: u32) -> Option<[u8; N]> {
+fn load<const N: usize>(ctx: *mut Context, offset: u32) -> Option<[u8; N]> {
     let mut buffer = Buffer(MaybeUninit::<[u8; N]>::uninit());
-    // SAFETY: the context is the kernel's, and there is room for N bytes.
-    let failed =
-        unsafe { bpf_xdp_load_bytes(ctx, offset, buffer.0.as_mut_ptr().cast(), short::<N>()) };
+    // SAFETY: there is room for N bytes.
+    let loaded = unsafe { hook::load(ctx, offset, buffer.0.as_mut_ptr().cast(), short::<N>()) };
     // SAFETY: without an error, the helper has written all of them.
-    if failed == 0 { Some(unsafe { buffer.0.assume_init() }) } else { None }
+    if loaded { Some(unsafe { buffer.0.assume_init() }) } else { None }
 }
 
 /// A buffer that is aligned, so that the bytes are read by words.

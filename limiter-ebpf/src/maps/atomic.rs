@@ -155,17 +155,16 @@ impl Keyed for MapKeyed {
     }
 
     #[inline(always)]
-    fn count(&self, passed: bool, add: bool) {
-        let step = if add { 1 } else { u64::MAX };
+    fn count(&self, passed: bool, packets: u64) {
         // SAFETY: as in `MapBucket::count_passed` of `source_store::hashed`.
         unsafe {
             let bucket = self.0.as_ptr();
             if passed {
                 let counter = &raw mut (*bucket).passed;
-                atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, step);
+                atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, packets);
             } else {
                 let counter = &raw mut (*bucket).dropped;
-                atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(counter, step);
+                atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(counter, packets);
             }
         }
     }

@@ -7,6 +7,7 @@ use aya_ebpf::bindings::{BPF_NOEXIST, BPF_RB_NO_WAKEUP};
 use aya_ebpf::btf_maps::lpm_trie::Key;
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::frame_size::FrameSize;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -34,26 +35,29 @@ use super::entries::MapEntryTable;
 use super::scratch;
 use crate::call::call;
 use crate::context::Frame;
+use crate::hook::{self, SUPER_FRAMES};
 use crate::source_store::MapKept;
 use crate::source_store::hashed::{self, MapBucket};
 use crate::source_store::lines::{self, MapLine};
 
 impl Kernel {
-    /// Counts one frame of `length` bytes under the reason that it left with.
+    /// Counts a frame under the reason that it left with.
     #[inline(always)]
-    pub(crate) fn count_reason(reason: Reason, length: u64) {
+    pub(crate) fn count_reason(reason: Reason, size: FrameSize) {
         if let Some(tally) = REASONS.get_ptr_mut(reason.index()) {
             // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
-            unsafe { (*tally).add(length) };
+            unsafe { (*tally).add(size.at_hook(SUPER_FRAMES)) };
         }
     }
 
-    /// Counts one frame of `length` bytes by the interface that it came in by.
+    /// Counts a frame by the interface that it came in by or goes out by.
     #[inline(always)]
-    pub(crate) fn count_interface(index: u32, reason: Reason, length: u64) {
-        if let Some(counters) = INTERFACE_STATS.get_ptr_mut(InterfaceCounters::place(index)) {
+    pub(crate) fn count_interface(index: u32, reason: Reason, size: FrameSize) {
+        if let Some(counters) =
+            INTERFACE_STATS.get_ptr_mut(InterfaceCounters::place(index, hook::direction()))
+        {
             // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
-            unsafe { (*counters).add(reason, length) };
+            unsafe { (*counters).add(reason, size.at_hook(SUPER_FRAMES)) };
         }
     }
 }
@@ -124,6 +128,8 @@ pub(crate) fn inserted(result: Result<(), i32>) -> Insert {
 }
 
 impl Maps for Kernel {
+    const SUPER_FRAMES: bool = SUPER_FRAMES;
+
     type Hashed = MapBucket;
     type Line = MapLine;
     type Keyed = MapKeyed;
@@ -412,14 +418,15 @@ impl Maps for Kernel {
     }
 
     #[inline(always)]
-    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool) {
+    fn count_rule(&self, rule: u32, reason: Reason, size: FrameSize, add: bool) {
+        let size = size.at_hook(SUPER_FRAMES);
         if let Some(stats) = RULE_STATS.get_ptr_mut(rule) {
             // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
             let stats = unsafe { &mut *stats };
             if add {
-                stats.add(reason, length);
+                stats.add(reason, size);
             } else {
-                stats.take_back(reason, length);
+                stats.take_back(reason, size);
             }
         }
     }

@@ -196,7 +196,7 @@ impl SourceBucket for MapBucket {
     }
 
     #[inline(always)]
-    fn count_passed(&self) {
+    fn count_passed(&self, packets: u64) {
         // SAFETY: as in `MapWord::load`. The result must stay unused: with a used result LLVM
         // 22 returns the addend instead of the old value (llvm/llvm-project#210280). The orderings
         // differ so that this and `count_dropped` stay two instructions: joined, they would add to
@@ -204,7 +204,7 @@ impl SourceBucket for MapBucket {
         // with CAP_PERFMON.
         unsafe {
             let counter = &raw mut (*self.0.as_ptr()).passed;
-            atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, 1);
+            atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, packets);
         }
     }
 
@@ -214,15 +214,6 @@ impl SourceBucket for MapBucket {
         unsafe {
             let counter = &raw mut (*self.0.as_ptr()).dropped;
             atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(counter, packets);
-        }
-    }
-
-    #[inline(always)]
-    fn uncount(&self) {
-        // SAFETY: as in `count_passed`. The complement of one, so the sum is one less.
-        unsafe {
-            let counter = &raw mut (*self.0.as_ptr()).passed;
-            atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, u64::MAX);
         }
     }
 

@@ -12,6 +12,7 @@ use limiter_daemon::rule_files;
 use limiter_replay::explain::{
     Arrivals, BySource, Captured, Explained, Explainer, Incoming, LeftOut, Match, Settings,
 };
+use limiter_rules::warnings::not_judged_in_captures;
 use limiter_text::plain::clean;
 use serde::Serialize;
 
@@ -76,6 +77,9 @@ struct Summary {
     own: Option<u64>,
     /// Packets that stand in the capture a second time; they were left out.
     again: u64,
+    /// Rules for packets that go out, of which none is judged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_judged: Vec<String>,
     /// Sums by source, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none", flatten)]
     sources: Option<Sources>,
@@ -92,6 +96,7 @@ struct InTheEnd {
     lengths: Lengths,
     /// Link types, their names, and how many packets of them.
     other_links: Vec<(i32, &'static str, u64)>,
+    not_judged: Vec<String>,
     stopped: Option<String>,
 }
 
@@ -125,7 +130,8 @@ fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
     let mut explainer = Explainer::new(&set, settings)
         .map_err(|source| Failure::Plan { file: rule_files::names(&what.rules), source })?;
     let by_source = what.summary.then(BySource::default);
-    let mut in_the_end = InTheEnd { by_source, ..InTheEnd::default() };
+    let not_judged = not_judged_in_captures(&set);
+    let mut in_the_end = InTheEnd { by_source, not_judged, ..InTheEnd::default() };
     if !what.summary {
         out.begin()?;
     }
@@ -212,6 +218,7 @@ fn summary(explainer: &Explainer, in_the_end: &InTheEnd) -> Summary {
         outgoing: left_out.outgoing,
         own: left_out.own_packets(),
         again: left_out.again,
+        not_judged: in_the_end.not_judged.clone(),
         other_links: in_the_end.other_links.iter().map(|(_, _, packets)| packets).sum(),
         late: in_the_end.times.late(),
         stopped: in_the_end.stopped.clone(),
@@ -340,6 +347,9 @@ impl<W: Write> Out<W> {
         }
         for line in left_out::lines(&in_the_end.left_out) {
             let _: std::fmt::Result = writeln!(text, "{line}");
+        }
+        for line in &summary.not_judged {
+            let _: std::fmt::Result = writeln!(text, "{}", clean(line));
         }
         for (link, name, packets) in &in_the_end.other_links {
             let packets = number(*packets);

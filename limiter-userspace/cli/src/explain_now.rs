@@ -9,12 +9,14 @@ pub(super) fn ask(what: &Explain) -> Option<String> {
     let Question {
         address,
         from,
+        direction,
         to,
         flags,
         icmp_type,
         source_port,
         ttl,
         destination,
+        source,
         vlan,
         dscp,
         fragment,
@@ -22,12 +24,14 @@ pub(super) fn ask(what: &Explain) -> Option<String> {
     } = &what.question;
     let mut path = format!("/v1/explain?from={}", escaped(address.as_ref().or(from.as_ref())?));
     let fields = [
+        ("direction", direction.asked().map(str::to_owned)),
         ("to", to.clone()),
         ("flags", flags.clone()),
         ("icmp_type", icmp_type.clone()),
         ("source_port", source_port.map(|port| port.to_string())),
         ("ttl", ttl.map(|ttl| ttl.to_string())),
         ("destination", destination.clone()),
+        ("source", source.clone()),
         ("interface", what.interface.clone()),
         ("vlan", vlan.map(|id| id.to_string())),
         ("dscp", dscp.clone()),

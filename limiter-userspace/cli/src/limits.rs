@@ -6,6 +6,7 @@ use limiter_daemon::api::limits::SetLimit;
 use limiter_daemon::api::rules::Changed;
 use limiter_daemon::control::Client;
 use limiter_daemon::ssh;
+use limiter_rules::model::Direction;
 use limiter_rules::{RateText, RateTextError, Target, rate_text, source_text};
 
 use super::args::set::{Set, Unset};
@@ -19,7 +20,8 @@ pub(super) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
     if set.source().is_none() && source_text::parse(set.rate()).is_ok() {
         return Err(RateTextError::Missing(set.rate().to_owned()).into());
     }
-    let target = Target::parse(set.source(), port, shared)?;
+    let direction = set.whom.direction.into();
+    let target = Target::parse(set.source(), port, shared, direction)?;
     let count = set.count.map(limiter_common::wire::Count::from);
     let rate = RateText::parse(set.rate())?;
     target.ask(rate, count, set.rate())?;
@@ -35,6 +37,7 @@ pub(super) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
         source: set.source().map(str::to_owned),
         to: set.whom.port.clone(),
         shared,
+        direction: Some(direction.name().to_owned()).filter(|_| direction != Direction::In),
         name: set.name.clone(),
         count: count.map(|count| count.name().to_owned()),
         // A part of a second more is no harm; less would be.
@@ -51,7 +54,8 @@ pub(super) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
 
 pub(super) fn unset(client: &Client, unset: &Unset) -> Result<Changed, Failure> {
     let (port, shared) = (unset.whom.port.as_deref(), unset.whom.shared);
-    let target = Target::parse(unset.source.as_deref(), port, shared)?;
+    let direction = unset.whom.direction.into();
+    let target = Target::parse(unset.source.as_deref(), port, shared, direction)?;
     // The words were read: they have nothing in them that a URL would have to escape.
     let mut query = format!("shared={shared}");
     // A string takes everything.
@@ -60,6 +64,9 @@ pub(super) fn unset(client: &Client, unset: &Unset) -> Result<Changed, Failure> 
     }
     if let Some(port) = port {
         let _: std::fmt::Result = write!(query, "&to={port}");
+    }
+    if direction != Direction::In {
+        let _: std::fmt::Result = write!(query, "&direction={}", direction.name());
     }
     query.push_str(&caller::query(unset.force));
     Ok(client.delete(&format!("/v1/limits?{query}"))?)

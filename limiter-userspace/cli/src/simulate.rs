@@ -7,6 +7,7 @@ use limiter_daemon::rule_files;
 use limiter_replay::explain::{Captured, Incoming, Settings};
 use limiter_replay::simulate::{MAX_CANDIDATES, Report, Simulation, figure, in_every_algorithm};
 use limiter_rules::RuleSet;
+use limiter_rules::warnings::not_judged_in_captures;
 use limiter_text::plain::clean;
 use serde::Serialize;
 
@@ -122,7 +123,8 @@ pub(super) fn simulate(ask: &Ask, output: Output) -> Result<Answer, Failure> {
     }
     let code = if stopped.is_some() { 2 } else { 0 };
     let captured = ask.load.is_none();
-    let notes = read.notes.into_iter().chain(read.lengths.line(AS_ONE)).collect();
+    let notes = read.notes.into_iter().chain(read.lengths.line(AS_ONE));
+    let notes = notes.chain(not_judged(&sets)).collect();
     let simulated = Simulated { report, refused, notes, stopped, captured };
     let text = output.document(&simulated)?.unwrap_or_else(|| render::text(&simulated));
     errors.extend(simulated.stopped);
@@ -160,6 +162,18 @@ fn candidates(ask: &Ask, settings: &Settings) -> Result<(Sets, Vec<Refused>), Fa
         return Err(Failure::Replay(what));
     }
     Ok((sets, refused))
+}
+
+/// Remarks about rules of which no packet is judged, each once.
+fn not_judged(sets: &[(String, RuleSet)]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in sets.iter().flat_map(|(_, set)| not_judged_in_captures(set)) {
+        let line = clean(&line);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
 }
 
 /// Seconds in the form for people.

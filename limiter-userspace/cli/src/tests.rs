@@ -71,6 +71,8 @@ fn usage_errors_have_exit_code_2() {
         "limiter run --iface eth0 --rules r.yaml --max-rules 0",
         "limiter run --iface eth0 --rules r.yaml --max-rules 524288",
         "limiter set",
+        "limiter set 192.0.2.7 5/s --direction up",
+        "limiter explain 192.0.2.7 --direction both",
         "limiter statsu",
         "limiter explain",
         "limiter explain --pcap x --max-frame 100",
@@ -161,6 +163,7 @@ fn the_bypass_works_without_a_daemon() {
 fn entry(source: &str, limit: &str, passed: u64) -> LimitEntry {
     LimitEntry {
         source: source.into(),
+        direction: None,
         name: None,
         origin: Origin::Cli,
         limit: limit.into(),

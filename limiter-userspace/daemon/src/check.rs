@@ -10,8 +10,7 @@ use std::sync::Arc;
 use limiter_rules::compile::{RuleError, compile, effective_of_spec};
 use limiter_rules::file::Problem;
 use limiter_rules::model::{
-    LimitList, Part, Path, Quota, RuleLimit, SOURCE_MASKS, budget_sentence, limit_text,
-    list_sentence, rule_sentence,
+    LimitList, Path, Quota, RuleLimit, budget_sentence, limit_text, list_sentence, rule_sentence,
 };
 use limiter_rules::{
     Environment, Installed, PlanError, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject,
@@ -166,7 +165,13 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
     };
     // Only the daemon knows whether there are other nodes: nothing is said of that here.
     let cluster = Some(1);
-    let environment = Environment { max_frame, interface_index: &index, cpus: u32::MAX, cluster };
+    let environment = Environment {
+        max_frame,
+        interface_index: &index,
+        cpus: u32::MAX,
+        cluster,
+        in_at_tc: false,
+    };
     let layers = Layers { file: union, cluster, ..Layers::default() };
     let effective = layers.effective();
     let set = &layers.file.rules;
@@ -239,7 +244,7 @@ fn tables(set: &RuleSet) -> Vec<Table> {
         let index = match last {
             Some((path, index)) if path.is_in_table_of(&rule.path) => index,
             _ => {
-                let keys = keys(&rule.path);
+                let keys = rule.path.keys();
                 let found = tables.iter().position(|table: &Table| table.keys == keys);
                 found.unwrap_or_else(|| {
                     tables.push(Table { keys, rules: 0 });
@@ -253,19 +258,6 @@ fn tables(set: &RuleSet) -> Vec<Table> {
         last = Some((&rule.path, index));
     }
     tables
-}
-
-/// The path without values.
-fn keys(path: &Path) -> String {
-    let bare = |part: &Part| match part {
-        Part::Source(masks, _) if *masks == SOURCE_MASKS => part.key().to_owned(),
-        Part::Source(masks, _) => Part::Source(*masks, None).to_string(),
-        _ => part.key().to_owned(),
-    };
-    match &*path.0 {
-        [] => path.to_string(),
-        parts => parts.iter().map(bare).collect::<Vec<_>>().join(" "),
-    }
 }
 
 fn rates(set: &RuleSet, max_frame: u64) -> Vec<Rate> {

@@ -5,7 +5,7 @@
 //! an ordinary source, whose packets any table and the deny list may drop. So a change is refused,
 //! unless it is forced, if it puts something in the way of the session in which it is typed that
 //! was not there before. A limit on the source that is no tighter than the one before it is nothing
-//! new.
+//! new. A session has two halves: rules for outgoing packets may drop what answers it.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +77,8 @@ impl Barrier {
         else {
             return self == before;
         };
-        if new.selector().is_none() || old.selector().is_none() {
+        let alike = new.direction == old.direction;
+        if !alike || new.other_end().is_none() || old.other_end().is_none() {
             return self == before;
         }
         let (Some(new), Some(old)) = (now.plain(), then.plain()) else {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use limiter_common::header::Direction;
 use limiter_common::wire::InterfaceCounters;
 use limiter_datapath::{Datapath, LinkState};
 
@@ -61,7 +62,8 @@ pub(crate) struct Recent {
     points: VecDeque<Point>,
     marks: VecDeque<Mark>,
     scene: Option<Scene>,
-    interfaces: BTreeMap<u32, VecDeque<Reading>>,
+    /// By index and direction.
+    interfaces: BTreeMap<(u32, Direction), VecDeque<Reading>>,
 }
 
 impl Recent {
@@ -98,32 +100,32 @@ impl Recent {
     ) -> Result<(), ServiceError> {
         // An interface in another network namespace has another index there.
         let here = datapath.attachments().iter().filter(|at| at.state == LinkState::Attached);
-        let here: Vec<u32> = here.map(|at| at.ifindex).collect();
-        self.interfaces.retain(|index, _| here.contains(index));
-        for index in &here {
-            let place = InterfaceCounters::place(*index);
+        let here: Vec<_> = here.map(|at| (at.ifindex, at.mode.hook().direction())).collect();
+        self.interfaces.retain(|at, _| here.contains(at));
+        for at in &here {
+            let place = |(index, direction)| InterfaceCounters::place(index, direction);
             // Interfaces that are counted together have no rate of their own.
-            if here.iter().any(|at| at != index && InterfaceCounters::place(*at) == place) {
-                self.interfaces.remove(index);
+            if here.iter().any(|other| other != at && place(*other) == place(*at)) {
+                self.interfaces.remove(at);
                 continue;
             }
-            let reading = (clock_ns, counts(datapath, *index)?);
-            push(self.interfaces.entry(*index).or_default(), reading, READINGS);
+            let reading = (clock_ns, counts(datapath, *at)?);
+            push(self.interfaces.entry(*at).or_default(), reading, READINGS);
         }
         Ok(())
     }
 
-    /// The rates of an interface over the last seconds, until now; none for one that was not read
-    /// before.
+    /// The rates of an interface in a direction over the last seconds, until now; none for one that
+    /// was not read before.
     pub(crate) fn rates(
         &self,
         datapath: &dyn Datapath,
-        ifindex: u32,
+        at: (u32, Direction),
     ) -> Result<Option<Rates>, ServiceError> {
-        let readings = self.interfaces.get(&ifindex);
-        let Some((at, before)) = readings.and_then(VecDeque::front) else { return Ok(None) };
-        let nanos = datapath.now().as_nanos().saturating_sub(*at);
-        Ok(Rates::between(*before, counts(datapath, ifindex)?, nanos))
+        let readings = self.interfaces.get(&at);
+        let Some((read_at, before)) = readings.and_then(VecDeque::front) else { return Ok(None) };
+        let nanos = datapath.now().as_nanos().saturating_sub(*read_at);
+        Ok(Rates::between(*before, counts(datapath, at)?, nanos))
     }
 
     /// What is kept, as far as it was asked for.
@@ -138,9 +140,12 @@ impl Recent {
     }
 }
 
-/// Packets of an interface that passed and were dropped.
-fn counts(datapath: &dyn Datapath, ifindex: u32) -> Result<[Counts; 2], ServiceError> {
-    let InterfaceCounters { passed, dropped } = datapath.interface_counters(ifindex)?;
+/// Packets of an interface in a direction that passed and were dropped.
+fn counts(
+    datapath: &dyn Datapath,
+    (index, direction): (u32, Direction),
+) -> Result<[Counts; 2], ServiceError> {
+    let InterfaceCounters { passed, dropped } = datapath.interface_counters(index, direction)?;
     Ok([passed.into(), dropped.into()])
 }
 

@@ -132,7 +132,8 @@ impl BanBudget {
         if spec != self.spec {
             *self = Self { spec, words: Default::default() };
         }
-        let arrival = Arrival { now, units: 1, offset: WallOffset::default() };
+        let arrival =
+            Arrival { now, units: 1, offset: WallOffset::default(), is_super_frame: false };
         let charged =
             meter::charge(&self.spec, &&self.words, false, &arrival, &mut Undo::default());
         matches!(charged, Charged::Conforming)

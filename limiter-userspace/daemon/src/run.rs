@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use limiter_cluster::{Config, Notices};
+use limiter_common::header::Direction;
 use limiter_datapath::machine::is_mounted_here_alone;
 use limiter_datapath::{Backend, Datapath};
-use limiter_datapath::{ModeChoice, Options, SourceTable};
+use limiter_datapath::{Hook, ModeChoice, Options, SourceTable};
 use limiter_rules::{Environment, Installed, Selector, source_text};
 use limiter_sharing::clock;
 use tokio::signal::unix::{SignalKind, signal};
@@ -51,7 +52,9 @@ pub(super) const SLICE: usize = 64;
 pub struct RunOptions {
     /// Interfaces to limit.
     pub interfaces: Vec<String>,
-    /// Mode that the program is attached in.
+    /// Hooks of each interface that programs are attached to.
+    pub hooks: Vec<Hook>,
+    /// Mode that the program for XDP is attached in.
     pub mode: ModeChoice,
     /// The rule files, and directories of them.
     pub rules: Vec<PathBuf>,
@@ -200,6 +203,7 @@ fn check(
         interface_index: &|name| backend.interface_index(name),
         cpus: backend.cpus(),
         cluster: layers.cluster,
+        in_at_tc: options.hooks.contains(&Hook::Tc(Direction::In)),
     };
     Installed::default()
         .plan(&effective.rule_set(), 1, options.datapath.max_rules, &environment)
@@ -374,8 +378,9 @@ fn open(
     backend: &dyn Backend,
 ) -> Result<Box<dyn Datapath>, StartError> {
     let made_for = Options { source_table, ..options.datapath.clone() };
-    let datapath =
-        backend.open(&made_for, &options.interfaces, options.mode).map_err(StartError::Datapath)?;
+    let datapath = backend
+        .open(&made_for, &options.interfaces, &options.hooks, options.mode)
+        .map_err(StartError::Datapath)?;
     let found = datapath.source_table();
     if options.source_table.is_some_and(|wanted| wanted != found) {
         tracing::warn!(

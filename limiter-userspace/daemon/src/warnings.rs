@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use limiter_common::header;
 use limiter_common::wire::field;
-use limiter_datapath::{Datapath, keep_tags};
-use limiter_rules::model::{Limits, Listing, Martians, Over, Part};
+use limiter_datapath::{Datapath, Mode, keep_tags};
+use limiter_rules::model::{Direction, Limits, Listing, Martians, Over, Part};
 use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, Selector, Subject, Terms};
 
@@ -90,7 +91,10 @@ fn limits_anybody(set: &EffectiveSet) -> bool {
 
 /// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set.
 pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
-    let by_tag = |path: &&Path| path.0.iter().any(|part| part.field() == field::VLAN);
+    // A packet that goes out has its tag still.
+    let by_tag = |path: &&Path| {
+        path.direction.has_in() && path.parts.iter().any(|part| part.field() == field::VLAN)
+    };
     let paths = set.rules.iter().map(|effective| &effective.rule.path);
     let rules: Vec<_> = paths.filter(by_tag).cloned().map(Subject::Rule).collect();
     let Some(who) = first_of(&rules) else {
@@ -113,8 +117,33 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
         .collect()
 }
 
-/// Rules for interfaces that are not limited, so that no packet comes by them; asked anew for each
-/// rule set.
+/// Rules for packets in a direction in which no interface is limited; asked anew for each rule set.
+pub(super) fn of_direction(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
+    let outgoing = Mode::Tc(header::Direction::Out);
+    if datapath.attachments().iter().any(|at| at.mode == outgoing) {
+        return Vec::new();
+    }
+    let of = |direction: Direction| -> Vec<Subject> {
+        let paths = set.rules.iter().map(|effective| &effective.rule.path);
+        paths.filter(|path| path.direction == direction).cloned().map(Subject::Rule).collect()
+    };
+    let out = first_of(&of(Direction::Out)).map(|who| {
+        format!(
+            "{who} limits nothing: limiter sees no outgoing packets on any interface; start the \
+             daemon with --direction out or both, or write `direction: in`"
+        )
+    });
+    let both = first_of(&of(Direction::Both)).map(|who| {
+        format!(
+            "{who} limits incoming packets alone: limiter sees no outgoing ones on any interface; \
+             start the daemon with --direction both, or write `direction: in`"
+        )
+    });
+    out.into_iter().chain(both).collect()
+}
+
+/// Rules for interfaces that are not limited, so that no packet of theirs is seen; asked anew for
+/// each rule set.
 pub(super) fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     let attached = datapath.attachments();
     let is_limited = |name: &str| {
@@ -132,7 +161,7 @@ pub(super) fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<
 pub(super) fn by_interface(paths: &[&Path]) -> BTreeMap<String, Vec<Subject>> {
     let mut by_interface: BTreeMap<String, Vec<Subject>> = BTreeMap::new();
     for path in paths {
-        for part in path.0.iter() {
+        for part in path.parts.iter() {
             if let Part::Interface(Some(name)) = part {
                 let rules = match by_interface.get_mut(name) {
                     Some(rules) => rules,
@@ -148,10 +177,19 @@ pub(super) fn by_interface(paths: &[&Path]) -> BTreeMap<String, Vec<Subject>> {
 /// The warning of rules for an interface that is not limited.
 pub(super) fn not_limited(name: &str, rules: &[Subject], limited: &[String]) -> Option<String> {
     let limited = limited.join(", ");
+    let first = rules.first().map(|rule| match rule {
+        Subject::Rule(path) => path.direction,
+        _ => Direction::In,
+    });
+    let (comes, come_in) = match first? {
+        Direction::In => ("comes by it", "come in by"),
+        Direction::Out => ("that goes out by it is seen", "go out by"),
+        Direction::Both => ("of it is seen", "come in and go out by"),
+    };
     Some(format!(
-        "{} limits nothing: limiter is not on {name}, and no packet comes by it; write the \
-         interface that packets come in by (limited: {limited}), or start the daemon with --iface \
-         {name} as well",
+        "{} limits nothing: limiter is not on {name}, and no packet {comes}; write the interface \
+         that packets {come_in} (limited: {limited}), or start the daemon with --iface {name} as \
+         well",
         first_of(rules)?
     ))
 }

@@ -3,65 +3,87 @@
 use std::io;
 use std::path::Path;
 
-use aya::programs::links::FdLink;
+use aya::programs::links::{FdLink, LinkOrder};
+use aya::programs::tc::{TcAttachOptions, TcAttachType};
 use aya::programs::xdp::XdpMode;
-use aya::programs::{ProgramError, Xdp};
+use aya::programs::{ProgramError, SchedClassifier, Xdp};
+use limiter_common::header::Direction;
 use limiter_common::wire::InterfaceCounters;
 
 use super::foreign::foreign;
 use super::interface::Interface;
 use super::kernel::Kernel;
-use super::{Attachment, DatapathError, LinkState, Mode, ModeChoice, PinDir, own_links};
+use super::programs::HookProgram;
+use super::{Attachment, DatapathError, Hook, LinkState, Mode, ModeChoice, PinDir, own_links};
 
 impl Kernel {
-    /// Attaches to an interface and pins the link, or adopts the link that is pinned for it and
-    /// replaces its program in place, without a packet in between.
+    /// Attaches to the hooks of an interface and pins the links, or adopts links that are pinned for
+    /// them and replaces their program in place, without a packet in between.
     pub fn attach(
         &mut self,
         interface: &str,
+        hooks: &[Hook],
         mode: ModeChoice,
-    ) -> Result<Attachment, DatapathError> {
-        let (attachment, frame) = attach(self, interface, mode)?;
-        self.held.max_frame = self.held.max_frame.max(frame);
+    ) -> Result<(), DatapathError> {
         self.choice = mode;
-        self.asked.push(interface.to_owned());
-        self.held.attachments.push(attachment.clone());
-        Ok(attachment)
+        self.hooks = hooks.to_vec();
+        for hook in hooks {
+            let (attachment, frame) = attach(self, *hook, interface, mode)?;
+            self.held.max_frame = self.held.max_frame.max(frame);
+            if !self.asked.iter().any(|asked| asked == interface) {
+                self.asked.push(interface.to_owned());
+            }
+            self.held.attachments.push(attachment);
+        }
+        Ok(())
     }
 }
 
-/// Attaches, and says how and what the largest frame is.
+/// Attaches to a hook, and says how and what the largest frame is.
 pub(super) fn attach(
     kernel: &mut Kernel,
+    hook: Hook,
     interface: &str,
     choice: ModeChoice,
 ) -> Result<(Attachment, u64), DatapathError> {
     let state = Interface::query(interface)?;
     kernel.check_pinned()?;
     let pins = kernel.held.pins.clone();
-    if state.program.is_none() {
-        begin_counters(kernel, state.index)?;
+    let own = own_links::behind(&pins, hook, &state)?;
+    // At tc there may be others beside us, at XDP not.
+    if let (Hook::Xdp, None, Some((_, id))) = (hook, &own, state.program) {
+        return Err(foreign(&state, &pins, id));
     }
-    let program = kernel.program(state.framing)?;
-    let (mode, link_id, adopted) = if let Some((mode, id)) = state.program {
-        let Some(own) = own_links::behind(&pins, &state)? else {
-            return Err(foreign(&state, &pins, id));
-        };
+    if own.is_none() {
+        // Before the program is loaded: an older kernel may refuse it for another reason.
+        state.check_has(hook)?;
+        begin_counters(kernel, state.index, hook.direction())?;
+    }
+    let mut program = kernel.program(hook, state.framing)?;
+    let program_id = program.id();
+    let (mode, link_id, adopted) = if let Some(own) = own {
         own_links::rename(&pins, &own, interface)?;
         if own.called != interface {
             tracing::warn!("{} is called {interface} now: it stays limited", own.called);
         }
+        let (mode, id) = (own.mode(), own.id);
         own_links::adopt(program, own.link, interface)?;
-        (mode, own.id, true)
+        (mode, id, true)
     } else {
-        own_links::make_room(&pins, interface)?;
-        let (mode, link_id) = attach_new(program, &state, choice, &pins.link(interface))?;
+        own_links::make_room(&pins, hook, interface)?;
+        let pin = pins.link(hook, interface);
+        let (mode, link_id) = match &mut program {
+            HookProgram::Xdp(program) => attach_new(program, &state, choice, &pin)?,
+            HookProgram::Tc(program, place) => {
+                (Mode::Tc(hook.direction()), attach_at_tc(program, &state, *place, &pin)?)
+            }
+        };
         (mode, link_id, false)
     };
-    let program_id = program.info().map(|info| info.id()).map_err(|source| {
+    let program_id = program_id.map_err(|source| {
         // A link that nobody would remember.
         if !adopted {
-            PinDir::drop_pin(&pins.link(interface));
+            PinDir::drop_pin(&pins.link(hook, interface));
         }
         DatapathError::Attach { interface: interface.to_owned(), source: Box::new(source) }
     })?;
@@ -80,15 +102,22 @@ pub(super) fn attach(
 
 /// Begins the counters of an interface that is not limited yet: another one may have had its index.
 /// Counters that it shares with a limited interface go on.
-fn begin_counters(kernel: &mut Kernel, index: u32) -> Result<(), DatapathError> {
-    let place = InterfaceCounters::place;
+fn begin_counters(
+    kernel: &mut Kernel,
+    index: u32,
+    direction: Direction,
+) -> Result<(), DatapathError> {
+    let place = |index| InterfaceCounters::place(index, direction);
     let shares = |at: &Attachment| {
-        at.state.is_attached() && at.ifindex != index && place(at.ifindex) == place(index)
+        at.state.is_attached()
+            && at.mode.hook().direction() == direction
+            && at.ifindex != index
+            && place(at.ifindex) == place(index)
     };
     if kernel.held.attachments.iter().any(shares) {
         return Ok(());
     }
-    kernel.held.maps.begin_interface(index)
+    kernel.held.maps.begin_interface(index, direction)
 }
 
 /// Attaches anew; says how, and the kernel's id of the link.
@@ -123,14 +152,41 @@ fn attach_in(
     let (index, interface) = (interface.index, interface.name.as_str());
     let id =
         program.attach_to_if_index(index, mode).map_err(|error| explain(error, interface, mode))?;
-    let failed = |source: ProgramError| DatapathError::Attach {
-        interface: interface.to_owned(),
-        source: Box::new(source),
-    };
-    let link = program.take_link(id).map_err(failed)?;
+    let link = program.take_link(id).map_err(attach_error(interface))?;
     // aya falls back to netlink in silence; that attachment would end with this process.
     let link = FdLink::try_from(link)
         .map_err(|source| DatapathError::NoLink { interface: interface.to_owned(), source })?;
+    pinned(link, pin)
+}
+
+/// Attaches at tc, before all programs that are there: one that ends the list (`TC_ACT_OK`, for
+/// example) would let packets pass that were never charged.
+fn attach_at_tc(
+    program: &mut SchedClassifier,
+    interface: &Interface,
+    place: TcAttachType,
+    pin: &Path,
+) -> Result<u32, DatapathError> {
+    let name = interface.name.as_str();
+    let first = TcAttachOptions::TcxOrder(LinkOrder::first());
+    let id = program
+        .attach_with_options(name, place, first)
+        .map_err(|error| explain(error, name, XdpMode::Skb))?;
+    let link = program.take_link(id).map_err(attach_error(name))?;
+    let link = FdLink::try_from(link)
+        .map_err(|source| DatapathError::NoLink { interface: name.to_owned(), source })?;
+    pinned(link, pin)
+}
+
+fn attach_error(interface: &str) -> impl Fn(ProgramError) -> DatapathError {
+    move |source| DatapathError::Attach {
+        interface: interface.to_owned(),
+        source: Box::new(source),
+    }
+}
+
+/// Pins a link; says the kernel's id of it.
+fn pinned(link: FdLink, pin: &Path) -> Result<u32, DatapathError> {
     let link_id =
         link.info().map(|info| info.id()).map_err(|error| DatapathError::pin(pin, error))?;
     let pinned = link.pin(pin).map_err(|error| DatapathError::pin(pin, error))?;

@@ -1,6 +1,8 @@
 //! How an interface is under limits: as it was asked for, and as it is now.
 
-use super::DatapathError;
+use limiter_common::header::Direction;
+
+use super::{DatapathError, Hook};
 
 /// Mode in which a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +11,18 @@ pub enum Mode {
     Native,
     /// Run by the stack, on a socket buffer.
     Generic,
+    /// Run at tc, in a direction.
+    Tc(Direction),
+}
+
+impl Mode {
+    /// The hook of the interface.
+    pub const fn hook(self) -> Hook {
+        match self {
+            Self::Native | Self::Generic => Hook::Xdp,
+            Self::Tc(direction) => Hook::Tc(direction),
+        }
+    }
 }
 
 /// Modes of attachment that the user allows.

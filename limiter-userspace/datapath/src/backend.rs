@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ipnet::IpNet;
+use limiter_common::header::Direction;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -22,8 +23,8 @@ use limiter_sharing::Leases;
 
 use super::words::header_of;
 use super::{
-    Attachment, CapturedPacket, DatapathError, LinkChange, ModeChoice, Options, SourceTable, Sweep,
-    TrialOutcome,
+    Attachment, CapturedPacket, DatapathError, Hook, LinkChange, ModeChoice, Options, SourceTable,
+    Sweep, TrialOutcome,
 };
 
 /// Keys of tables with their buckets, and the place after them.
@@ -37,6 +38,10 @@ pub type KeyPlace = (EntryKind, Option<u32>);
 pub trait Observed: Reading<Error = DatapathError> {
     /// Interfaces under limits.
     fn attachments(&self) -> &[Attachment];
+    /// True if packets that come in are met at tc.
+    fn is_in_at_tc(&self) -> bool {
+        self.attachments().iter().any(|at| at.mode.hook() == Hook::Tc(Direction::In))
+    }
     /// Largest frame of the attached interfaces in bytes, at least 1,522.
     fn max_frame(&self) -> u64;
     /// The rules in force.
@@ -69,9 +74,13 @@ pub trait Observed: Reading<Error = DatapathError> {
     }
     /// Packets and bytes by [`Reason`] since the maps were made, summed over the CPUs.
     fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError>;
-    /// Packets and bytes by interface, by its index, since the program is on it, summed over the
-    /// CPUs. Interfaces with one [`InterfaceCounters::place`] have the same counters.
-    fn interface_counters(&self, index: u32) -> Result<InterfaceCounters, DatapathError>;
+    /// Packets and bytes that came in by an interface or went out by it, by its index, since the
+    /// program is on it, summed over the CPUs. Interfaces with one [`InterfaceCounters::place`] have the same counters.
+    fn interface_counters(
+        &self,
+        index: u32,
+        direction: Direction,
+    ) -> Result<InterfaceCounters, DatapathError>;
     /// Counters of a rule, by its number, summed over the CPUs.
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError>;
     /// Everything on the lists, expired entries included.
@@ -190,13 +199,14 @@ pub trait Backend {
     fn interface_index(&self, name: &str) -> Option<u32>;
     /// How many CPUs there are: 0 to one less.
     fn cpus(&self) -> u32;
-    /// Loads the program or adopts the pinned one, and attaches it to `interfaces`; over maps of
+    /// Loads the programs or adopts the pinned ones, and attaches them to the hooks of `interfaces`; over maps of
     /// another layout [`Datapath::take_over`] does that. Called inside a tokio runtime. On an error
     /// nothing new is left behind.
     fn open(
         &self,
         options: &Options,
         interfaces: &[String],
+        hooks: &[Hook],
         mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError>;
     /// Gives up for good what this process may do beyond running an opened data path. Called while

@@ -7,11 +7,12 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use limiter_common::header::Direction;
 use limiter_common::wire::map;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::mount::{MountFlags, mount};
 
-use super::DatapathError;
+use super::{DatapathError, Hook};
 
 /// `BPF_FS_MAGIC` of include/uapi/linux/magic.h.
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
@@ -99,7 +100,8 @@ impl PinDir {
 
     /// Makes what is in it: by the one that has it locked.
     pub(super) fn create_parts(&self) -> Result<(), DatapathError> {
-        [self.maps(), self.links()].iter().try_for_each(|path| make(path))
+        make(&self.maps())?;
+        Hook::ALL.iter().try_for_each(|hook| make(&self.links(*hook)))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -122,15 +124,15 @@ impl PinDir {
 
     /// A name on this file system has no dot, and that of an interface no colon (`dev_valid_name`
     /// in net/core/dev.c), so `eth0.100` is pinned as `eth0:100`.
-    pub(super) fn link(&self, interface: &str) -> PathBuf {
-        self.links().join(interface.replace('.', ":"))
+    pub(super) fn link(&self, hook: Hook, interface: &str) -> PathBuf {
+        self.links(hook).join(interface.replace('.', ":"))
     }
 
     /// True if anything is pinned there, as far as that can be seen.
     pub(super) fn has_parts(&self) -> bool {
         let has_any =
             |path: PathBuf| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
-        has_any(self.maps()) || has_any(self.links())
+        has_any(self.maps()) || Hook::ALL.iter().any(|hook| has_any(self.links(*hook)))
     }
 
     /// True if there is any pinned link.
@@ -138,19 +140,21 @@ impl PinDir {
         Ok(!self.link_pins()?.is_empty())
     }
 
-    /// The pinned links, by the name of the interface that each was for.
-    pub(super) fn link_pins(&self) -> Result<Vec<(String, PathBuf)>, DatapathError> {
-        let links = self.links();
-        let entries = match fs::read_dir(&links) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(DatapathError::path("reading", links)(error)),
-        };
+    /// The pinned links, each with its hook and the name of the interface that it was for.
+    pub(super) fn link_pins(&self) -> Result<Vec<(Hook, String, PathBuf)>, DatapathError> {
         let mut pins = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(DatapathError::path("reading", links.clone()))?;
-            let name = entry.file_name().to_string_lossy().replace(':', ".");
-            pins.push((name, entry.path()));
+        for hook in Hook::ALL {
+            let links = self.links(hook);
+            let entries = match fs::read_dir(&links) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(DatapathError::path("reading", links)(error)),
+            };
+            for entry in entries {
+                let entry = entry.map_err(DatapathError::path("reading", links.clone()))?;
+                let name = entry.file_name().to_string_lossy().replace(':', ".");
+                pins.push((hook, name, entry.path()));
+            }
         }
         pins.sort();
         Ok(pins)
@@ -159,13 +163,14 @@ impl PinDir {
     /// True if the path is a directory of pins: on a BPF file system, with our directories in it.
     /// Nothing of another one is ours to remove.
     pub(super) fn has_pins(&self) -> bool {
-        is_bpffs(&self.path) && (self.maps().is_dir() || self.links().is_dir())
+        is_bpffs(&self.path) && (self.maps().is_dir() || self.links(Hook::Xdp).is_dir())
     }
 
     /// Removes every pin and the directories. Links first: from then on packets pass. Then
     /// `CONTROL`: without it, what a removal that was cut short leaves is no rule set to adopt.
     pub(super) fn remove(&self) -> Result<(), DatapathError> {
-        remove_files(&self.links())?;
+        let links = || Hook::ALL.into_iter().map(|hook| self.links(hook));
+        links().try_for_each(|links| remove_files(&links))?;
         let control = self.map(map::CONTROL);
         match fs::remove_file(&control) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -173,7 +178,7 @@ impl PinDir {
             }
             _ => {}
         }
-        for directory in [self.links(), self.path.join(MAPS), self.path.join(NEXT)] {
+        for directory in links().chain([self.path.join(MAPS), self.path.join(NEXT)]) {
             remove_files(&directory)?;
             remove_directory(&directory)?;
         }
@@ -188,7 +193,8 @@ impl PinDir {
     /// Removes the directories, as far as nothing is in them.
     pub(super) fn remove_if_empty(&self) {
         let maps = [NEXT, MAPS].map(|name| self.path.join(name));
-        for directory in [self.links()].into_iter().chain(maps).chain([self.path.clone()]) {
+        let links = Hook::ALL.into_iter().map(|hook| self.links(hook));
+        for directory in links.chain(maps).chain([self.path.clone()]) {
             if let Err(error) = remove_directory(&directory) {
                 tracing::debug!(%error, "kept");
             }
@@ -203,8 +209,8 @@ impl PinDir {
     }
 
     /// Ends the link of an interface.
-    pub(super) fn remove_link(&self, interface: &str) -> Result<(), DatapathError> {
-        let link = self.link(interface);
+    pub(super) fn remove_link(&self, hook: Hook, interface: &str) -> Result<(), DatapathError> {
+        let link = self.link(hook, interface);
         fs::remove_file(&link).map_err(DatapathError::path("removing", link))
     }
 
@@ -230,8 +236,12 @@ impl PinDir {
         self.path.join(self.maps)
     }
 
-    fn links(&self) -> PathBuf {
-        self.path.join("links")
+    fn links(&self, hook: Hook) -> PathBuf {
+        self.path.join(match hook {
+            Hook::Xdp => "links",
+            Hook::Tc(Direction::In) => "links-in",
+            Hook::Tc(Direction::Out) => "links-out",
+        })
     }
 }
 

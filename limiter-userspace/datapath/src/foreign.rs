@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::interface::Interface;
 use super::other_pins::OtherPins;
-use super::{DatapathError, PinDir, own_links, programs};
+use super::{DatapathError, Hook, PinDir, own_links, programs};
 
 /// How deep pin directories are looked for, below the root of a BPF file system.
 const DEPTH: usize = 4;
@@ -42,7 +42,7 @@ fn search(
         return None;
     }
     let pins = PinDir::new(directory);
-    if own_links::behind(&pins, interface).ok().flatten().is_some() {
+    if own_links::behind(&pins, Hook::Xdp, interface).ok().flatten().is_some() {
         let interfaces = own_links::names(&pins).ok()?;
         return Some(OtherPins { directory: directory.to_owned(), interfaces });
     }

@@ -8,7 +8,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkLayerType, LinkMessage, LinkXdp, XdpAttached};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-use super::{DatapathError, Mode, netlink};
+use super::{DatapathError, Hook, Mode, netlink, tcx};
 
 /// An interface, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,9 +69,27 @@ impl Interface {
         }
     }
 
-    /// True if this program runs on the interface.
-    pub(super) fn runs(&self, program_id: u32) -> bool {
-        self.program.is_some_and(|(_, id)| id == program_id)
+    /// True if this program runs at a hook of the interface.
+    pub(super) fn runs(&self, hook: Hook, program_id: u32) -> bool {
+        match hook {
+            Hook::Xdp => self.program.is_some_and(|(_, id)| id == program_id),
+            Hook::Tc(direction) => {
+                let programs = tcx::programs(self.index, direction);
+                matches!(programs, Ok(Some(programs)) if programs.contains(&program_id))
+            }
+        }
+    }
+
+    /// Refuses a hook that this kernel does not have.
+    pub(super) fn check_has(&self, hook: Hook) -> Result<(), DatapathError> {
+        let Hook::Tc(direction) = hook else {
+            return Ok(());
+        };
+        match tcx::programs(self.index, direction) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(DatapathError::NoTcx { interface: self.name.clone() }),
+            Err(source) => Err(DatapathError::Netlink { interface: self.name.clone(), source }),
+        }
     }
 
     /// The largest frame in bytes, without the checksum.

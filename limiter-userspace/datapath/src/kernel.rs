@@ -4,10 +4,13 @@ mod in_daemon;
 mod rule_set;
 mod state;
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use aya::Ebpf;
 use aya::programs::Xdp;
+use limiter_common::header::Direction;
 use limiter_common::time::Ticks;
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{ABI_VERSION, Control, EntryKind, EntryTable, map};
@@ -15,7 +18,8 @@ use limiter_model::Framing;
 
 use super::capture::CaptureMaps;
 use super::events::EventMaps;
-use super::load::{Object, load, warn_of_size};
+use super::hook::Hook;
+use super::load::{Objects, load, warn_of_size};
 use super::log::KernelLog;
 use super::maps::{PinnedControl, capacity, of_object};
 use super::on_trial::{self, Trial};
@@ -23,13 +27,17 @@ use super::open_maps::{HasMaps, OpenMaps};
 use super::own_links;
 use super::pin_lock::PinLock;
 use super::predecessor::Predecessor;
-use super::programs;
+use super::programs::{self, HookProgram};
 use super::source_store::SourceStore;
 use super::{Datapath as _, DatapathError, LeftBehind, ModeChoice, Options, PinDir, features};
 
 /// A loaded program and its pinned maps.
 pub struct Kernel {
+    objects: Objects,
+    options: Options,
     pub(super) ebpf: Ebpf,
+    /// The programs for tc that are loaded, by direction.
+    tc: BTreeMap<Direction, Ebpf>,
     /// Held as long as this lives.
     lock: Arc<PinLock>,
     pub(super) held: OpenMaps,
@@ -41,6 +49,8 @@ pub struct Kernel {
     /// Maps of another layout that these are to replace.
     pub(super) predecessor: Option<Box<Predecessor>>,
     pub(super) choice: ModeChoice,
+    /// The hooks of each interface.
+    pub(super) hooks: Vec<Hook>,
     logging: bool,
     /// True if this opening made the maps.
     is_new: bool,
@@ -60,8 +70,8 @@ impl Kernel {
     /// Loads the program, with new maps or with the pinned ones of the same ABI. Nothing is
     /// attached and no rule changes. Beside maps of another ABI it makes new ones, for which the
     /// program is attached by [`Datapath::take_over`](super::Datapath::take_over).
-    pub fn open(object: Object, options: &Options) -> Result<Self, DatapathError> {
-        if object().is_empty() {
+    pub fn open(objects: Objects, options: &Options) -> Result<Self, DatapathError> {
+        if (objects.xdp)().is_empty() {
             return Err(DatapathError::NoObject);
         }
         features::check()?;
@@ -74,7 +84,7 @@ impl Kernel {
         pins.create_parts()
             // Left by a change of the layout that was cut short.
             .and_then(|()| pins.remove_next())
-            .and_then(|()| Self::open_at(object, options, &pins, &lock, &mut made))
+            .and_then(|()| Self::open_at(objects, options, &pins, &lock, &mut made))
             .inspect_err(|_| {
                 if let Some(made) = made {
                     // Nothing is attached to these maps, and nobody can use them.
@@ -89,13 +99,13 @@ impl Kernel {
 
     /// A second handle on the same maps, under the same lock: a restart as the maps see it, and
     /// changes beside packets that are run by this one.
-    pub fn open_again(&self, object: Object, options: &Options) -> Result<Self, DatapathError> {
-        Self::open_at(object, options, &self.held.pins, &self.lock, &mut None)
+    pub fn open_again(&self, objects: Objects, options: &Options) -> Result<Self, DatapathError> {
+        Self::open_at(objects, options, &self.held.pins, &self.lock, &mut None)
     }
 
     /// Says in `made` where new maps are.
     fn open_at(
-        object: Object,
+        objects: Objects,
         options: &Options,
         pins: &PinDir,
         lock: &Arc<PinLock>,
@@ -116,7 +126,7 @@ impl Kernel {
         let (pins, is_new) = (&pins, made.is_some());
         let source_store =
             if is_new { SourceStore::new(options)? } else { SourceStore::adopted(pins)? };
-        let mut ebpf = load(&object(), options, &source_store, pins)?;
+        let mut ebpf = load(objects, Hook::Xdp, options, &source_store, pins)?;
         let mut of_object = of_object(&mut ebpf);
         let mut held = OpenMaps::take(&mut of_object, pins, source_store)?;
         let events = EventMaps::take(&mut of_object)?;
@@ -124,7 +134,7 @@ impl Kernel {
         drop(of_object);
         let max_keys = capacity(pins, map::KEYED)?;
         held.entries.begin(&source_store, max_keys)?;
-        programs::loaded(&mut ebpf, Framing::Ethernet)?;
+        programs::loaded::<Xdp>(&mut ebpf, Framing::Ethernet)?;
         let in_force = held.maps.control(Control::Generation)?;
         let generation = on_trial::settle(&mut held.maps, in_force)?;
         let again = held.adopt(generation)?;
@@ -144,7 +154,10 @@ impl Kernel {
         warn_of_size("--max-sources", options.max_sources, source_store.sources);
         warn_of_size("--max-rules", options.max_rules, held.maps.capacity());
         Ok(Self {
+            objects,
+            options: options.clone(),
             ebpf,
+            tc: BTreeMap::new(),
             lock: Arc::clone(lock),
             held,
             asked: Vec::new(),
@@ -153,6 +166,7 @@ impl Kernel {
             trial: None,
             predecessor,
             choice: ModeChoice::Native,
+            hooks: Vec::new(),
             logging: options.kernel_log > 0,
             is_new,
             fresh,
@@ -200,15 +214,30 @@ impl Kernel {
         if self.logging { KernelLog::take(&mut self.ebpf) } else { None }
     }
 
-    /// The kernel's id of the program for such frames, which is loaded first if it is not yet.
-    pub fn program_id(&mut self, framing: Framing) -> Result<u32, DatapathError> {
-        let info = self.program(framing)?.info();
-        Ok(info.map_err(|error| DatapathError::Verify(Box::new(error)))?.id())
+    /// The kernel's id of the program for such frames at a hook, which is loaded first if it is not
+    /// yet.
+    pub fn program_id(&mut self, hook: Hook, framing: Framing) -> Result<u32, DatapathError> {
+        let id = self.program(hook, framing)?.id();
+        id.map_err(|error| DatapathError::Verify(Box::new(error)))
     }
 
-    /// The program for such frames.
-    pub(super) fn program(&mut self, framing: Framing) -> Result<&mut Xdp, DatapathError> {
-        programs::loaded(&mut self.ebpf, framing)
+    /// The program for such frames at a hook, loaded if it was not yet.
+    pub(super) fn program(
+        &mut self,
+        hook: Hook,
+        framing: Framing,
+    ) -> Result<HookProgram<'_>, DatapathError> {
+        let (Hook::Tc(direction), Some(place)) = (hook, hook.tc()) else {
+            return programs::loaded(&mut self.ebpf, framing).map(HookProgram::Xdp);
+        };
+        let ebpf = match self.tc.entry(direction) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let (store, pins) = (&self.held.source_store, &self.held.pins);
+                entry.insert(load(self.objects, hook, &self.options, store, pins)?)
+            }
+        };
+        programs::loaded(ebpf, framing).map(|program| HookProgram::Tc(program, place))
     }
 }
 

@@ -5,7 +5,7 @@
 use super::interface::Interface;
 use super::kernel::Kernel;
 use super::own_links::{self, Place};
-use super::{Attachment, Datapath as _, DatapathError, LinkChange, LinkState, attach};
+use super::{Attachment, Datapath as _, DatapathError, Hook, LinkChange, LinkState, attach};
 
 /// Looks at every interface, and attaches to those that came back. Says what changed.
 pub(super) fn look_after(kernel: &mut Kernel) -> Vec<LinkChange> {
@@ -18,7 +18,9 @@ pub(super) fn look_after(kernel: &mut Kernel) -> Vec<LinkChange> {
         changes.extend(kernel.look_after(index));
     }
     for name in kernel.asked.clone() {
-        changes.extend(kernel.attach_again(&name));
+        for hook in kernel.hooks.clone() {
+            changes.extend(kernel.attach_again(hook, &name));
+        }
     }
     kernel.forget_replaced();
     changes
@@ -76,7 +78,7 @@ impl Kernel {
         }
         // An interface may have a second name, and be known by that.
         match Interface::query(&at.interface) {
-            Ok(found) if found.index == at.ifindex && found.runs(at.program_id) => {
+            Ok(found) if found.index == at.ifindex && found.runs(at.mode.hook(), at.program_id) => {
                 return Ok((LinkState::Attached, Some(found)));
             }
             Ok(_) | Err(DatapathError::NoInterface(_) | DatapathError::Framing { .. }) => {}
@@ -92,7 +94,9 @@ impl Kernel {
             (Place::On(_), None) => (LinkState::Elsewhere, None),
             (Place::Nowhere, None) => (LinkState::Gone, None),
             (Place::Unknown, None) => match Interface::at(at.ifindex)? {
-                Some(here) if here.runs(at.program_id) => (LinkState::Attached, Some(here)),
+                Some(here) if here.runs(at.mode.hook(), at.program_id) => {
+                    (LinkState::Attached, Some(here))
+                }
                 Some(here) if here.name == at.interface => (LinkState::Detached, None),
                 _ => (LinkState::Unseen, None),
             },
@@ -112,9 +116,12 @@ impl Kernel {
     }
 
     /// Attaches to an interface that is there, and not under limits by that name.
-    fn attach_again(&mut self, name: &str) -> Option<LinkChange> {
+    fn attach_again(&mut self, hook: Hook, name: &str) -> Option<LinkChange> {
+        let is_at_hook = |at: &Attachment| at.mode.hook() == hook;
         let has_it = |at: &Attachment| {
-            at.interface == name && matches!(at.state, LinkState::Attached | LinkState::Detached)
+            at.interface == name
+                && is_at_hook(at)
+                && matches!(at.state, LinkState::Attached | LinkState::Detached)
         };
         if self.held.attachments.iter().any(has_it) {
             return None;
@@ -128,16 +135,20 @@ impl Kernel {
             }
         };
         // Renamed after this look came to it: the next one sees that.
-        let is_it = |at: &Attachment| at.ifindex == found.index && at.state == LinkState::Attached;
+        let is_it = |at: &Attachment| {
+            at.ifindex == found.index && is_at_hook(at) && at.state == LinkState::Attached
+        };
         if self.held.attachments.iter().any(is_it) {
             return None;
         }
-        let (attachment, frame) = match attach::attach(self, name, self.choice) {
+        let (attachment, frame) = match attach::attach(self, hook, name, self.choice) {
             Ok(attached) => attached,
             Err(error) => return Some(LinkChange::Refused(name.to_owned(), error)),
         };
         self.held.max_frame = self.held.max_frame.max(frame);
-        let takes = |at: &&mut Attachment| at.asked == name && at.state == LinkState::Gone;
+        let takes = |at: &&mut Attachment| {
+            at.asked == name && is_at_hook(at) && at.state == LinkState::Gone
+        };
         match self.held.attachments.iter_mut().find(takes) {
             Some(at) => *at = attachment,
             None => self.held.attachments.push(attachment),
@@ -155,6 +166,7 @@ impl Kernel {
             at.state != LinkState::Gone
                 || !all.iter().enumerate().any(|(other, successor)| {
                     successor.asked == at.asked
+                        && successor.mode.hook() == at.mode.hook()
                         && (successor.state != LinkState::Gone && other != own || other < own)
                 })
         });

@@ -1,24 +1,40 @@
 //! From the object file to a program and its maps, made anew or found where they are pinned.
 
 use aya::{Ebpf, EbpfLoader};
+use limiter_common::header::Direction;
 use limiter_common::wire::{MAX_BUDGETS, MAX_RECORDS, map};
 use limiter_rules::place::slots_for;
 
+use super::hook::Hook;
 use super::programs::refused_or;
 use super::source_store::SourceStore;
 use super::{DatapathError, Options, PinDir};
 
-/// Gives the object file of the program, in memory aligned for the ELF reader: to 8 bytes. Empty
-/// where the program was built without a toolchain for BPF.
+/// Gives an object file, in memory aligned for the ELF reader: to 8 bytes. Empty where the program
+/// was built without a toolchain for BPF.
 pub type Object = fn() -> Vec<u8>;
 
-/// Loads the object with maps of the sizes asked for, or with those that are pinned.
+/// The object files of the programs, one for each kind of hook.
+#[derive(Clone, Copy, Debug)]
+pub struct Objects {
+    /// The program for XDP.
+    pub xdp: Object,
+    /// The program for tc.
+    pub tc: Object,
+}
+
+/// The constant of the program for tc that says in which direction packets go.
+const OUT: &str = "OUT";
+
+/// Loads the object for a hook, with maps of the sizes asked for or with those that are pinned.
 pub(super) fn load(
-    object: &[u8],
+    objects: Objects,
+    hook: Hook,
     options: &Options,
     source_store: &SourceStore,
     pins: &PinDir,
 ) -> Result<Ebpf, DatapathError> {
+    let out = u32::from(hook == Hook::Tc(Direction::Out));
     let paths: Vec<_> = source_store.maps().map(|name| (name, pins.map(name))).collect();
     let mut loader = EbpfLoader::new();
     loader
@@ -32,11 +48,18 @@ pub(super) fn load(
         .map_max_entries(map::FRAMES_KEYED, options.max_keys)
         .map_max_entries(map::BUDGETS, MAX_BUDGETS.saturating_add(options.max_rules));
     source_store.report(&mut loader);
+    let object = match hook {
+        Hook::Xdp => (objects.xdp)(),
+        Hook::Tc(_) => {
+            loader.override_global(OUT, &out, true);
+            (objects.tc)()
+        }
+    };
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
     }
     let ebpf = loader
-        .load(object)
+        .load(&object)
         .map_err(|error| refused_or(error, |error| DatapathError::Load(Box::new(error))))?;
     for (_, path) in &paths {
         PinDir::restrict(path)?;

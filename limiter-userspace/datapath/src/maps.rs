@@ -9,6 +9,7 @@ use aya::maps::{
 };
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::header::Direction;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Control, InterfaceCounters, Limit, RULE_RETIRED, RuleCounters, Tally, Uncounted, map,
@@ -188,9 +189,10 @@ impl Maps {
     pub(super) fn interface_counters(
         &self,
         index: u32,
+        direction: Direction,
     ) -> Result<InterfaceCounters, DatapathError> {
         let failed = DatapathError::map(map::INTERFACE_STATS);
-        let place = InterfaceCounters::place(index);
+        let place = InterfaceCounters::place(index, direction);
         let mut sum = InterfaceCounters::default();
         let values = self.interface_stats.get(&place, 0).map_err(failed)?;
         values.iter().for_each(|value| sum.merge(value.0));
@@ -198,9 +200,13 @@ impl Maps {
     }
 
     /// Begins the counters of an interface that no packet is counted for.
-    pub(super) fn begin_interface(&mut self, index: u32) -> Result<(), DatapathError> {
+    pub(super) fn begin_interface(
+        &mut self,
+        index: u32,
+        direction: Direction,
+    ) -> Result<(), DatapathError> {
         let failed = |source| DatapathError::Map { map: map::INTERFACE_STATS, source };
-        let place = InterfaceCounters::place(index);
+        let place = InterfaceCounters::place(index, direction);
         let cpus = self.interface_stats.get(&place, 0).map_err(failed)?.len();
         let zeros = PerCpuValues::try_from(vec![Wire(InterfaceCounters::default()); cpus]);
         let zeros = zeros.map_err(|source| failed(source.into()))?;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use ipnet::IpNet;
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::header::Direction;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -208,8 +209,12 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
         Ok(tallies)
     }
 
-    fn interface_counters(&self, index: u32) -> Result<InterfaceCounters, DatapathError> {
-        self.held().maps.interface_counters(index)
+    fn interface_counters(
+        &self,
+        index: u32,
+        direction: Direction,
+    ) -> Result<InterfaceCounters, DatapathError> {
+        self.held().maps.interface_counters(index, direction)
     }
 
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {

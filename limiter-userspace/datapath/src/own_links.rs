@@ -6,18 +6,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use aya::programs::links::{FdLink, LinkError, PinnedLink};
+use aya::programs::tc::SchedClassifierLink;
 use aya::programs::xdp::XdpLink;
-use aya::programs::{ProgramError, Xdp};
 
 use super::interface::Interface;
 use super::left_behind::LeftBehind;
-use super::{DatapathError, PinDir};
+use super::programs::HookProgram;
+use super::{DatapathError, Hook, Mode, PinDir};
 
 /// The kernel's word on the descriptors of this process, links among them.
 const DESCRIPTORS: &str = "/proc/self/fdinfo";
 
 #[derive(Debug)]
 pub(super) struct OwnLink {
+    pub(super) hook: Hook,
     /// The interface's name, as the pin has it.
     pub(super) called: String,
     pub(super) pin: PathBuf,
@@ -42,7 +44,7 @@ pub(super) enum Place {
 }
 
 impl OwnLink {
-    fn open(called: String, pin: PathBuf) -> Result<Self, DatapathError> {
+    fn open(hook: Hook, called: String, pin: PathBuf) -> Result<Self, DatapathError> {
         let failed = |error: LinkError| DatapathError::pin(&pin, error);
         let link = FdLink::from(PinnedLink::from_pin(&pin).map_err(failed)?);
         let info = link.info().map_err(failed)?;
@@ -52,14 +54,25 @@ impl OwnLink {
             Place::Unknown
         });
         let here = match place {
-            Place::On(index) => Interface::at(index)?.filter(|found| found.runs(program_id)),
+            Place::On(index) => Interface::at(index)?.filter(|found| found.runs(hook, program_id)),
             Place::Nowhere | Place::Unknown => None,
         };
-        Ok(Self { called, pin, id, program_id, place, here, link })
+        Ok(Self { hook, called, pin, id, program_id, place, here, link })
     }
 
     fn index_here(&self) -> Option<u32> {
         self.here.as_ref().map(|found| found.index)
+    }
+
+    /// The mode of the attachment; native where that cannot be seen.
+    pub(super) fn mode(&self) -> Mode {
+        match self.hook {
+            Hook::Xdp => {
+                let program = self.here.as_ref().and_then(|here| here.program);
+                program.map_or(Mode::Native, |(mode, _)| mode)
+            }
+            Hook::Tc(direction) => Mode::Tc(direction),
+        }
     }
 
     /// True if the interface is here, and the pin has its name.
@@ -81,8 +94,8 @@ impl OwnLink {
 /// All of them. What cannot be opened is no link of ours, and left out.
 pub(super) fn all(pins: &PinDir) -> Result<Vec<OwnLink>, DatapathError> {
     let mut links: Vec<OwnLink> = Vec::new();
-    for (called, pin) in pins.link_pins()? {
-        match OwnLink::open(called, pin) {
+    for (hook, called, pin) in pins.link_pins()? {
+        match OwnLink::open(hook, called, pin) {
             Ok(link) => links.push(link),
             Err(error) => tracing::debug!(%error, "not a link that can be looked at"),
         }
@@ -95,6 +108,7 @@ pub(super) fn all(pins: &PinDir) -> Result<Vec<OwnLink>, DatapathError> {
         let Some(link) = from.first_mut() else { break };
         if before
             .iter()
+            .filter(|other| other.hook == link.hook)
             .any(|other| other.here.is_some() && other.index_here() == link.index_here())
         {
             link.here = None;
@@ -103,23 +117,26 @@ pub(super) fn all(pins: &PinDir) -> Result<Vec<OwnLink>, DatapathError> {
     Ok(links)
 }
 
-/// The one behind the program that runs on an interface, whatever its pin is called.
+/// The one behind our program at a hook of an interface, whatever its pin is called.
 pub(super) fn behind(
     pins: &PinDir,
+    hook: Hook,
     interface: &Interface,
 ) -> Result<Option<OwnLink>, DatapathError> {
     let is_behind = |link: &OwnLink| match link.place {
         Place::On(_) => link.index_here() == Some(interface.index),
         Place::Nowhere => false,
-        Place::Unknown => link.called == interface.name && interface.runs(link.program_id),
+        Place::Unknown => {
+            link.called == interface.name && interface.runs(link.hook, link.program_id)
+        }
     };
-    let found = all(pins)?.into_iter().find(is_behind);
-    let pin = pins.link(&interface.name);
+    let found = all(pins)?.into_iter().find(|link| link.hook == hook && is_behind(link));
+    let pin = pins.link(hook, &interface.name);
     if found.is_some() || !is_there(&pin) {
         return Ok(found);
     }
     // Of one that cannot be opened it is better to say so than to call the program somebody else's.
-    Ok(Some(OwnLink::open(interface.name.clone(), pin)?).filter(is_behind))
+    Ok(Some(OwnLink::open(hook, interface.name.clone(), pin)?).filter(is_behind))
 }
 
 pub(super) fn of_id(pins: &PinDir, id: u32) -> Result<Option<OwnLink>, DatapathError> {
@@ -128,42 +145,51 @@ pub(super) fn of_id(pins: &PinDir, id: u32) -> Result<Option<OwnLink>, DatapathE
 
 /// Gives the pin of a link the name that its interface has by now.
 pub(super) fn rename(pins: &PinDir, link: &OwnLink, name: &str) -> Result<(), DatapathError> {
-    let pin = pins.link(name);
+    let pin = pins.link(link.hook, name);
     if pin == link.pin {
         return Ok(());
     }
-    make_room(pins, name)?;
+    make_room(pins, link.hook, name)?;
     fs::rename(&link.pin, &pin).map_err(DatapathError::path("renaming the pin", &link.pin))
 }
 
 /// Replaces the program behind a link; every packet meets the old or the new one.
-pub(super) fn adopt(program: &mut Xdp, link: FdLink, interface: &str) -> Result<(), DatapathError> {
-    let failed = |source: ProgramError| DatapathError::Attach {
+pub(super) fn adopt(
+    program: HookProgram<'_>,
+    link: FdLink,
+    interface: &str,
+) -> Result<(), DatapathError> {
+    let no_link = |source| DatapathError::NoLink { interface: interface.to_owned(), source };
+    // Taken out, so that dropping the program closes a descriptor and the pin keeps the link.
+    let replaced = match program {
+        HookProgram::Xdp(program) => {
+            let link = XdpLink::try_from(link).map_err(no_link)?;
+            program.attach_to_link(link).and_then(|id| program.take_link(id)).map(drop)
+        }
+        HookProgram::Tc(program, _) => {
+            let link = SchedClassifierLink::try_from(link).map_err(no_link)?;
+            program.attach_to_link(link).and_then(|id| program.take_link(id)).map(drop)
+        }
+    };
+    replaced.map_err(|source| DatapathError::Attach {
         interface: interface.to_owned(),
         source: Box::new(source),
-    };
-    let link = XdpLink::try_from(link)
-        .map_err(|source| DatapathError::NoLink { interface: interface.to_owned(), source })?;
-    let id = program.attach_to_link(link).map_err(failed)?;
-    // Taken out, so that dropping the program closes a descriptor and the pin keeps the link.
-    let link = program.take_link(id).map_err(failed)?;
-    drop(link);
-    Ok(())
+    })
 }
 
 /// Takes the pin of an interface's name away, unless its link is in force somewhere: then it gets a
 /// name that no interface has.
-pub(super) fn make_room(pins: &PinDir, name: &str) -> Result<(), DatapathError> {
-    let pin = pins.link(name);
+pub(super) fn make_room(pins: &PinDir, hook: Hook, name: &str) -> Result<(), DatapathError> {
+    let pin = pins.link(hook, name);
     if !is_there(&pin) {
         return Ok(());
     }
-    let other = OwnLink::open(name.to_owned(), pin.clone())?;
+    let other = OwnLink::open(hook, name.to_owned(), pin.clone())?;
     if other.place == Place::Nowhere {
         // A link whose interface is gone, or a start that was cut short.
         return fs::remove_file(&pin).map_err(DatapathError::path("removing", pin));
     }
-    let aside = pins.link(&format!("moved-interface-{}", other.id));
+    let aside = pins.link(hook, &format!("moved-interface-{}", other.id));
     tracing::warn!(
         "the pin {} is of an interface that has another name now, or is in another network \
          namespace, and is limited: it is kept as {}",
@@ -189,7 +215,7 @@ pub(super) fn left_behind(
         let Some(mut found) = link.left_behind() else { continue };
         if found.here && found.was.is_some() {
             rename(pins, &link, &found.name)?;
-            link.pin = pins.link(&found.name);
+            link.pin = pins.link(link.hook, &found.name);
             found.pin.clone_from(&link.pin);
         }
         left.push(found);
@@ -207,24 +233,28 @@ pub(super) fn free(pins: &PinDir, name: &str) -> Result<(), DatapathError> {
     let links = all(pins)?;
     let found: Vec<_> =
         links.iter().filter_map(|link| Some((link.left_behind()?.name, &link.pin))).collect();
-    let Some((_, pin)) = found.iter().find(|(limited, _)| limited == name) else {
+    let of_name = || found.iter().filter(|(limited, _)| limited == name);
+    if of_name().next().is_none() {
         let limited = found.into_iter().map(|(limited, _)| limited).collect();
         return Err(DatapathError::NotLimited { name: name.to_owned(), limited });
-    };
-    fs::remove_file(pin).map_err(DatapathError::path("removing", *pin))
+    }
+    of_name().try_for_each(|(_, pin)| {
+        fs::remove_file(pin).map_err(DatapathError::path("removing", *pin))
+    })
 }
 
 /// The names of the interfaces that are free once these pins are removed.
 pub(super) fn names(pins: &PinDir) -> Result<Vec<String>, DatapathError> {
     let mut names = Vec::new();
-    for (called, pin) in pins.link_pins()? {
-        match OwnLink::open(called.clone(), pin) {
+    for (hook, called, pin) in pins.link_pins()? {
+        match OwnLink::open(hook, called.clone(), pin) {
             Ok(link) => names.extend(link.left_behind().map(|left| left.name)),
             // A link that cannot be opened is removed all the same.
             Err(_) => names.push(called),
         }
     }
     names.sort();
+    names.dedup();
     Ok(names)
 }
 

@@ -9,7 +9,7 @@ use super::maps::{PinnedControl, of_pins};
 use super::open_maps::OpenMaps;
 use super::own_links::{self, OwnLink, Place};
 use super::source_store::SourceStore;
-use super::{Attachment, DatapathError, LeftBehind, LinkState, Mode, Observed, PinDir};
+use super::{Attachment, DatapathError, LeftBehind, LinkState, Observed, PinDir};
 
 /// How often the maps are read again that a daemon has changed meanwhile.
 const TRIES: u32 = 16;
@@ -62,7 +62,7 @@ fn attachment(link: &OwnLink) -> Option<Attachment> {
         interface: name,
         asked: link.called.clone(),
         ifindex,
-        mode: here.and_then(|here| here.program).map_or(Mode::Native, |(mode, _)| mode),
+        mode: link.mode(),
         program_id: link.program_id,
         link_id: link.id,
         adopted: true,

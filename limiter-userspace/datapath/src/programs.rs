@@ -1,15 +1,60 @@
 //! The programs of the object: one for each way in which frames begin.
 
 use aya::Ebpf;
-use aya::programs::{ProgramError, Xdp, loaded_programs};
+use aya::programs::tc::TcAttachType;
+use aya::programs::{Program, ProgramError, SchedClassifier, Xdp, loaded_programs};
 use limiter_model::Framing;
 
 use super::DatapathError;
 
+/// The program of a hook, loaded.
+pub(super) enum HookProgram<'a> {
+    /// That of XDP.
+    Xdp(&'a mut Xdp),
+    /// That of tc, and where it is attached.
+    Tc(&'a mut SchedClassifier, TcAttachType),
+}
+
+impl HookProgram<'_> {
+    /// The kernel's id of the program.
+    pub(super) fn id(&self) -> Result<u32, ProgramError> {
+        let info = match self {
+            Self::Xdp(program) => program.info(),
+            Self::Tc(program, _) => program.info(),
+        };
+        Ok(info?.id())
+    }
+}
+
+/// A program that can be loaded.
+pub(super) trait Load {
+    /// Loads it.
+    fn load(&mut self) -> Result<(), ProgramError>;
+}
+
+impl Load for Xdp {
+    fn load(&mut self) -> Result<(), ProgramError> {
+        Self::load(self)
+    }
+}
+
+impl Load for SchedClassifier {
+    fn load(&mut self) -> Result<(), ProgramError> {
+        Self::load(self)
+    }
+}
+
 /// The program for such frames, loaded if it was not yet.
-pub(super) fn loaded(ebpf: &mut Ebpf, framing: Framing) -> Result<&mut Xdp, DatapathError> {
+pub(super) fn loaded<'a, P>(
+    ebpf: &'a mut Ebpf,
+    framing: Framing,
+) -> Result<&'a mut P, DatapathError>
+where
+    P: Load,
+    &'a mut P: TryFrom<&'a mut Program, Error = ProgramError>,
+{
     let program = ebpf.program_mut(framing.program()).ok_or(ProgramError::UnexpectedProgramType);
-    let program: &mut Xdp = program
+    let program: &mut P = program
         .and_then(TryInto::try_into)
         .map_err(|error| DatapathError::Verify(Box::new(error)))?;
     match program.load() {

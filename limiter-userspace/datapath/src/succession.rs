@@ -11,7 +11,7 @@ use super::kernel::Kernel;
 use super::own_links::{self, OwnLink};
 use super::pod::Wire;
 use super::predecessor::Predecessor;
-use super::{Attachment, DatapathError, LinkState, Mode, ModeChoice, PinDir, programs};
+use super::{Attachment, DatapathError, Hook, LinkState, Mode, ModeChoice, PinDir, programs};
 
 impl Kernel {
     /// True if maps of another layout are in force, and [`Kernel::succeed`] is still to come.
@@ -24,20 +24,27 @@ impl Kernel {
     pub(super) fn prepare_succession(
         &mut self,
         interfaces: &[String],
+        hooks: &[Hook],
         choice: ModeChoice,
     ) -> Result<(), DatapathError> {
-        for name in interfaces {
+        for (name, hook) in
+            interfaces.iter().flat_map(|name| hooks.iter().map(move |hook| (name, *hook)))
+        {
             let found = Interface::query(name)?;
             self.held.max_frame = self.held.max_frame.max(found.max_frame());
-            let link = own_links::behind(&self.held.pins, &found)?;
-            if let (None, Some((_, id))) = (&link, found.program) {
+            let link = own_links::behind(&self.held.pins, hook, &found)?;
+            if let (Hook::Xdp, None, Some((_, id))) = (hook, &link, found.program) {
                 return Err(foreign(&found, &self.held.pins, id));
             }
+            let mode = match hook {
+                Hook::Xdp => found.program.map_or(Mode::Native, |(mode, _)| mode),
+                Hook::Tc(direction) => Mode::Tc(direction),
+            };
             self.held.attachments.push(Attachment {
                 interface: name.clone(),
                 asked: name.clone(),
                 ifindex: found.index,
-                mode: found.program.map_or(Mode::Native, |(mode, _)| mode),
+                mode,
                 program_id: link.as_ref().map_or(0, |link| link.program_id),
                 link_id: link.as_ref().map_or(0, |link| link.id),
                 adopted: link.is_some(),
@@ -47,6 +54,7 @@ impl Kernel {
         if let Some(before) = &mut self.predecessor {
             before.asked = interfaces.to_vec();
             before.choice = choice;
+            before.hooks = hooks.to_vec();
         }
         Ok(())
     }
@@ -72,7 +80,7 @@ impl Kernel {
         let attached = before
             .asked
             .iter()
-            .try_for_each(|interface| self.attach(interface, before.choice).map(drop));
+            .try_for_each(|interface| self.attach(interface, &before.hooks, before.choice));
         if let Err(error) = attached {
             if !self.held.attachments.iter().any(|at| at.adopted) {
                 self.step_back(before)?;
@@ -94,7 +102,7 @@ impl Kernel {
     /// Puts the old maps back in their place.
     fn step_back(&mut self, before: Box<Predecessor>) -> Result<(), DatapathError> {
         for at in std::mem::take(&mut self.held.attachments) {
-            self.held.pins.remove_link(&at.interface)?;
+            self.held.pins.remove_link(at.mode.hook(), &at.interface)?;
         }
         self.asked.clear();
         self.held.pins.exchange()?;
@@ -142,7 +150,7 @@ impl Kernel {
                 continue;
             };
             let name = called.clone();
-            own_links::adopt(self.program(framing)?, link.link, &name)?;
+            own_links::adopt(self.program(link.hook, framing)?, link.link, &name)?;
         }
         Ok(())
     }

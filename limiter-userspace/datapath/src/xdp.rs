@@ -7,8 +7,8 @@ use limiter_rules::rate_text::MIN_FULL_FRAME;
 
 use super::PinDir;
 use super::{
-    Backend, Datapath, DatapathError, Interface, Kernel, ModeChoice, Object, Observed, Options,
-    capabilities, pinned, privileges,
+    Backend, Datapath, DatapathError, Hook, Interface, Kernel, ModeChoice, Objects, Observed,
+    Options, capabilities, pinned, privileges,
 };
 
 /// How often the program's own log is read.
@@ -40,13 +40,13 @@ pub fn missing(name: String, interfaces: &[String], pin_dir: &Path) -> DatapathE
 /// The running kernel, and the program for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Xdp {
-    object: Object,
+    objects: Objects,
 }
 
 impl Xdp {
-    /// The kernel, where these object are to be loaded.
-    pub const fn new(object: Object) -> Self {
-        Self { object }
+    /// The kernel, where these objects are to be loaded.
+    pub const fn new(objects: Objects) -> Self {
+        Self { objects }
     }
 }
 
@@ -76,14 +76,15 @@ impl Backend for Xdp {
         &self,
         options: &Options,
         interfaces: &[String],
+        hooks: &[Hook],
         mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError> {
         let found = PinDir::new(&options.pin_dir).has_parts();
-        let mut kernel = Kernel::open(self.object, options)?;
+        let mut kernel = Kernel::open(self.objects, options)?;
         let attached = if kernel.is_successor() {
-            kernel.prepare_succession(interfaces, mode)
+            kernel.prepare_succession(interfaces, hooks, mode)
         } else {
-            interfaces.iter().try_for_each(|interface| kernel.attach(interface, mode).map(drop))
+            interfaces.iter().try_for_each(|interface| kernel.attach(interface, hooks, mode))
         };
         let attached = attached.and_then(|()| kernel.left_behind());
         let left_behind = match attached {

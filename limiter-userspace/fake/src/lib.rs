@@ -226,7 +226,10 @@ impl Fake {
         state.sources.insert(source);
         let (now, frame) = (state.now, frame(source, length));
         for _ in 0..packets {
-            state.model.judge_captured(Framing::Ethernet, &frame, length, INTERFACE, now);
+            state.model.judge_packet(
+                &limiter_model::Packet::received(Framing::Ethernet, &frame, length, INTERFACE),
+                now,
+            );
         }
     }
 
@@ -267,6 +270,7 @@ impl Backend for Fake {
         &self,
         options: &Options,
         _interfaces: &[String],
+        _hooks: &[limiter_datapath::Hook],
         _mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError> {
         self.state().opened += 1;

@@ -76,8 +76,12 @@ impl Observed for Opened {
         Ok(reasons)
     }
 
-    fn interface_counters(&self, index: u32) -> Result<InterfaceCounters, DatapathError> {
-        Ok(self.fake.state().model.interface_counters(index))
+    fn interface_counters(
+        &self,
+        index: u32,
+        direction: limiter_common::header::Direction,
+    ) -> Result<InterfaceCounters, DatapathError> {
+        Ok(self.fake.state().model.interface_counters(index, direction))
     }
 
     fn rule_counters(&self, number: u32) -> Result<RuleCounters, DatapathError> {

@@ -123,13 +123,13 @@ fn product(levels: &[Option<Values>]) -> Result<Vec<Path>, String> {
 
 /// False for ICMP with an address of IPv6, and the other way around: no packet is both.
 fn is_of_one_family(path: &Path) -> bool {
-    let family = path.0.iter().find_map(|part| match part {
+    let family = path.parts.iter().find_map(|part| match part {
         Part::Fact(Fact::Protocol, Some(values)) if *values == 1.into() => Some(Family::V4),
         Part::Fact(Fact::Protocol, Some(values)) if *values == 58.into() => Some(Family::V6),
         _ => None,
     });
     let Some(family) = family else { return true };
-    path.0.iter().all(|part| match part {
+    path.parts.iter().all(|part| match part {
         Part::Source(_, Some(net)) | Part::Destination(Some(net)) => Family::of(net) == family,
         _ => true,
     })

@@ -180,7 +180,7 @@ impl Tables {
             let terms = terms(&applying, shadow);
             let limited = terms != Terms::Unlimited;
             let mut rule = Rule::new(path.clone(), terms);
-            if path.0.is_empty() {
+            if path.parts.is_empty() {
                 rule.label = Some(names.join(", ").into());
             } else if limited && applying.iter().all(|piece| piece.budget.is_none()) {
                 rule.name = Some(names.join(", ").into());
@@ -275,13 +275,9 @@ fn fits(piece: &Piece, other: &Piece) -> Result<bool, &'static str> {
 
 /// Reason why two ranges cannot stand in one table, whatever else their rules are for.
 fn ranges_meet(one: &Path, other: &Path) -> Option<&'static str> {
-    let parts = || one.0.iter().zip(other.0.iter());
-    let is_table = one.0.len() == other.0.len()
-        && parts().all(|(one, other)| match (one, other) {
-            (Part::Source(one, _), Part::Source(other, _)) => one == other,
-            (one, other) => one.key() == other.key(),
-        });
-    let values = parts().filter(|_| is_table).filter_map(|pair| match pair {
+    let is_table = one.is_in_table_of(other);
+    let parts = one.parts.iter().zip(other.parts.iter());
+    let values = parts.filter(|_| is_table).filter_map(|pair| match pair {
         (Part::Fact(_, Some(one)), Part::Fact(_, Some(other))) => Some((one, other)),
         _ => None,
     });
@@ -307,11 +303,11 @@ fn inside(inner: &Path, outer: &Path) -> bool {
 
 /// Relation of two paths; those of different tables are apart, as each is asked for itself.
 fn relation(one: &Path, other: &Path) -> Relation {
-    if one.0.len() != other.0.len() {
+    if one.parts.len() != other.parts.len() {
         return Relation::Apart;
     }
     let mut whole = Relation::Same;
-    for (one, other) in one.0.iter().zip(other.0.iter()) {
+    for (one, other) in one.parts.iter().zip(other.parts.iter()) {
         let part = of_parts(one, other);
         whole = match (whole, part) {
             (_, Relation::Apart) => return Relation::Apart,

@@ -118,14 +118,19 @@ fn unheld(set: &RuleSet) -> Option<CompileErrors> {
     let names: BTreeSet<&str> = set.rules.iter().flat_map(|rule| interfaces(&rule.path)).collect();
     let index =
         |name: &str| names.iter().zip(1..).find_map(|(known, at)| (*known == name).then_some(at));
-    let environment =
-        Environment { max_frame: MIN_FULL_FRAME, interface_index: &index, cpus: 1, cluster: None };
+    let environment = Environment {
+        max_frame: MIN_FULL_FRAME,
+        interface_index: &index,
+        cpus: 1,
+        cluster: None,
+        in_at_tc: false,
+    };
     compile_set(set, &environment).err()
 }
 
 /// Names of interfaces in a path.
 fn interfaces(path: &Path) -> impl Iterator<Item = &str> {
-    path.0.iter().filter_map(|part| match part {
+    path.parts.iter().filter_map(|part| match part {
         Part::Interface(name) => name.as_deref(),
         _ => None,
     })

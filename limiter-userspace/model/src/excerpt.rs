@@ -7,6 +7,8 @@
 //! nothing is missing. Each entry is read once, so that all answers are of one moment.
 
 use limiter_common::bucket::Generation;
+use limiter_common::frame_size::FrameSize;
+use limiter_common::header::Direction;
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::verdict::Verdict;
 use limiter_common::window::WallOffset;
@@ -15,6 +17,7 @@ use limiter_common::wire::{
 };
 use limiter_decision::maps::Maps as _;
 use limiter_decision::outcome::Outcome;
+use limiter_decision::packet::{self, Facts, Layer3, Segments, TcFrame};
 use limiter_rules::model::TriePrefix;
 
 use super::part::{Entry, Part};
@@ -35,10 +38,52 @@ pub struct Packet<'a> {
     pub framing: Framing,
     /// Bytes of the packet, or the beginning of them.
     pub frame: &'a [u8],
-    /// Length of the whole packet in bytes.
-    pub length: u64,
-    /// Index of the interface that the packet comes in by.
+    /// Size of the whole packet.
+    pub size: FrameSize,
+    /// Index of the interface that the packet comes in by or goes out by.
     pub interface: u32,
+    /// Direction of the packet.
+    pub direction: Direction,
+    /// VLAN tag that is not among its bytes: [`limiter_decision::packet::Bytes::tag`].
+    pub tag: Option<u16>,
+}
+
+impl<'a> Packet<'a> {
+    /// A packet of `length` bytes, of which `frame` may be only the beginning, that comes in by an
+    /// interface.
+    pub const fn received(framing: Framing, frame: &'a [u8], length: u64, interface: u32) -> Self {
+        let size = FrameSize::of_packet(length);
+        Self { framing, frame, size, interface, direction: Direction::In, tag: None }
+    }
+
+    /// A packet as tc has it, whole: a super-frame if it has segments.
+    pub fn at_tc(
+        framing: Framing,
+        frame: &'a [u8],
+        direction: Direction,
+        segments: Option<Segments>,
+        interface: u32,
+    ) -> Self {
+        let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
+        let packet = Self { direction, ..Self::received(framing, frame, length, interface) };
+        let Some(segments) = segments else { return packet };
+        let mut facts = Facts::EMPTY;
+        let size = match framing {
+            Framing::Ethernet => {
+                packet::facts(&frame, &mut facts).map(|()| segments.size_of(&frame, &facts, length))
+            }
+            Framing::Layer3 => packet::facts(&Layer3(frame), &mut facts)
+                .map(|()| segments.size_of(&Layer3(frame), &facts, length)),
+        };
+        // Of a frame without facts, no headers are known.
+        let size = size.unwrap_or_else(|_| FrameSize::of_super_frame(length, segments.count, 0));
+        Self { size, ..packet }
+    }
+
+    /// The packet as the parser reads it, of the bytes in their framing.
+    pub(super) fn bytes<B>(&self, bytes: B) -> TcFrame<B> {
+        TcFrame { bytes, is_out: self.direction == Direction::Out, tag: self.tag }
+    }
 }
 
 /// Outcome of a packet, of which nothing was kept.
@@ -63,8 +108,7 @@ impl Model {
     /// Outcome of a packet at `now`, and the copy that it was judged in.
     fn judged(&self, packet: &Packet<'_>, now: Ticks) -> (Judged, Self) {
         let mut copy = self.copy(now);
-        let Packet { framing, frame, length, interface } = *packet;
-        let outcome = copy.judge_captured(framing, frame, length, interface, now);
+        let outcome = copy.judge_packet(packet, now);
         (Judged { outcome, way: copy.way(), trail: copy.trail().clone() }, copy)
     }
 }
@@ -326,15 +370,20 @@ budgets: [{name: dns, rate_limit: {unit: minute, requests_per_unit: 2, burst: 2}
     #[test]
     fn a_packet_is_reported_before_it_comes_and_every_entry_is_read_once() {
         let file = RuleFile::parse("r.yaml", RULES, 1522).unwrap();
-        let machine =
-            Environment { max_frame: 1522, interface_index: &|_| None, cpus: 1, cluster: None };
+        let machine = Environment {
+            max_frame: 1522,
+            interface_index: &|_| None,
+            cpus: 1,
+            cluster: None,
+            in_at_tc: false,
+        };
         let mut model = Model::with_room(64, 64, 0);
         let plan = model.installed().plan(&file.rules, 1, 1024, &machine).unwrap();
         let frame = frame();
         let length = u64::try_from(frame.len()).unwrap();
         let mut now = Ticks::from_nanos(1_000_000_000);
         model.commit(plan, now);
-        let packet = Packet { framing: Framing::Ethernet, frame: &frame, length, interface: 1 };
+        let packet = Packet::received(Framing::Ethernet, &frame, length, 1);
         let mut dropped = 0;
         for _ in 0..12 {
             let mut excerpt = Excerpt::new(&model, u32::MAX).unwrap();
@@ -355,7 +404,7 @@ budgets: [{name: dns, rate_limit: {unit: minute, requests_per_unit: 2, burst: 2}
                 assert!(!excerpt.judge(&packet, early).unwrap().passes());
                 assert!(excerpt.judge(&packet, now.plus(wait)).unwrap().passes());
             }
-            let outcome = model.judge_captured(Framing::Ethernet, &frame, length, 1, now);
+            let outcome = model.judge_packet(&packet, now);
             assert_eq!((judged.outcome, &judged.trail), (outcome, model.trail()));
             now = now.plus(if dropped % 2 == 1 { wait } else { Ticks::new(1) });
         }

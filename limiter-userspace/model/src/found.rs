@@ -1,6 +1,7 @@
 //! The rules that a frame falls under, without charging any.
 
 use limiter_common::bucket::{Generation, Slot};
+use limiter_common::frame_size::FrameSize;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Table, TableKey};
 use limiter_decision::engine;
@@ -51,7 +52,8 @@ impl Model {
         let header = engine::header(self, generation);
         let resolved = self.source_rule(generation, &source.into());
         let mut found = Found { source: resolved, tables: Vec::new() };
-        let scratch = host::begin(self, frame, interface, (generation, header), 0, now);
+        let scratch =
+            host::begin(self, frame, interface, (generation, header), FrameSize::of_packet(0), now);
         for index in 0..header.tables() {
             let Some(of) = self.table(generation, index) else {
                 break;

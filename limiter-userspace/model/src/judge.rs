@@ -8,7 +8,7 @@ use limiter_decision::packet::{Bytes, Layer3};
 use limiter_decision::table::Scratch;
 
 use super::way::Framing;
-use super::{Model, actions};
+use super::{Model, Packet, actions};
 
 /// Interface that every frame of a test run comes in by.
 const INTERFACE: u32 = 1;
@@ -19,38 +19,24 @@ impl Model {
     /// [`Model::frame`] say how it left.
     pub fn judge(&mut self, frame: &[u8], now: Ticks) -> Outcome {
         let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
-        self.judge_captured(Framing::Ethernet, frame, length, INTERFACE, now)
+        self.judge_packet(&Packet::received(Framing::Ethernet, frame, length, INTERFACE), now)
     }
 
-    /// As [`Model::judge`], of a frame of `length` bytes, of which `frame` may be only the
-    /// beginning, that came in by an interface.
-    pub fn judge_captured(
-        &mut self,
-        framing: Framing,
-        frame: &[u8],
-        length: u64,
-        interface: u32,
-        now: Ticks,
-    ) -> Outcome {
-        match framing {
-            Framing::Ethernet => self.judge_bytes(&frame, frame, length, interface, now),
-            Framing::Layer3 => self.judge_bytes(&Layer3(frame), frame, length, interface, now),
+    /// As [`Model::judge`], of a packet that is described.
+    pub fn judge_packet(&mut self, packet: &Packet<'_>, now: Ticks) -> Outcome {
+        match packet.framing {
+            Framing::Ethernet => self.judge_bytes(&packet.bytes(packet.frame), packet, now),
+            Framing::Layer3 => self.judge_bytes(&packet.bytes(Layer3(packet.frame)), packet, now),
         }
     }
 
-    fn judge_bytes(
-        &mut self,
-        read: &impl Bytes,
-        frame: &[u8],
-        length: u64,
-        interface: u32,
-        now: Ticks,
-    ) -> Outcome {
+    fn judge_bytes(&mut self, read: &impl Bytes, packet: &Packet<'_>, now: Ticks) -> Outcome {
+        let Packet { frame, size, interface, direction, .. } = *packet;
         let mut scratch = Scratch::empty();
         let recent = now.since(self.lag);
         self.judged_at = now;
         self.steps.begin();
-        let judged = host::judge(&*self, &mut scratch, read, interface, length, recent);
+        let judged = host::judge(&*self, &mut scratch, read, interface, size, recent);
         let trail = self.steps.trail(&scratch, judged.unpack().reason);
         let (outcome, left) = actions::carry_out(self, &scratch, judged, frame, trail);
         self.left = left;
@@ -58,11 +44,11 @@ impl Model {
         if let Some(tally) =
             usize::try_from(outcome.reason.index()).ok().and_then(|i| self.reasons.get_mut(i))
         {
-            tally.add(length);
+            tally.add(size);
         }
-        let place = InterfaceCounters::place(interface);
-        self.interfaces.entry(place).or_default().add(outcome.reason, length);
-        self.rules_mut().entry(outcome.rule).or_default().add(outcome.counted, length);
+        let place = InterfaceCounters::place(interface, direction);
+        self.interfaces.entry(place).or_default().add(outcome.reason, size);
+        self.rules_mut().entry(outcome.rule).or_default().add(outcome.counted, size);
         outcome
     }
 }

@@ -136,9 +136,9 @@ impl Keyed for ModelKeyed {
         &self.0.resolved
     }
 
-    fn count(&self, passed: bool, add: bool) {
+    fn count(&self, passed: bool, packets: u64) {
         let counter = if passed { &self.0.passed } else { &self.0.dropped };
-        counter.fetch_add(if add { 1 } else { u64::MAX }, Ordering::Relaxed);
+        counter.fetch_add(packets, Ordering::Relaxed);
     }
 
     fn touch(&self, now: Ticks) {

@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::header::Direction;
 use limiter_common::source::{MAPPED_BITS, Source};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -223,8 +224,8 @@ impl Model {
     }
 
     /// As `Observed::interface_counters` of a data path.
-    pub fn interface_counters(&self, index: u32) -> InterfaceCounters {
-        let place = InterfaceCounters::place(index);
+    pub fn interface_counters(&self, index: u32, direction: Direction) -> InterfaceCounters {
+        let place = InterfaceCounters::place(index, direction);
         self.interfaces.get(&place).copied().unwrap_or_default()
     }
 

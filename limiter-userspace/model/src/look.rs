@@ -147,8 +147,8 @@ impl Model {
     /// The rules that a packet falls under at `now`, and how full their buckets are, in a copy.
     pub(super) fn look(&self, packet: &Packet<'_>, now: Ticks) -> Looked {
         match packet.framing {
-            Framing::Ethernet => self.look_at(&packet.frame, packet, now),
-            Framing::Layer3 => self.look_at(&Layer3(packet.frame), packet, now),
+            Framing::Ethernet => self.look_at(&packet.bytes(packet.frame), packet, now),
+            Framing::Layer3 => self.look_at(&packet.bytes(Layer3(packet.frame)), packet, now),
         }
     }
 
@@ -177,7 +177,7 @@ impl Model {
             Some((listed, *own.or_else(|| self.listed_around(&source).filter(says))?))
         });
         let rules = (generation, header);
-        let scratch = host::begin(self, read, packet.interface, rules, packet.length, now);
+        let scratch = host::begin(self, read, packet.interface, rules, packet.size, now);
         for index in 0..header.tables() {
             match self.table(generation, index) {
                 Some(table) => looked.tables.extend(self.look_in(&scratch, index, table)),
@@ -290,7 +290,7 @@ impl Model {
         let limits = if record.is_unlimited() { 0 } else { usize::from(record.count) };
         let limits = record.limits.iter().take(limits);
         let limits = (0..).zip(limits).map(|(place, spec)| {
-            let units = scratch.units(spec.counts());
+            let units = scratch.units::<Self>(spec.counts());
             match self.lease_in(&record, slot, place, leases, scratch.now()) {
                 Err(Standing::Nothing) => leased(Standing::Nothing, 0, units),
                 Err(standing) => self.meter(scratch, spec, &bucket, standing),
@@ -342,9 +342,10 @@ impl Model {
     ) -> LookedLimit {
         let (now, offset) = (scratch.now(), wall_offset(self));
         let scale = Resolved::from_raw(bucket.bucket().resolved).scale();
-        let units = scratch.units(spec.counts());
+        let units = scratch.units::<Self>(spec.counts());
+        let is_super_frame = scratch.size::<Self>().is_super_frame();
         let conforms = |units, now| {
-            let arrival = Arrival { now, offset, units };
+            let arrival = Arrival { now, offset, units, is_super_frame };
             units == 0 || meter::peek(spec, bucket, scale, &arrival) == Peek::Conforming
         };
         let drained = |at| meter::used(spec, bucket, at, offset) == Share::NOTHING;
@@ -359,7 +360,7 @@ impl Model {
             Algorithm::LeakyBucket => 0,
             Algorithm::SlidingLog => {
                 let copy = ModelKeyed::of(&bucket.bucket());
-                let arrival = Arrival { now, offset, units: 1 };
+                let arrival = Arrival { now, offset, units: 1, is_super_frame };
                 let passes = || {
                     let charged = meter::charge(spec, &copy, scale, &arrival, &mut Undo::default());
                     charged == Charged::Conforming
@@ -411,7 +412,7 @@ impl Model {
             None => debt(self, bucket_key, slot),
         };
         let conforms =
-            |at| Charge::new(&limit, at, limit.units(scratch.length())).apply(tat).is_some();
+            |at| Charge::of_frame(&limit, at, scratch.size::<Self>()).apply(tat).is_some();
         let meter = (!limit.is_unlimited()).then(|| LookedLimit {
             standing: Standing::Node,
             remaining: gcra::remaining(&limit, tat, now),

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::frame_size::FrameSize;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -38,6 +39,8 @@ fn of_buffer(buffer: u64) -> Generation {
 }
 
 impl Maps for Model {
+    const SUPER_FRAMES: bool = true;
+
     type Hashed = ModelSourceBucketRef;
     type Line = ModelLine;
     type Keyed = ModelKeyed;
@@ -288,13 +291,13 @@ impl Maps for Model {
         flows.insert(*flow, now);
     }
 
-    fn count_rule(&self, rule: u32, reason: Reason, length: u64, add: bool) {
+    fn count_rule(&self, rule: u32, reason: Reason, size: FrameSize, add: bool) {
         let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
         let counters = rules.entry(rule).or_default();
         if add {
-            counters.add(reason, length);
+            counters.add(reason, size);
         } else {
-            counters.take_back(reason, length);
+            counters.take_back(reason, size);
         }
     }
 }

@@ -54,8 +54,8 @@ impl SourceBucket for ModelSourceBucketRef {
         &self.0.resolved
     }
 
-    fn count_passed(&self) {
-        self.0.passed.fetch_add(1, Ordering::Relaxed);
+    fn count_passed(&self, packets: u64) {
+        self.0.passed.fetch_add(packets, Ordering::Relaxed);
     }
 
     fn count_dropped(&self, packets: u64) {
@@ -65,9 +65,5 @@ impl SourceBucket for ModelSourceBucketRef {
     fn packets(&self) -> u64 {
         let Bucket { passed, dropped, .. } = self.bucket();
         passed.wrapping_add(dropped)
-    }
-
-    fn uncount(&self) {
-        self.0.passed.fetch_sub(1, Ordering::Relaxed);
     }
 }

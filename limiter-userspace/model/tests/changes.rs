@@ -204,8 +204,13 @@ impl Maps {
         };
         let set = RuleFile::parse("t.yaml", yaml.as_bytes(), 1522).unwrap().rules;
         let none = |_: &str| None;
-        let machine =
-            Environment { max_frame: 1522, interface_index: &none, cpus: 1, cluster: None };
+        let machine = Environment {
+            max_frame: 1522,
+            interface_index: &none,
+            cpus: 1,
+            cluster: None,
+            in_at_tc: false,
+        };
         let generation = self.model.generation() + 1;
         self.model.installed().plan(&set, generation, 1024, &machine).unwrap()
     }

@@ -10,6 +10,11 @@ pub fn program() -> Vec<u8> {
     inflate(include_bytes!(concat!(env!("OUT_DIR"), "/limiter.zlib")))
 }
 
+/// The object with the program for tc; empty when there was no BPF toolchain.
+pub fn tc_program() -> Vec<u8> {
+    inflate(include_bytes!(concat!(env!("OUT_DIR"), "/limiter-tc.zlib")))
+}
+
 /// Of a binary that is damaged here, nothing: its caller reports that there is no program.
 fn inflate(compressed: &[u8]) -> Vec<u8> {
     let mut object = Vec::new();

@@ -45,7 +45,12 @@ impl ReadyLimit {
     /// The limit as a request of so many hits meets it; none if that is more than time can hold. A
     /// bucket charges one unit, as of a packet, and here that unit is all hits together.
     fn meets(&self, moment: &Moment, hits: u64) -> Option<(LimitSpec, Arrival)> {
-        let arrival = |units| Arrival { now: moment.now, offset: self.offset(moment), units };
+        let arrival = |units| Arrival {
+            now: moment.now,
+            offset: self.offset(moment),
+            units,
+            is_super_frame: false,
+        };
         if hits <= 1 || !self.is_rate() {
             return Some((self.spec, arrival(hits)));
         }

@@ -27,7 +27,7 @@ pub use adopt::HeldTables;
 pub use error::{PlaceError, PlanError};
 pub use installed::{Installed, InstalledRule, InstalledTables, Retired};
 pub use left::Slots;
-pub use records::{EVERYTHING, MAX_BUDGETS, MAX_INTERFACES, budget_tag};
+pub use records::{MAX_BUDGETS, MAX_INTERFACES, budget_tag, everything};
 pub use tables::TablesPlan;
 pub use used::{Holder, Used};
 

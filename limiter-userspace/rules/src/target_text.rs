@@ -6,7 +6,7 @@ use limiter_common::wire::Count;
 
 use super::compile::display_rate;
 use super::model::key::{PROTOCOLS, has_ports, service};
-use super::model::{Fact, Part, Path, Quota, SOURCE_MASKS, Selector, SourceMasks, Unit};
+use super::model::{Direction, Fact, Part, Path, Quota, SOURCE_MASKS, Selector, SourceMasks, Unit};
 use super::rate_text::RateText;
 use super::source_text::{self, SourceTextError};
 use super::warnings;
@@ -75,7 +75,8 @@ pub enum TargetError {
 
 impl Target {
     /// Reads the words. With `shared` there is one bucket for all of the packets, and else one for
-    /// each source.
+    /// each source. Of outgoing packets the source is the other end, and the port is the one that
+    /// they go to.
     ///
     /// # Errors
     ///
@@ -84,15 +85,19 @@ impl Target {
         source: Option<&str>,
         port: Option<&str>,
         shared: bool,
+        direction: Direction,
     ) -> Result<Self, TargetError> {
         let selector =
             source.map(|text| source_text::parse(text).map_err(|error| meant(text, error)));
         let selector = selector.transpose()?;
-        let mut parts = port.map(self::port).transpose()?.unwrap_or_default();
+        let parts = port.map(self::port).transpose()?.unwrap_or_default();
+        let mut parts: Vec<Part> =
+            parts.into_iter().map(|part| seen_from_the_other_end(part, direction)).collect();
         match (selector, shared) {
             (None, _) if parts.is_empty() => return Err(TargetError::Nothing),
             (Some(selector), false) if parts.is_empty() => {
-                return Ok(Self { selector: Some(selector), path: Path::of_source(&selector) });
+                let path = Path::of_source(&selector).going(direction);
+                return Ok(Self { selector: Some(selector), path });
             }
             (None | Some(Selector::Every), false) => parts.push(Part::Source(SOURCE_MASKS, None)),
             (Some(Selector::Prefix(net)), false) => {
@@ -104,7 +109,7 @@ impl Target {
             (_, true) if parts.is_empty() => return Err(TargetError::Everything),
             (_, true) => {}
         }
-        Ok(Self { selector, path: Path(parts.into()) })
+        Ok(Self { selector, path: Path::of(parts).going(direction) })
     }
 }
 
@@ -161,6 +166,14 @@ fn meant(text: &str, error: SourceTextError) -> TargetError {
     }
 }
 
+/// A key of a packet's header as the other end of the conversation sees it.
+fn seen_from_the_other_end(part: Part, direction: Direction) -> Part {
+    match part {
+        Part::Fact(fact, values) => Part::Fact(fact.in_header(direction), values),
+        other => other,
+    }
+}
+
 /// A port with its protocol, as `--port` reads it.
 fn at((port, protocol): (u16, &str)) -> String {
     format!("{port}/{protocol}")
@@ -209,7 +222,7 @@ mod tests {
     use super::*;
 
     fn path(source: Option<&str>, port: Option<&str>, shared: bool) -> Result<String, String> {
-        let target = Target::parse(source, port, shared);
+        let target = Target::parse(source, port, shared, Direction::In);
         target.map(|target| target.path.to_string()).map_err(|error| error.to_string())
     }
 
@@ -266,5 +279,25 @@ mod tests {
             let error = path(source, port, shared).unwrap_err();
             assert!(error.starts_with(wanted), "{source:?} {port:?}: {error}");
         }
+    }
+
+    /// A port is the one that an outgoing packet goes to; of both directions, that of this side.
+    #[test]
+    fn words_of_what_goes_out_are_about_where_it_goes() {
+        let path = |source: Option<&str>, port: Option<&str>, shared: bool, direction| {
+            let target = Target::parse(source, port, shared, direction).unwrap();
+            (target.path.to_string(), target.path.parts)
+        };
+        let port = |fact| Part::Fact(fact, Some(53u16.into()));
+        let (text, parts) = path(None, Some("53/udp"), true, Direction::Out);
+        assert_eq!(text, "direction=out protocol=udp destination_port=53");
+        assert_eq!(parts[1], port(Fact::SourcePort));
+        let (text, parts) = path(Some("192.0.2.7"), Some("53"), false, Direction::Both);
+        assert_eq!(text, "direction=both destination_port=53 remote_address=192.0.2.7");
+        assert_eq!(parts[0], port(Fact::DestinationPort));
+        let (text, _) = path(Some("192.0.2.7"), None, false, Direction::Out);
+        assert_eq!(text, "direction=out remote_address=192.0.2.7");
+        let (text, _) = path(Some("0.0.0.0/0"), None, false, Direction::Out);
+        assert_eq!(text, "direction=out remote_address=0.0.0.0/0");
     }
 }

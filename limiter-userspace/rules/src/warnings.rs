@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use limiter_common::wire::{Count, Evidence};
 
 use super::model::{
-    Crowd, Limits, Listing, Meeting, Over, Part, Path, Rule, RuleSet, Selector, Subject, Terms,
-    Traffic,
+    Crowd, Direction, Limits, Listing, Meeting, Over, Part, Path, Rule, RuleSet, Selector, Subject,
+    Terms, Traffic,
 };
 
 mod kind;
@@ -18,6 +18,26 @@ pub use rate::{burst_for_tcp, is_slow};
 
 /// Rules of one kind that are reported one by one, before the others are only counted.
 const MOST_REPORTED: usize = 10;
+
+/// What captures say nothing about: their packets are judged as they come in, and none as it goes
+/// out.
+pub fn not_judged_in_captures(set: &RuleSet) -> Vec<String> {
+    let of = |direction: Direction| {
+        let mut rules = set.rules.iter().filter(|rule| rule.path.direction == direction);
+        let first = Subject::Rule(rules.next()?.path.clone());
+        let more = match rules.count() {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        Some(format!("the {first}{more}"))
+    };
+    let out = of(Direction::Out);
+    let both = of(Direction::Both);
+    let out = out.map(|who| format!("only what comes in is judged here: {who} has no packets"));
+    let both =
+        both.map(|who| format!("only what comes in is judged here: {who} has half of its packets"));
+    out.into_iter().chain(both).collect()
+}
 
 /// All warnings about a rule set: the first rules of each kind.
 #[derive(Clone, Debug, Default)]
@@ -100,7 +120,7 @@ impl Warnings {
 }
 
 /// Rules of each source, by their keys without it.
-struct BySource(BTreeSet<Vec<Part>>);
+struct BySource(BTreeSet<(Vec<Part>, Direction)>);
 
 impl BySource {
     fn of(set: &RuleSet) -> Self {
@@ -108,20 +128,21 @@ impl BySource {
         let parts = limiting.filter_map(|rule| {
             let each = |part: &Part| matches!(part, Part::Source(_, None));
             let others = |part: &&Part| !each(part);
-            rule.path.0.iter().any(each).then(|| {
-                let mut parts: Vec<Part> = rule.path.0.iter().filter(others).cloned().collect();
+            rule.path.parts.iter().any(each).then(|| {
+                let mut parts: Vec<Part> = rule.path.parts.iter().filter(others).cloned().collect();
                 parts.sort();
-                parts
+                (parts, rule.path.direction)
             })
         });
-        Self(parts.filter(|parts| !parts.is_empty()).collect())
+        Self(parts.filter(|(parts, _)| !parts.is_empty()).collect())
     }
 
     /// True if a rule bounds each source, of the packets of this one.
     fn has(&self, path: &Path) -> bool {
-        let mut parts = path.0.to_vec();
+        let mut parts = path.parts.to_vec();
         parts.sort();
-        self.0.contains(&parts)
+        let bounds = |direction| self.0.contains(&(parts.clone(), direction));
+        bounds(path.direction) || bounds(Direction::Both)
     }
 }
 
@@ -164,7 +185,8 @@ impl Judge {
             _ => return,
         };
         let keys = rule.path.contradiction(such).unwrap_or_default();
-        let detail = keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+        let keys = keys.iter().map(|part| part.text(rule.path.direction));
+        let detail = keys.collect::<Vec<_>>().join(" and ");
         self.add(Warning { detail, ..Warning::of(kind, Subject::Rule(rule.path.clone())) });
     }
 
@@ -173,7 +195,7 @@ impl Judge {
         if rule.terms == Terms::Unlimited {
             return;
         }
-        let found = rule.path.0.iter().find_map(|part| match part {
+        let found = rule.path.parts.iter().find_map(|part| match part {
             Part::Source(masks, Some(net)) => {
                 let crowd = Crowd::of(&Selector::Prefix(*net))?;
                 let (one, mask) = (crowd.is_in_one_source(), masks.of(net)?);
@@ -247,7 +269,11 @@ fn is_together(rule: &Rule, traffic: &Traffic) -> bool {
     let limits = rule.terms.limits().is_some_and(|limits| {
         !limits.limits.is_empty() && matches!(limits.over, Over::Drop | Over::Reject | Over::Ban(_))
     });
-    limits && !rule.path.0.iter().any(each) && traffic.names_protocol()
+    // What goes out is this machine's own, or of those behind it: all of it together is meant.
+    limits
+        && !traffic.only_goes_out()
+        && !rule.path.parts.iter().any(each)
+        && traffic.names_protocol()
 }
 
 #[cfg(test)]

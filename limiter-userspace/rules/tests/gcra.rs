@@ -6,6 +6,7 @@
 
 use governor::clock::FakeRelativeClock;
 use governor::{Quota, RateLimiter};
+use limiter_common::frame_size::FrameSize;
 use limiter_common::time::{TICK_BITS, Ticks};
 use limiter_common::wire::{Count, Limit};
 use limiter_decision::clock;
@@ -79,7 +80,7 @@ fn run(limit: &Limit, start: Ticks, gaps: &[(u64, u64)]) -> Run {
     let mut run = Run { admitted: Vec::new(), dropped: 0 };
     let interval = limit.increment >> limit.shift;
     for (thousandths, length) in gaps {
-        let units = limit.units(*length);
+        let units = limit.units(FrameSize::of_packet(*length));
         let step = u128::from(interval) * u128::from(units) * u128::from(*thousandths) / 1000;
         now = now.plus(Ticks::new(u64::try_from(step.min(1 << 55)).unwrap()));
         match Charge::new(limit, now, units).apply(tat) {
@@ -136,13 +137,13 @@ proptest! {
         length in 60u64..1515,
     ) {
         if let Some(limit) = compiled(rate) {
-            let (recent, units) = (Ticks::new(start), limit.units(length));
+            let (recent, units) = (Ticks::new(start), limit.units(FrameSize::of_packet(length)));
             // Around the border, and anywhere.
             for tat in [start + limit.tolerance + owed % (4 * clock::SLACK.get()), start + owed] {
                 let tat = Ticks::new(tat);
                 let later = Charge::new(&limit, recent.plus(clock::SLACK), units);
                 if later.is_over_until_now(tat) {
-                    let charge = later.at(&limit, recent.plus(Ticks::new(age)));
+                    let charge = later.at(&limit, recent.plus(Ticks::new(age)), false);
                     prop_assert_eq!(charge.apply(tat), None);
                 }
             }
@@ -197,7 +198,7 @@ proptest! {
     fn effective_rate_within_one_percent(rate in prop_oneof![packets(), bytes()]) {
         if let Some(limit) = compiled(rate) {
             let configured = rate.requests_per_unit as f64 / rate.period.seconds() as f64;
-            let units = limit.units(60);
+            let units = limit.units(FrameSize::of_packet(60));
             let per_frame = gcra::cost(&limit, units).get() as f64 / f64::from(1 << TICK_BITS) / 1e9;
             let effective = units as f64 / per_frame;
             prop_assert!(effective <= configured * (1.0 + 1e-12), "{effective} > {configured}");

@@ -17,7 +17,7 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::clock;
 use crate::netns::Netns;
-use crate::packet_socket::PacketSocket;
+use crate::packet_socket::{NoRoom, PacketSocket};
 
 const NANOS_PER_SECOND: f64 = 1e9;
 
@@ -131,6 +131,22 @@ impl Generator {
         duration: Duration,
         bound: usize,
     ) -> Result<Self> {
+        Self::start_with(netns, interface, streams, duration, bound, NoRoom::Refused)
+    }
+
+    /// As [`Generator::start`], where `ENOBUFS` may mean that a frame was dropped at tc.
+    ///
+    /// # Errors
+    ///
+    /// As [`Generator::start`].
+    pub fn start_with(
+        netns: &Arc<Netns>,
+        interface: &'static str,
+        streams: Vec<Stream>,
+        duration: Duration,
+        bound: usize,
+        no_room: NoRoom,
+    ) -> Result<Self> {
         let mut queues = Vec::new();
         for stream in streams {
             ensure!(!stream.frames.is_empty(), "a stream without frames sends nothing");
@@ -148,7 +164,7 @@ impl Generator {
                 // The default of 50 us would shift every slot.
                 set_current_timer_slack(NonZeroU64::new(1))
                     .context("cannot set the timer slack")?;
-                send(&socket, queues, duration, bound, &stop, &recordings)
+                send((&socket, no_room), queues, duration, bound, &stop, &recordings)
             })?
         };
         Ok(Self { stop, recordings, thread: Some(thread) })
@@ -237,7 +253,7 @@ impl Queue {
     /// Sends up to a turn's worth.
     fn take_turn(
         &mut self,
-        socket: &PacketSocket,
+        (socket, no_room): (&PacketSocket, NoRoom),
         bound: usize,
         recording: &mut Recording,
     ) -> Result<()> {
@@ -252,7 +268,10 @@ impl Queue {
             self.pending -= 1;
             match socket.send(frame) {
                 Ok(()) => recording.times.push(time),
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => recording.refused += 1,
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => match no_room {
+                    NoRoom::Refused => recording.refused += 1,
+                    NoRoom::Dropped => recording.times.push(time),
+                },
                 Err(error) => return Err(error).context("cannot send a frame"),
             }
         }
@@ -265,7 +284,7 @@ fn lock(recording: &Mutex<Recording>) -> MutexGuard<'_, Recording> {
 }
 
 fn send(
-    socket: &PacketSocket,
+    socket: (&PacketSocket, NoRoom),
     mut queues: Vec<Queue>,
     duration: Duration,
     bound: usize,

@@ -7,11 +7,20 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustix::net::netdevice::name_to_index;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 
 /// A raw packet socket bound to one interface of the calling thread's network namespace.
 #[derive(Debug)]
 pub struct PacketSocket(Socket);
+
+/// What it means when the kernel answers `ENOBUFS` to a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// The frame was never sent: the device had no room.
+    Refused,
+    /// The frame was sent and dropped at tc on its way out, as over its limit.
+    Dropped,
+}
 
 /// Frames that a socket receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +149,26 @@ fn is_timeout(error: &io::Error) -> bool {
 fn socklen<T>() -> libc::socklen_t {
     // No option or address is anywhere near 4 GiB.
     libc::socklen_t::try_from(size_of::<T>()).unwrap_or(libc::socklen_t::MAX)
+}
+
+/// Makes a UDP socket divide what it is given into datagrams of `bytes` bytes (`UDP_SEGMENT` of
+/// include/uapi/linux/udp.h): they go through the kernel as one super-frame.
+///
+/// # Errors
+///
+/// When the kernel refuses.
+pub fn segment(socket: &std::net::UdpSocket, bytes: u16) -> io::Result<()> {
+    const UDP_SEGMENT: i32 = 103;
+    set_option(&SockRef::from(socket), libc::SOL_UDP, UDP_SEGMENT, i32::from(bytes))
+}
+
+/// Gives a UDP socket a buffer of `bytes` bytes for what arrives, whatever the kernel's own limit.
+///
+/// # Errors
+///
+/// Without `CAP_NET_ADMIN`.
+pub fn receive_buffer(socket: &std::net::UdpSocket, bytes: i32) -> io::Result<()> {
+    set_option(&SockRef::from(socket), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
 }
 
 fn set_option(socket: &Socket, level: i32, option: i32, value: i32) -> io::Result<()> {

@@ -68,6 +68,22 @@ impl Counts {
     }
 }
 
+/// The end of a frame by which a [`Receiver`] counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The sender of a frame.
+    Source,
+    /// The receiver of a frame.
+    Destination,
+}
+
+impl End {
+    /// The masked address of a frame at this end; `None` when it is not IP.
+    pub fn address(self, frame: &[u8]) -> Option<IpAddr> {
+        address(frame, self)
+    }
+}
+
 /// The source that a limiter should see: IPv4 as it is, IPv6 cut to /64.
 pub fn masked(address: IpAddr) -> IpAddr {
     match address {
@@ -91,7 +107,16 @@ impl Receiver {
     ///
     /// When the socket cannot be opened.
     pub fn start(netns: &Arc<Netns>, interface: &'static str) -> Result<Self> {
-        Self::spawn(netns, interface, Direction::Incoming)
+        Self::start_by(netns, interface, End::Source)
+    }
+
+    /// As [`Receiver::start`], by the sources or by the destinations of frames.
+    ///
+    /// # Errors
+    ///
+    /// When the socket cannot be opened.
+    pub fn start_by(netns: &Arc<Netns>, interface: &'static str, end: End) -> Result<Self> {
+        Self::spawn(netns, interface, Direction::Incoming, end)
     }
 
     /// Starts recording what goes through `interface` in both directions, with times: what a tool
@@ -101,10 +126,15 @@ impl Receiver {
     ///
     /// When the socket cannot be opened.
     pub fn tap(netns: &Arc<Netns>, interface: &'static str) -> Result<Self> {
-        Self::spawn(netns, interface, Direction::Both)
+        Self::spawn(netns, interface, Direction::Both, End::Source)
     }
 
-    fn spawn(netns: &Arc<Netns>, interface: &'static str, direction: Direction) -> Result<Self> {
+    fn spawn(
+        netns: &Arc<Netns>,
+        interface: &'static str,
+        direction: Direction,
+        end: End,
+    ) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let counts = Arc::new(Mutex::new(Counts::default()));
         let (ready, is_ready) = mpsc::channel();
@@ -114,7 +144,7 @@ impl Receiver {
                 netns.move_in()?;
                 let socket = PacketSocket::receiver(interface, direction, BUFFER, TIMEOUT)?;
                 ready.send(()).context("nobody waits for the receiver")?;
-                receive(&socket, direction, &stop, &counts)
+                receive(&socket, direction, end, &stop, &counts)
             })?
         };
         let receiver = Self { stop, counts, thread: Some(thread) };
@@ -160,6 +190,7 @@ impl Drop for Receiver {
 fn receive(
     socket: &PacketSocket,
     direction: Direction,
+    end: End,
     stop: &AtomicBool,
     counts: &Mutex<Counts>,
 ) -> Result<()> {
@@ -174,7 +205,7 @@ fn receive(
             continue;
         }
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-        match buffer.get(..length).and_then(source) {
+        match buffer.get(..length).and_then(|frame| end.address(frame)) {
             Some(source) => {
                 *counts.sources.entry(source).or_default() += 1;
                 if direction == Direction::Both {
@@ -193,6 +224,10 @@ fn receive(
 
 /// The masked source address of a frame; `None` when it is not IP.
 pub fn source(frame: &[u8]) -> Option<IpAddr> {
+    End::Source.address(frame)
+}
+
+fn address(frame: &[u8], end: End) -> Option<IpAddr> {
     let mut at = 12;
     let mut ethertype = be16(frame, at)?;
     while matches!(ethertype, TAG_CUSTOMER | TAG_SERVICE) {
@@ -202,11 +237,13 @@ pub fn source(frame: &[u8]) -> Option<IpAddr> {
     let packet = frame.get(at + 2..)?;
     match ethertype {
         ETHERTYPE_IPV4 => {
-            let octets: [u8; 4] = packet.get(12..16)?.try_into().ok()?;
+            let at = if end == End::Source { 12 } else { 16 };
+            let octets: [u8; 4] = packet.get(at..at + 4)?.try_into().ok()?;
             Some(Ipv4Addr::from(octets).into())
         }
         ETHERTYPE_IPV6 => {
-            let octets: [u8; 16] = packet.get(8..24)?.try_into().ok()?;
+            let at = if end == End::Source { 8 } else { 24 };
+            let octets: [u8; 16] = packet.get(at..at + 16)?.try_into().ok()?;
             Some(masked(Ipv6Addr::from(octets).into()))
         }
         _ => None,

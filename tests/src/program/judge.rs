@@ -1,12 +1,16 @@
 //! Frames through the program, one by one.
 
+use std::collections::btree_map::Entry;
+
 use anyhow::{Context as _, Result, ensure};
+use limiter_common::header::Direction;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_datapath::{Framing, Observed as _, Way};
-use limiter_decision::packet::Facts;
+use limiter_decision::packet::{Facts, Segments};
 
-use super::Program;
-use crate::test_run::{Runner, TestRun};
+use super::{Program, TcHooks};
+use crate::tc_run::TcRunner;
+use crate::test_run::{Runner, TestClock, TestRun};
 
 impl Program {
     /// Judges a frame `repeat` times and returns the verdict of the last.
@@ -60,6 +64,31 @@ impl Program {
         let run = self.run_layer3(packet)?;
         let way = run.way.context("the program returned no action, or XDP_ABORTED")?;
         Ok((way, run.frame))
+    }
+
+    /// Judges a packet at tc, which is a super-frame if it has segments.
+    ///
+    /// # Errors
+    ///
+    /// Without root, or when the program returned a number that is no verdict.
+    pub fn run_at_tc(
+        &mut self,
+        frame: &[u8],
+        direction: Direction,
+        segments: Option<Segments>,
+    ) -> Result<Verdict> {
+        let now = self.now();
+        let hooks = match self.tc.entry(direction) {
+            Entry::Occupied(hooks) => hooks.into_mut(),
+            Entry::Vacant(room) => {
+                let runner = TcRunner::open(&mut self.kernel, direction, Framing::Ethernet)?;
+                let clock = TestClock::of_map(runner.map("CLOCK")?)?;
+                room.insert(TcHooks { runner, clock })
+            }
+        };
+        hooks.clock.set(now)?;
+        let run = hooks.runner.run(frame, segments)?;
+        run.way.map(Way::verdict).context("the program returned no verdict")
     }
 
     fn load_layer3(&mut self) -> Result<()> {

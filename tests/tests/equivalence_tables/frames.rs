@@ -1,6 +1,8 @@
 //! Random frames of every kind from a few addresses, and random times.
 
 use fastrand::Rng;
+use limiter_common::header::Direction;
+use limiter_decision::packet::Segments;
 use limiter_tests::packet::{Extension, Fragment, Frame, Transport};
 
 pub(crate) fn source_v4(random: &mut Rng) -> [u8; 4] {
@@ -32,6 +34,19 @@ fn transport(random: &mut Rng) -> Transport {
         }
         10 => Transport::Raw(47),
         _ => Transport::Raw([132, 33, 136, 50, 59][random.usize(0..5)]),
+    }
+}
+
+/// The same with its ports the other way round.
+fn answered(transport: Transport) -> Transport {
+    match transport {
+        Transport::Udp { source: destination, destination: source } => {
+            Transport::Udp { source, destination }
+        }
+        Transport::Tcp { source: destination, destination: source, flags } => {
+            Transport::Tcp { source, destination, flags }
+        }
+        other => other,
     }
 }
 
@@ -71,12 +86,16 @@ fn tunnel(random: &mut Rng) -> (Transport, Vec<u8>) {
     }
 }
 
-pub(crate) fn frame(random: &mut Rng) -> Vec<u8> {
+/// A frame from one of a few addresses; mostly to one if it goes out.
+pub(crate) fn frame(random: &mut Rng, direction: Direction) -> Vec<u8> {
     let v6 = random.bool();
+    let is_answer = direction == Direction::Out && random.u8(0..8) > 0;
     let mut frame = if v6 {
         let mut to = [0; 16];
         (to[0], to[15]) = (0xfd, random.u8(0..3));
-        let mut frame = Frame::ipv6(source_v6(random), to);
+        let from = source_v6(random);
+        let (from, to) = if is_answer { (to, from) } else { (from, to) };
+        let mut frame = Frame::ipv6(from, to);
         for _ in 0..random.u8(0..8).saturating_sub(5) {
             frame = frame.extension(match random.u8(0..3) {
                 0 => Extension::HopByHop(0),
@@ -87,7 +106,9 @@ pub(crate) fn frame(random: &mut Rng) -> Vec<u8> {
         frame
     } else {
         let to = [198, 51, 100, random.u8(0..3)];
-        let mut frame = Frame::ipv4(source_v4(random), to);
+        let from = source_v4(random);
+        let (from, to) = if is_answer { (to, from) } else { (from, to) };
+        let mut frame = Frame::ipv4(from, to);
         if random.u8(0..10) == 0 {
             frame = frame.options(&vec![1; 4 * random.usize(0..11)]);
         }
@@ -104,6 +125,9 @@ pub(crate) fn frame(random: &mut Rng) -> Vec<u8> {
     let length = if random.u8(0..4) == 0 { 1400 } else { 60 };
     let mut payload = vec![0; random.usize(0..length)];
     let mut transport = transport(random);
+    if is_answer && random.bool() {
+        transport = answered(transport);
+    }
     if random.u8(0..6) == 0 {
         (transport, payload) = tunnel(random);
     }
@@ -129,6 +153,20 @@ pub(crate) fn frame(random: &mut Rng) -> Vec<u8> {
         _ => {}
     }
     frame
+}
+
+/// The hook that a frame comes to: XDP, or tc in a direction, where it may be a super-frame.
+pub(crate) fn hook(random: &mut Rng) -> Option<(Direction, Option<Segments>)> {
+    let direction = match random.u8(0..8) {
+        0 => Direction::In,
+        1 => Direction::Out,
+        _ => return None,
+    };
+    let segments = random.bool().then(|| Segments {
+        count: random.u32(0..60).saturating_sub(4),
+        size: random.u32(1..1_449),
+    });
+    Some((direction, segments))
 }
 
 /// Mostly packets close together, sometimes days, sometimes backwards.

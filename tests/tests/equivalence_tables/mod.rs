@@ -13,13 +13,16 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use limiter_common::bucket::Slot;
+use limiter_common::header::Direction;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::verdict::Reason;
+use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{Ask, BUDGET_LEASES, KEY_LEASES, KeyLeases, TableKey, lease_of_budget};
-use limiter_datapath::{Reading, SourceTable};
-use limiter_model::Model;
+use limiter_datapath::{Framing, Reading, SourceTable};
+use limiter_decision::outcome::Outcome;
+use limiter_decision::packet::Segments;
+use limiter_model::{Model, Packet};
 use limiter_rules::Installed;
 use limiter_tests::asked::Asked;
 use limiter_tests::program::{Program, SEED, SOURCE_STORES, rule_set};
@@ -214,6 +217,45 @@ fn both(seed: u64) -> (Program, Model) {
     (program, model)
 }
 
+/// Confirms the rule set on trial until `end`, or takes it back in one of two ways.
+fn end_trial(random: &mut Rng, now: u64, end: u64, (program, model): (&mut Program, &mut Model)) {
+    if end > now && random.bool() {
+        program.confirm(Ticks::from_nanos(now)).unwrap();
+        model.confirm();
+    } else if random.bool() {
+        program.revert().unwrap();
+        model.revert(Ticks::from_nanos(now));
+    } else {
+        // A start takes back what nobody can confirm any more.
+        program.restart().unwrap();
+        // As of its end, which was written when it began.
+        model.revert(Ticks::from_nanos(end));
+    }
+}
+
+/// The hook that a frame comes to: [`frames::hook`].
+type At = Option<(Direction, Option<Segments>)>;
+
+fn judge(model: &mut Model, frame: &[u8], hook: At, now: Ticks) -> Outcome {
+    match hook {
+        None => model.judge(frame, now),
+        Some((direction, segments)) => {
+            let packet = Packet::at_tc(Framing::Ethernet, frame, direction, segments, 1);
+            model.judge_packet(&packet, now)
+        }
+    }
+}
+
+fn run_at(program: &mut Program, frame: &[u8], hook: At) -> Verdict {
+    match hook {
+        None => program.run(frame, 1).unwrap(),
+        Some((direction, segments)) => program
+            .run_at_tc(frame, direction, segments)
+            .map_err(|error| format!("{error:?} of {segments:?} {frame:02x?}"))
+            .unwrap(),
+    }
+}
+
 fn run(seed: u64, steps: u32, met: &mut Met) {
     let mut random = Rng::with_seed(seed);
     let mut rules = Rules::new(seed);
@@ -233,18 +275,7 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             met.comparisons += begun.elapsed();
             let begun = Instant::now();
             if let Some(end) = trial.take() {
-                if end > now && random.bool() {
-                    program.confirm(Ticks::from_nanos(now)).unwrap();
-                    model.confirm();
-                } else if random.bool() {
-                    program.revert().unwrap();
-                    model.revert(Ticks::from_nanos(now));
-                } else {
-                    // A start takes back what nobody can confirm any more.
-                    program.restart().unwrap();
-                    // As of its end, which was written when it began.
-                    model.revert(Ticks::from_nanos(end));
-                }
+                end_trial(&mut random, now, end, (&mut program, &mut model));
                 compare_all(&mut program, &model, &context);
                 assert_same_rules(program.installed(), model.installed(), &context);
             }
@@ -260,21 +291,23 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             let at = Ticks::from_nanos(now);
             let end = (random.u8(0..4) == 0).then(|| now + random.u64(0..20_000_000_000));
             let applied = match end.map(Ticks::from_nanos) {
-                Some(end) => program.apply_on_trial(&set, end).map(|plan| (plan, Some(end))),
-                None => program.apply(&set).map(|plan| (plan, None)),
+                Some(end) => program.apply_on_trial(&set, end),
+                None => program.apply(&set),
             };
-            match applied {
-                Ok((plan, Some(end))) => {
-                    model.commit_on_trial(plan, end, at);
-                    trial = Some(end.as_nanos());
-                    met.changes += 1;
+            if let Ok(plan) = applied {
+                match end.map(Ticks::from_nanos) {
+                    Some(end) => {
+                        model.commit_on_trial(plan, end, at);
+                    }
+                    None => {
+                        model.commit(plan, at);
+                    }
                 }
-                Ok((plan, None)) => {
-                    model.commit(plan, at);
-                    met.changes += 1;
-                }
+                trial = end;
+                met.changes += 1;
+            } else {
                 // More tables than there are: the next change has fewer.
-                Err(_) => met.refused += 1,
+                met.refused += 1;
             }
             met.commits += begun.elapsed();
         }
@@ -286,7 +319,9 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             met.asks += asked_keys.answer(&mut random, now, both, &context);
         }
         let ticks = Ticks::from_nanos(now);
-        let frame = frames::frame(&mut random);
+        let hook = frames::hook(&mut random);
+        let direction = hook.map_or(Direction::In, |(direction, _)| direction);
+        let frame = frames::frame(&mut random, direction);
         // The answer is asked for before the frame comes: it is compared with what becomes of the
         // frame, and a question that charged anything would be found by the comparison of
         // everything.
@@ -294,21 +329,24 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
             .then(|| met.asked.ask(program.reading(), &model, &frame, ticks))
             .transpose()
             .unwrap();
+        // A test run at tc refuses frames that end in their IP header.
+        let hook = hook.filter(|_| frame.len() >= 14 + 40);
         let begun = Instant::now();
-        let expected = model.judge(&frame, ticks);
+        let expected = judge(&mut model, &frame, hook, ticks);
         met.model += begun.elapsed();
-        if let Some(answer) = answer {
+        // The question is about a frame at XDP.
+        if let (Some(answer), None) = (answer, hook) {
             let became = (expected.reason, expected.rule, model.way());
             assert_eq!(answer, became, "seed {seed} step {step}\n{file}{frame:02x?}");
         }
         let expected = expected.reason;
         let begun = Instant::now();
         program.set_time(ticks).unwrap();
-        let verdict = program.run(&frame, 1).unwrap();
+        let verdict = run_at(&mut program, &frame, hook);
         met.kernel += begun.elapsed();
         assert!(
             verdict == expected.verdict(),
-            "seed {seed} step {step}: {verdict:?} for {}\n{file}{frame:02x?}",
+            "seed {seed} step {step}: {verdict:?} for {} at {hook:?}\n{file}{frame:02x?}",
             expected.name()
         );
         // This clock goes backwards, which the kernel's does not: no packet may be before the end

@@ -88,13 +88,16 @@ const FORMS: &[Form] = &[
 const UNITS: [&str; 5] = ["second", "minute", "hour", "day", "week"];
 const BUDGETS: [&str; 3] = ["slow", "shared", "other"];
 
+/// The direction of a table's rules.
+type Way = &'static str;
+
 /// A rule set that changes rule by rule, so that most rules stay.
 pub(crate) struct Rules {
     random: Rng,
     budgets: [String; 3],
-    tables: Vec<usize>,
-    /// By form and values: what the rule does.
-    held: Vec<(usize, Vec<&'static str>, String)>,
+    tables: Vec<(usize, Way)>,
+    /// By table and values: what the rule does.
+    held: Vec<((usize, Way), Vec<&'static str>, String)>,
 }
 
 impl Rules {
@@ -124,7 +127,7 @@ impl Rules {
             }
             4 if !self.tables.is_empty() => {
                 let gone = self.tables.swap_remove(self.random.usize(0..self.tables.len()));
-                self.held.retain(|(form, ..)| *form != gone);
+                self.held.retain(|(table, ..)| *table != gone);
             }
             // Nothing but a new generation.
             5 => return,
@@ -132,21 +135,25 @@ impl Rules {
         }
         while self.tables.len() < 2 || self.tables.len() < 7 && self.random.u8(..) < 40 {
             let form = self.random.usize(0..FORMS.len());
-            if !self.tables.contains(&form) {
-                self.tables.push(form);
-                self.new_rule(form);
+            let way = ["in", "in", "out", "both"][self.random.usize(0..4)];
+            // The packet inside a tunnel is looked for on the way in alone.
+            let way = if FORMS[form].contains(&INNER) { "in" } else { way };
+            if !self.tables.contains(&(form, way)) {
+                self.tables.push((form, way));
+                self.new_rule((form, way));
             }
         }
         for _ in 0..self.random.usize(1..5) {
-            let form = self.tables[self.random.usize(0..self.tables.len())];
-            self.new_rule(form);
+            let table = self.tables[self.random.usize(0..self.tables.len())];
+            self.new_rule(table);
         }
         if self.held.len() > 6 && self.random.bool() {
             self.held.swap_remove(self.random.usize(0..self.held.len()));
         }
     }
 
-    fn new_rule(&mut self, form: usize) {
+    fn new_rule(&mut self, table: (usize, Way)) {
+        let (form, way) = table;
         let values: Vec<&str> = FORMS[form]
             .iter()
             .map(|(_, values)| values[self.random.usize(0..values.len())])
@@ -155,10 +162,14 @@ impl Rules {
         if values.iter().any(|v| v.contains(':')) && values.iter().any(|v| v.contains('.')) {
             return;
         }
-        let terms = self.terms(form, values[0]);
-        match self.held.iter_mut().find(|(at, held, _)| *at == form && *held == values) {
+        let mut terms = self.terms(form, values[0]);
+        if way != "in" {
+            // What no outgoing packet can have.
+            terms = terms.replace("sliding_log", "fixed_window").replace("reject", "drop");
+        }
+        match self.held.iter_mut().find(|(at, held, _)| *at == table && *held == values) {
             Some((.., old)) => *old = terms,
-            None => self.held.push((form, values, terms)),
+            None => self.held.push((table, values, terms)),
         }
     }
 
@@ -202,9 +213,13 @@ impl Rules {
     }
 
     fn new_budget(&mut self, index: usize) {
-        let limits = self.limits();
+        let mut limits = self.limits();
+        if index > 0 {
+            // Outgoing packets are charged to it, too.
+            limits = limits.replace("sliding_log", "fixed_window");
+        }
         let action = match (index, self.random.u8(0..6)) {
-            (1, 0..3) => ", action: {class: slow}",
+            (1, 0..3) => ", action: {class: other}",
             (_, 3) => ", shadow_mode: true",
             (_, 4) => ", on_daemon_loss: shadow",
             _ => "",
@@ -347,14 +362,22 @@ impl Rules {
             let _ = writeln!(file, "  - {budget}");
         }
         file.push_str("descriptors:\n");
-        for (form, values, terms) in &self.held {
+        for ((form, way), values, terms) in &self.held {
             let mut text = terms.clone();
-            for ((key, _), value) in FORMS[*form].iter().zip(values).rev() {
+            if *way != "in" {
+                text = text.replace("slow", "other");
+            }
+            for (at, ((key, _), value)) in FORMS[*form].iter().zip(values).enumerate().rev() {
+                let key = match *way {
+                    "out" => key.replace("destination_address", "source_address"),
+                    _ => (*key).to_owned(),
+                };
+                let way = if at == 0 { format!(", direction: {way}") } else { String::new() };
                 let value =
                     if value.is_empty() { String::new() } else { format!(", value: \"{value}\"") };
                 let inner =
                     if text.starts_with('{') { format!("descriptors: [{text}]") } else { text };
-                text = format!("{{{key}{value}, {inner}}}");
+                text = format!("{{{key}{value}{way}, {inner}}}");
             }
             let _ = writeln!(file, "  - {text}");
         }

@@ -65,7 +65,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// A cable of this MTU with a limiter under one rule.
+    /// A cable of this MTU with a limiter under one rule: in a mode of XDP, or at `tc`.
     pub(crate) fn start(tag: &str, mode: &'static str, mtu: u32, rule: &str) -> Result<Self> {
         require_root();
         let bed = Testbed::create(&format!("{tag}-{mode}"))?;
@@ -73,9 +73,11 @@ impl Scene {
             netns.ip(["link", "set", end.interface, "mtu", &mtu.to_string()])?;
         }
         let mut limiter = bed.limiter(&rules(rule))?;
-        limiter.options(["--mode", mode]);
+        let (options, shown) =
+            if mode == "tc" { (["--hook", "tc"], "tc in") } else { (["--mode", mode], mode) };
+        limiter.options(options);
         let ready = limiter.start()?;
-        ensure!(ready.contains(&format!("{} {mode}", RECEIVER.interface)), "{ready}");
+        ensure!(ready.contains(&format!("{} {shown}", RECEIVER.interface)), "{ready}");
         Ok(Self { limiter, bed, mode })
     }
 

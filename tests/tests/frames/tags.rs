@@ -83,6 +83,24 @@ fn a_tag_beside_the_frame_is_not_seen() -> Result<()> {
     Ok(())
 }
 
+/// As above, with the same frames: at tc the kernel says what it took off.
+#[test]
+fn at_tc_a_tag_beside_the_frame_is_seen() -> Result<()> {
+    let scene = Scene::start("tags", "tc", 1_500, BY_TAG)?;
+    bridge(&scene.bed.sender)?;
+    let direct = scene.socket(SENDER.interface)?;
+    let bridged = scene.socket(INTO_BRIDGE)?;
+    let frame = v4().vlan(5).payload(&[0; 18]).build();
+    for there in ["on", "off"] {
+        ethtool(&scene.bed.sender, SENDER.interface, "txvlan", there)?;
+        for (socket, way) in [(&direct, "in the frame"), (&bridged, "beside it")] {
+            let moved = scene.send(socket, &frame, 1)?;
+            ensure!(moved == counted(true, frame.len()), "txvlan {there}, {way}: {moved:?}");
+        }
+    }
+    scene.close()
+}
+
 /// Warnings about tags; the daemon here has no management prefix, which it says as well.
 fn warnings(scene: &Scene) -> Result<String> {
     let status = scene.limiter.json(&["status"])?;

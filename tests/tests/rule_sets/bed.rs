@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use fastrand::Rng;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
-use limiter_model::{Framing, Model};
+use limiter_model::{Framing, Model, Packet};
 use limiter_rules::{Environment, Installed, RuleSet};
 use limiter_tests::netns::Netns;
 use limiter_tests::packet::{Frame, MAX_FRAME, Transport};
@@ -187,6 +187,7 @@ impl Bed {
             interface_index: &|name| Some(INTERFACE + u32::from(name != RECEIVER.interface)),
             cpus: 1,
             cluster: None,
+            in_at_tc: false,
         };
         let mut model = Model::new();
         model.commit(Installed::default().plan(set, 1, 16_384, &environment)?, Ticks::ZERO);
@@ -199,7 +200,8 @@ impl Bed {
             self.wire.send(&frame)?;
             let nanos = 3_600_000_000_000 + u64::try_from(number)? * 1000;
             let (length, now) = (u64::try_from(frame.len())?, Ticks::from_nanos(nanos));
-            let outcome = model.judge_captured(Framing::Ethernet, &frame, length, INTERFACE, now);
+            let outcome = model
+                .judge_packet(&Packet::received(Framing::Ethernet, &frame, length, INTERFACE), now);
             judged.push((own, kind, outcome.reason.verdict() == Verdict::Pass));
         }
         let [input, forward] = [self.seen("input")?, self.seen("forward")?];

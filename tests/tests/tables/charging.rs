@@ -27,7 +27,7 @@ fn words(program: &Program) -> Vec<[u64; 32]> {
     let words = |bucket: Option<KeyedBucket>| bucket.map(|bucket| bucket.words);
     let mut all = Vec::new();
     for (form, id) in &program.installed().tables.ids {
-        let fields = form.fields & !(field::V4 | field::V6);
+        let fields = form.fields & !field::CONDITIONS;
         all.extend(words(program.keyed(&TableKey { table: *id, ..key(fields) }).unwrap()));
     }
     let mut source = [0; 32];

@@ -87,7 +87,7 @@ fn mapped(address: [u8; 4]) -> [u64; 2] {
 /// The number of the table with these keys.
 fn table(program: &Program, fields: u32) -> u32 {
     let ids = &program.installed().tables.ids;
-    let form = ids.iter().find(|(form, _)| form.fields & !(field::V4 | field::V6) == fields);
+    let form = ids.iter().find(|(form, _)| form.fields & !field::CONDITIONS == fields);
     *form.unwrap().1
 }
 

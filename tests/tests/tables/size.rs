@@ -37,11 +37,11 @@ fn many() -> RuleSet {
     let template = set.rules.pop().unwrap();
     for index in 0..RULES {
         let net = std::net::IpAddr::from(address(index)).into();
-        let parts = template.path.0.iter().map(|part| match part {
+        let parts = template.path.parts.iter().map(|part| match part {
             Part::Source(masks, _) => Part::Source(*masks, Some(net)),
             other => other.clone(),
         });
-        let path = Path(parts.collect());
+        let path = Path::of(parts.collect::<Vec<_>>());
         set.rules.push(Arc::new(Rule { path, ..Rule::clone(&template) }));
     }
     set

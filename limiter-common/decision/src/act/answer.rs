@@ -27,7 +27,7 @@ pub fn reply_kind(scratch: &Scratch, frame: &impl FrameMut) -> Option<ReplyKind>
             u32::from(u16::from_be_bytes([l0, l1])) + 40
         }
     };
-    let received = low_32(scratch.length()).saturating_sub(offset);
+    let received = low_32(scratch.bytes()).saturating_sub(offset);
     kind.length_within(claimed, received).map(|_| kind)
 }
 
@@ -52,7 +52,7 @@ pub fn answer<F: FrameMut>(scratch: &Scratch, frame: &F, kind: Option<ReplyKind>
         return false;
     };
     frame.store(0, &reply::link(&link))
-        && frame.cut(offset + kind.length(), low_32(scratch.length()))
+        && frame.cut(offset + kind.length(), low_32(scratch.bytes()))
 }
 
 /// Builds [`reply::unreachable_v4`] at `offset`.

@@ -27,7 +27,7 @@ use limiter_common::wire::Limit;
 
 use crate::algorithm::{self, Charged};
 use crate::cell::Cell;
-use crate::gcra::cost;
+use crate::gcra::cost_of;
 
 /// One packet against one limit.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,14 @@ impl Charge {
     /// A packet of `units` that arrives at `now`. The limit's `tolerance` is the backlog.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn new(limit: &Limit, now: Ticks, units: u64) -> Self {
-        Self { now, cost: cost(limit, units), horizon: now.plus(Ticks::new(limit.tolerance)) }
+        Self::of_units(limit, now, units, false)
+    }
+
+    /// A frame of `units` that arrives at `now`.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn of_units(limit: &Limit, now: Ticks, units: u64, is_super_frame: bool) -> Self {
+        let cost = cost_of(limit, units, is_super_frame);
+        Self { now, cost, horizon: now.plus(Ticks::new(limit.tolerance)) }
     }
 
     /// The TAT to store when the packet conforms.

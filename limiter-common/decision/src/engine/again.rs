@@ -84,7 +84,7 @@ pub fn charge_contended<W: Maps>(
     let Some(limit) = maps.limit(resolved.slot()) else {
         return (None, stored);
     };
-    let charge = Charge::new(limit, packet.now, limit.units(packet.length));
+    let charge = Charge::of_frame(limit, packet.now, packet.size);
     let outcome = match exchange(&bucket.word(), resolved.scale(), &charge, &mut stored) {
         None => None,
         Some(Reason::OverLimit) => Some(Outcome::over(limit).pack()),

@@ -24,12 +24,13 @@ pub fn resolve<W: Maps>(maps: &W, bucket_key: &BucketKey, generation: Generation
 /// A packet whose source has no bucket and gets none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn without_bucket<W: Maps>(maps: &W, packet: &SourcePacket) -> Packed {
-    let SourcePacket { bucket_key, generation, length, now, .. } = packet;
+    let SourcePacket { bucket_key, generation, now, .. } = packet;
+    let size = packet.size;
     let Some(slot) = call!(resolve(maps; bucket_key, *generation)) else {
         return Outcome::without_rule(Reason::NoRule).pack();
     };
     let unplaced = Unplaced { slot, first_seen: false };
-    let reason = call!(judge_aggregate(maps; bucket_key, unplaced, *length, *now));
+    let reason = call!(judge_aggregate(maps; bucket_key, unplaced, size, *now));
     Outcome::new(reason, maps.limit(slot).map_or(RULE_NONE, |limit| limit.rule)).pack()
 }
 
@@ -41,8 +42,8 @@ pub fn without_bucket<W: Maps>(maps: &W, packet: &SourcePacket) -> Packed {
 /// a flood need no more.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
-    let SourcePacket { bucket_key, generation, length, now, deferred } = packet;
-    let (length, now) = (*length, *now);
+    let SourcePacket { bucket_key, generation, now, deferred, .. } = packet;
+    let (size, now) = (packet.size, *now);
     let no_rule = Outcome::without_rule(Reason::NoRule).pack();
     let Some(slot) = call!(resolve(maps; bucket_key, *generation)) else {
         return (Some(no_rule), Change::NONE);
@@ -50,7 +51,7 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
     let Some(limit) = maps.limit(slot) else {
         return (Some(no_rule), Change::NONE);
     };
-    let charge = Charge::new(limit, now, limit.units(length));
+    let charge = Charge::of_frame(limit, now, size);
     // A frame that no bucket could hold is over its limit whatever the bucket.
     let reason = if limit.is_unlimited() {
         Reason::Unlimited
@@ -86,11 +87,12 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
                     debt
                 }
             };
-            let dropped = u64::from(outcome.drops());
+            let packets = size.packets();
+            let dropped = if outcome.drops() { packets } else { 0 };
             let bucket = Bucket {
                 word: Word::new(tat, false).raw(),
                 resolved: Resolved::new(*generation, slot, Slot::NONE, false).raw(),
-                passed: 1 - dropped,
+                passed: packets - dropped,
                 dropped,
             };
             match insert(maps, bucket_key, &bucket, now) {
@@ -110,6 +112,6 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         return (Some(outcome), Change::NONE);
     }
     let unplaced = Unplaced { slot, first_seen };
-    let reason = call!(judge_aggregate(maps; bucket_key, unplaced, length, now));
+    let reason = call!(judge_aggregate(maps; bucket_key, unplaced, size, now));
     (Some(Outcome::new(reason, outcome.rule()).pack()), Change::NONE)
 }

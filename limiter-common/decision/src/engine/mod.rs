@@ -18,6 +18,7 @@ pub use source::plain_source;
 pub use source_packet::{SourceCharge, SourcePacket};
 
 use limiter_common::bucket::Generation;
+use limiter_common::frame_size::FrameSize;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -49,11 +50,13 @@ pub enum Next {
     },
 }
 
-/// Everything before the source table and the tables, of a frame of `length` bytes (of which
-/// `frame` may show only the beginning). `now` may be up to [`SLACK`] before: an entry of a list
-/// ends that much later.
+/// Everything before the source table and the tables, of a frame (of which `frame` may show only
+/// the beginning). `now` may be up to [`SLACK`] before: an entry of a list ends that much later.
+///
+/// A frame on its way out is not asked about in the deny list and in the bans, which are about what
+/// the other end sends, nor in the source table, whose rules are for what comes in.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) -> Next {
+pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, size: FrameSize, now: Ticks) -> Next {
     if maps.control(Control::Bypass) != 0 {
         return Next::Done(Reason::Bypass);
     }
@@ -67,11 +70,14 @@ pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) 
     if maps.control(Control::Lists) != 0 {
         match call!(listed(maps; &source, now)) {
             Some(Listed::Allow | Listed::Management) => return Next::Done(Reason::Allowed),
-            Some(Listed::Deny) => return Next::Done(Reason::Denied),
-            None => {}
+            Some(Listed::Deny) if !frame.is_out() => return Next::Done(Reason::Denied),
+            Some(Listed::Deny) | None => {}
         }
     }
-    if maps.control(Control::BansKept) != 0 && call!(is_banned(maps; &source, now)) {
+    if !frame.is_out()
+        && maps.control(Control::BansKept) != 0
+        && call!(is_banned(maps; &source, now))
+    {
         return Next::Done(Reason::Banned);
     }
     let mut generation = Generation::new(maps.control(Control::Generation));
@@ -82,18 +88,18 @@ pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, length: u64, now: Ticks) 
         generation = generation.next();
         header = self::header(maps, generation);
     }
+    if frame.is_out() {
+        if !header.has_out() {
+            return Next::Done(Reason::NoRule);
+        }
+        return Next::Tables { generation, header: header.of_out(), now };
+    }
     if header.drops_martians() && source.is_martian() {
         return Next::Done(Reason::Martian);
     }
     if header.is_plain() {
         let bucket_key = source.into();
-        return Next::Sources(SourcePacket {
-            bucket_key,
-            generation,
-            length,
-            now,
-            deferred: false,
-        });
+        return Next::Sources(SourcePacket { bucket_key, generation, size, now, deferred: false });
     }
     Next::Tables { generation, header, now }
 }

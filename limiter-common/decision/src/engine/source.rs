@@ -74,9 +74,9 @@ fn judge_in<W: Maps, B: SourceBucket>(
     };
     if !(packet.deferred && outcome.is_deferred()) {
         if outcome.drops() {
-            count_drop(maps, bucket_key, bucket);
+            count_drop(maps, bucket_key, bucket, packet.size.packets());
         } else {
-            bucket.count_passed();
+            bucket.count_passed(packet.size.packets());
             carry_on(maps, bucket_key, bucket);
         }
     }
@@ -157,10 +157,10 @@ fn charge_at_once<W: Maps>(
         return None;
     }
     let latest = packet.now.plus(clock::SLACK);
-    let later = Charge::new(limit, latest, limit.units(packet.length));
+    let later = Charge::of_frame(limit, latest, packet.size);
     // Over it for long: then the time does not matter.
     if !later.is_over_until_now(word.tat()) {
-        let charge = later.at(limit, maps.now(packet.now));
+        let charge = later.at(limit, maps.now(packet.now), packet.size.is_super_frame());
         let reason = charge.attempt(&bucket.word(), word, stored)?;
         if !matches!(reason, Reason::OverLimit) {
             return Some(Outcome::new(reason, limit.rule));
@@ -170,20 +170,25 @@ fn charge_at_once<W: Maps>(
     if word.is_gone() { None } else { Some(Outcome::over(limit)) }
 }
 
-/// Counts a packet that was dropped. A CPU that drops many of one source in a row holds them back
+/// Counts the packets of a frame that was dropped. A CPU that drops many of one source in a row holds them back
 /// and adds them to the bucket together: [`limiter_common::wire::Uncounted`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(crate) fn count_drop<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &impl SourceBucket) {
+pub(crate) fn count_drop<W: Maps>(
+    maps: &W,
+    bucket_key: &BucketKey,
+    bucket: &impl SourceBucket,
+    packets: u64,
+) {
     let packets = match maps.uncounted() {
         Some(cell) => {
-            if let Some(packets) = Uncounted::again(cell, bucket_key) {
+            if let Some(packets) = Uncounted::again(cell, bucket_key, packets) {
                 packets
             } else {
                 call!(begin_drops(maps; bucket_key));
-                1
+                packets
             }
         }
-        None => 1,
+        None => packets,
     };
     if packets != 0 {
         bucket.count_dropped(packets);
@@ -191,11 +196,11 @@ pub(crate) fn count_drop<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &imp
     }
 }
 
-/// Counts a packet that was dropped, in the bucket of its key.
+/// Counts packets that were dropped, in the bucket of their key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn count_over<W: Maps>(maps: &W, bucket_key: &BucketKey) {
+pub fn count_over<W: Maps>(maps: &W, bucket_key: &BucketKey, packets: u64) {
     if let Some(bucket) = find(maps, bucket_key) {
-        either!(&bucket, bucket => count_drop(maps, bucket_key, bucket));
+        either!(&bucket, bucket => count_drop(maps, bucket_key, bucket, packets));
     }
 }
 
@@ -222,32 +227,38 @@ pub fn begin_drops<W: Maps>(maps: &W, bucket_key: &BucketKey) {
     cell.set(Uncounted::begin(bucket_key));
 }
 
-/// Counts a packet in the bucket of its source.
+/// Counts the packets of a frame in the bucket of their source.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn count_source<W: Maps>(maps: &W, bucket_key: &BucketKey, passed: bool) {
+pub fn count_source<W: Maps>(maps: &W, bucket_key: &BucketKey, passed: bool, packets: u64) {
     let Some(bucket) = find(maps, bucket_key) else {
         return;
     };
     if passed {
-        either!(&bucket, bucket => bucket.count_passed());
+        either!(&bucket, bucket => bucket.count_passed(packets));
     } else {
-        either!(&bucket, bucket => bucket.count_dropped(1));
+        either!(&bucket, bucket => bucket.count_dropped(packets));
     }
 }
 
 /// Takes back what [`judge`] has done to a bucket whose packet it let pass: the change of the word
 /// from `old` to `new`, where nobody has charged it since; otherwise it stays charged.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn undo_bucket_key<W: Maps>(maps: &W, bucket_key: &BucketKey, old: u64, new: u64) {
+pub fn undo_bucket_key<W: Maps>(
+    maps: &W,
+    bucket_key: &BucketKey,
+    old: u64,
+    new: u64,
+    packets: u64,
+) {
     if let Some(bucket) = find(maps, bucket_key) {
-        either!(&bucket, bucket => undo(bucket, old, new));
+        either!(&bucket, bucket => undo(bucket, old, new, packets));
     }
 }
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn undo(bucket: &impl SourceBucket, old: u64, new: u64) {
+fn undo(bucket: &impl SourceBucket, old: u64, new: u64, packets: u64) {
     if old != new {
         bucket.word().compare_exchange(new, old);
     }
-    bucket.uncount();
+    bucket.count_passed(packets.wrapping_neg());
 }

@@ -5,9 +5,11 @@ use core::hint::black_box;
 
 use limiter_common::bucket::{Change, Generation};
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::frame_size::FrameSize;
 use limiter_common::time::Ticks;
 use limiter_common::wire::EntryKind;
 
+use crate::maps::Maps;
 use crate::outcome::Packed;
 use crate::register::{OutParameter, Register};
 
@@ -18,8 +20,8 @@ pub struct SourcePacket {
     pub bucket_key: BucketKey,
     /// The rule set that judges it.
     pub generation: Generation,
-    /// Length in bytes, of the whole frame.
-    pub length: u64,
+    /// The size of the frame.
+    pub size: FrameSize,
     /// Time of arrival, or up to [`crate::clock::SLACK`] before.
     pub now: Ticks,
     /// True if the action of a limit that the packet is over is to be carried out later.
@@ -61,20 +63,22 @@ impl SourcePacket {
         Self { now, ..*self }
     }
 
-    /// Four registers: the word of the bucket key, the `Rest`, the length and the time.
+    /// Four registers: the word of the bucket key, the `Rest`, the size and the time.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn registers(&self) -> [u64; 4] {
-        let Self { bucket_key, generation, length, now, deferred } = *self;
+        let Self { bucket_key, generation, size, now, deferred } = *self;
         let rest = Rest { generation, deferred, kind: bucket_key.kind() };
-        [bucket_key.word(), rest.raw(), length, now.get()]
+        [bucket_key.word(), rest.raw(), size.raw(), now.get()]
     }
 
-    /// Takes what [`SourcePacket::registers`] gave.
+    /// Takes what [`SourcePacket::registers`] gave, at the hook of some maps.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn of_registers([word, rest, length, now]: [u64; 4]) -> Self {
+    pub fn of_registers<W: Maps>([word, rest, size, now]: [u64; 4]) -> Self {
         let Rest { generation, deferred, kind } = Rest::from_raw(rest);
         let bucket_key = BucketKey::of_word(word, kind.index());
-        Self { bucket_key, generation, length, now: Ticks::new_within(now), deferred }
+        let size = FrameSize::from_raw(size).at_hook(W::SUPER_FRAMES);
+        let now = Ticks::new_within(now);
+        Self { bucket_key, generation, size, now, deferred }
     }
 }
 

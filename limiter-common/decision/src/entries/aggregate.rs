@@ -9,6 +9,7 @@
 
 use limiter_common::bucket::{Slot, Word};
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::frame_size::FrameSize;
 use limiter_common::hash::scatter;
 use limiter_common::time::{SECOND, Ticks};
 use limiter_common::verdict::Reason;
@@ -58,7 +59,7 @@ pub fn judge_aggregate<W: Maps>(
     maps: &W,
     origin: &BucketKey,
     packet: Unplaced,
-    length: u64,
+    size: FrameSize,
     now: Ticks,
 ) -> Reason {
     let Some(limit) = maps.limit(packet.slot) else {
@@ -70,7 +71,7 @@ pub fn judge_aggregate<W: Maps>(
     let passes = match limit.when_full() {
         Full::Pass => return Reason::Untracked,
         Full::Drop => return over(limit, Reason::TableFull),
-        Full::Share => share(maps, origin, packet, limit, length, now),
+        Full::Share => share(maps, origin, packet, limit, size, now),
     };
     if passes { Reason::Aggregate } else { over(limit, Reason::OverAggregate) }
 }
@@ -94,7 +95,7 @@ fn share<W: Maps>(
     origin: &BucketKey,
     Unplaced { slot, first_seen }: Unplaced,
     limit: &Limit,
-    length: u64,
+    size: FrameSize,
     now: Ticks,
 ) -> bool {
     let Some(entry_table) = maps.entry_table(origin.kind()) else {
@@ -111,7 +112,7 @@ fn share<W: Maps>(
     let Some(cell) = maps.aggregate(index(origin, slot, entry_table.seed())) else {
         return false;
     };
-    let one = Charge::new(limit, now, limit.units(length));
+    let one = Charge::of_frame(limit, now, size.at_hook(W::SUPER_FRAMES));
     // A packet that loses the race for the second one leaves the first charged: the safe side.
     charge(&cell, &one) && charge(&total, &all)
 }

@@ -137,8 +137,8 @@ impl<L: Line> SourceBucket for LineBucket<L> {
     }
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn count_passed(&self) {
-        self.entry.count_passed(1);
+    fn count_passed(&self, packets: u64) {
+        self.entry.count_passed(packets);
     }
 
     #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -149,11 +149,6 @@ impl<L: Line> SourceBucket for LineBucket<L> {
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn packets(&self) -> u64 {
         counts::packets(self.entry.counts())
-    }
-
-    #[cfg_attr(target_arch = "bpf", inline(always))]
-    fn uncount(&self) {
-        self.entry.count_passed(u64::MAX);
     }
 
     #[cfg_attr(target_arch = "bpf", inline(always))]

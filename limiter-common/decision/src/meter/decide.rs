@@ -56,23 +56,38 @@ pub(super) fn with<W: Words, A: Visitor>(
     arrival: &Arrival,
     visitor: A,
 ) -> A::Outcome {
-    let Arrival { now, offset, units } = *arrival;
+    let Arrival { now, offset, units, is_super_frame } = *arrival;
     let place = Place::new(spec, words, scale);
     match spec.algorithm() {
         Algorithm::TokenBucket => {
-            visitor.visit(&Token { place, charge: gcra::Charge::new(&spec.rate(), now, units) })
+            let charge = gcra::Charge::of_units(&spec.rate(), now, units, is_super_frame);
+            visitor.visit(&Token { place, charge })
         }
-        Algorithm::LeakyBucket => visitor
-            .visit(&Leaky { place, charge: leaky_bucket::Charge::new(&spec.rate(), now, units) }),
-        Algorithm::FixedWindow => {
-            visitor.visit(&Fixed(Counting::new(spec, place, offset, now, units)))
-        }
-        Algorithm::SlidingCounter => {
-            visitor.visit(&Counter(Counting::new(spec, place, WallOffset::BOOT, now, units)))
-        }
-        Algorithm::SlidingSlots => {
-            visitor.visit(&Slots(Counting::new(spec, place, WallOffset::BOOT, now, units)))
-        }
+        Algorithm::LeakyBucket => visitor.visit(&Leaky {
+            place,
+            charge: leaky_bucket::Charge::of_units(&spec.rate(), now, units, is_super_frame),
+        }),
+        Algorithm::FixedWindow => visitor.visit(&Fixed(Counting::new(
+            spec,
+            place,
+            offset,
+            now,
+            whole(spec, units, is_super_frame),
+        ))),
+        Algorithm::SlidingCounter => visitor.visit(&Counter(Counting::new(
+            spec,
+            place,
+            WallOffset::BOOT,
+            now,
+            whole(spec, units, is_super_frame),
+        ))),
+        Algorithm::SlidingSlots => visitor.visit(&Slots(Counting::new(
+            spec,
+            place,
+            WallOffset::BOOT,
+            now,
+            whole(spec, units, is_super_frame),
+        ))),
         Algorithm::SlidingLog => visitor.visit(&Log { place, limit: spec.log(), now }),
     }
 }
@@ -107,6 +122,14 @@ impl<W: Words> Decide for Leaky<'_, W> {
             None => one(&self.place, old, None),
         }
     }
+}
+
+/// The units of a frame at a limit that counts in windows. A super-frame of more than the limit
+/// fills the window, and so conforms where that is empty.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+const fn whole(spec: &LimitSpec, units: u64, is_super_frame: bool) -> u64 {
+    let most = spec.window().limit;
+    if is_super_frame && units > most { most } else { units }
 }
 
 /// A packet at a limit that counts in windows.

@@ -55,8 +55,11 @@ pub struct Arrival {
     pub now: Ticks,
     /// The offset of windows of [`limiter_common::wire::Algorithm::FixedWindow`].
     pub offset: WallOffset,
-    /// Units that are charged. A log counts every packet as one.
+    /// Units that are charged. A log counts every frame as one.
     pub units: u64,
+    /// True for a super-frame, which is not split: one of more units than the limit ever has room
+    /// for conforms where nothing is used.
+    pub is_super_frame: bool,
 }
 
 /// The result of a look that charges nothing.

@@ -9,6 +9,13 @@ use super::{Arrival, Charged, Peek, Undo};
 use crate::cell::Cell;
 use crate::gcra::Charge;
 
+/// The charge of a packet to such a limit.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn charge(spec: &LimitSpec, arrival: &Arrival) -> Charge {
+    let Arrival { now, units, is_super_frame, .. } = *arrival;
+    Charge::of_units(&spec.rate(), now, units, is_super_frame)
+}
+
 /// [`super::peek`], from the word of the limit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn peek(spec: &LimitSpec, word: &impl Cell, scale: bool, arrival: &Arrival) -> Peek {
@@ -16,7 +23,7 @@ pub fn peek(spec: &LimitSpec, word: &impl Cell, scale: bool, arrival: &Arrival) 
     if raw & 1 != u64::from(scale) {
         return Peek::Moved;
     }
-    let charge = Charge::new(&spec.rate(), arrival.now, arrival.units);
+    let charge = charge(spec, arrival);
     match charge.apply(Ticks::new_within(raw >> 1)) {
         Some(_) => Peek::Conforming,
         None => Peek::Over,
@@ -36,7 +43,7 @@ pub fn attempt(
     if old & 1 != u64::from(scale) {
         return Charged::Moved;
     }
-    let charge = Charge::new(&spec.rate(), arrival.now, arrival.units);
+    let charge = charge(spec, arrival);
     let Some(tat) = charge.apply(Ticks::new_within(old >> 1)) else {
         return Charged::Over;
     };

@@ -16,6 +16,20 @@ pub trait Bytes {
     /// of tun and `WireGuard` interfaces do.
     const LAYER_3: bool = false;
 
+    /// True for a frame on its way out of an interface. Its facts are those of the conversation: the
+    /// other end is their source, and this end their destination ([`super::Facts::direction`]).
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn is_out(&self) -> bool {
+        false
+    }
+
+    /// The VLAN tag (IEEE 802.1Q, control information) that the network card has taken off the
+    /// frame, or will put on it. XDP does not see it; tc does.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    fn tag(&self) -> Option<u16> {
+        None
+    }
+
     /// The `N` bytes at `offset`, `None` when the frame ends before them.
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
 
@@ -56,6 +70,33 @@ impl Bytes for Layer3<'_> {
 
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         self.0.read(offset)
+    }
+}
+
+/// A frame as tc has it: with its direction, and with the tag that is not among its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct TcFrame<B> {
+    /// The bytes.
+    pub bytes: B,
+    /// [`Bytes::is_out`].
+    pub is_out: bool,
+    /// [`Bytes::tag`].
+    pub tag: Option<u16>,
+}
+
+impl<B: Bytes> Bytes for TcFrame<B> {
+    const LAYER_3: bool = B::LAYER_3;
+
+    fn is_out(&self) -> bool {
+        self.is_out
+    }
+
+    fn tag(&self) -> Option<u16> {
+        self.tag
+    }
+
+    fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.bytes.read(offset)
     }
 }
 

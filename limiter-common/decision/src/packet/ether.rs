@@ -49,18 +49,32 @@ pub(super) fn link<B: Bytes>(frame: &B) -> Result<Link, Reason> {
         Some(bytes) => u16::from_be_bytes(bytes),
         None => return Err(Reason::Truncated),
     };
+    let taken_off = taken_off(frame);
     if !is_tag(outer) {
-        return network(outer, HEADER, NO_VLAN);
+        return network(outer, HEADER, taken_off);
     }
     let (vlan, inner) = tag(frame.read_at::<HEADER, TAG>())?;
+    let is_second = taken_off != NO_VLAN;
     if !is_tag(inner) {
-        return network(inner, HEADER + TAG, vlan);
+        return network(inner, HEADER + TAG, if is_second { taken_off } else { vlan });
+    }
+    if is_second {
+        return Err(Reason::DeepVlan);
     }
     let (_, innermost) = tag(frame.read_at::<{ HEADER + TAG }, TAG>())?;
     if !is_tag(innermost) {
         return network(innermost, HEADER + 2 * TAG, vlan);
     }
     Err(Reason::DeepVlan)
+}
+
+/// The id of the tag that is not among the bytes of a frame ([`Bytes::tag`]), or [`NO_VLAN`].
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(super) fn taken_off(frame: &impl Bytes) -> u16 {
+    match frame.tag() {
+        Some(tag) => tag & VLAN_ID,
+        None => NO_VLAN,
+    }
 }
 
 /// Reads a frame that begins with its network header: the version says which one.

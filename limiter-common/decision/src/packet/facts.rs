@@ -3,7 +3,7 @@
 use core::hint::black_box;
 
 use bytemuck::{Pod, Zeroable};
-use limiter_common::header::{ACK, Fragment, Icmp, Ports, Reach, SYN, TCP, Version};
+use limiter_common::header::{ACK, Direction, Fragment, Icmp, Ports, Reach, SYN, TCP, Version};
 use limiter_common::source::Source;
 use limiter_common::wire::{FlowKey, field};
 
@@ -47,7 +47,9 @@ pub struct Facts {
     known: u8,
     inner_version: u8,
     ttl: u8,
-    reserved: [u8; 5],
+    /// A [`Direction`].
+    direction: u8,
+    reserved: [u8; 4],
     interface: u32,
 }
 
@@ -90,7 +92,8 @@ impl Facts {
         known: 0,
         inner_version: 0,
         ttl: 0,
-        reserved: [0; 5],
+        direction: Direction::In as u8,
+        reserved: [0; 4],
         interface: 0,
     };
 
@@ -180,13 +183,29 @@ impl Facts {
         self.known |= ICMP;
     }
 
-    /// Says which interface the frame came in by: no byte of it does.
+    /// Makes these, which were read from a packet on its way out, the facts of its conversation:
+    /// exchanges the addresses and the ports, so that the other end is the source.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn turn_out(&mut self) {
+        (self.source, self.destination) = (self.destination, self.source);
+        (self.source_port, self.destination_port) = (self.destination_port, self.source_port);
+        self.direction = Direction::Out as u8;
+    }
+
+    /// The direction of the packet. Of one on its way out, what is called source here is the other
+    /// end, which the packet is sent to, and the destination is this end.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn direction(&self) -> Direction {
+        if self.direction == Direction::In as u8 { Direction::In } else { Direction::Out }
+    }
+
+    /// Says which interface the frame came in by or goes out by: no byte of it does.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn set_interface(&mut self, index: u32) {
         self.interface = index;
     }
 
-    /// The interface that the frame came in by, 0 where nobody said so.
+    /// The interface that the frame came in by or goes out by, 0 where nobody said so.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn interface(&self) -> u32 {
         self.interface

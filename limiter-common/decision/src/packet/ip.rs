@@ -39,20 +39,33 @@ pub(super) struct Header {
     pub(super) end: usize,
 }
 
-/// The source of an IPv4 packet. It is charged even when the header length or the total length is
+/// The source of an IPv4 packet, of one on its way out the destination. It is charged even when the header length or the total length is
 /// wrong: such a packet costs the machine as much as a good one, so it is no way around the limit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn v4_source(frame: &impl Bytes, offset: usize) -> Result<Source, Reason> {
     let [.., a, b, c, d, _, _, _, _] = v4_bytes(frame, offset)?;
+    if frame.is_out() {
+        return destination(frame, offset + 16).map(Source::V4);
+    }
     Ok(Source::V4([a, b, c, d]))
 }
 
-/// The source of an IPv6 packet.
+/// The source of an IPv6 packet, of one on its way out the destination.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
 pub(super) fn v6_source(frame: &impl Bytes, offset: usize) -> Result<Source, Reason> {
     let [_, _, _, _, _, _, _, _, a, b, c, d, e, f, g, h, ..] = v6_bytes(frame, offset)?;
+    if frame.is_out() {
+        return destination(frame, offset + 24).map(Source::V6);
+    }
     Ok(Source::V6([a, b, c, d, e, f, g, h]))
+}
+
+/// The destination address in a header that is there, or the first half of one. Read by itself: of
+/// the header that was read before, it would take as much of the stack again.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn destination<const N: usize>(frame: &impl Bytes, offset: usize) -> Result<[u8; N], Reason> {
+    frame.read(offset).ok_or(Reason::Truncated)
 }
 
 /// The whole of an IPv4 header, options left out.

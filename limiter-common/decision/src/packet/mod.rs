@@ -34,13 +34,15 @@ mod facts;
 mod inner;
 mod ip;
 mod protocol;
+mod segments;
 mod simple;
 mod transport;
 
-pub use bytes::{Bytes, Layer3, MAX_EXTENSIONS, MAX_TRANSPORT_OFFSET};
+pub use bytes::{Bytes, Layer3, MAX_EXTENSIONS, MAX_TRANSPORT_OFFSET, TcFrame};
 pub use extension::{Extension, extension};
 pub use facts::Facts;
 pub use inner::inner;
+pub use segments::Segments;
 pub use simple::read_simple;
 
 use limiter_common::header::Reach;
@@ -56,7 +58,7 @@ pub enum Packet {
     Exempt(Reason),
 }
 
-/// Finds the source of a frame, and nothing more.
+/// Finds the source of a frame, of one on its way out the destination, and nothing more.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn parse(frame: &impl Bytes) -> Packet {
     match simple::source(frame) {
@@ -117,6 +119,9 @@ pub fn walk(frame: &impl Bytes, facts: &mut Facts) -> Result<(), Reason> {
         if matches!(end.reach, Reach::Transport) {
             transport::read(frame, header.version, end.protocol, end.offset, facts);
         }
+    }
+    if frame.is_out() {
+        facts.turn_out();
     }
     Ok(())
 }

@@ -33,14 +33,18 @@ pub(super) fn source<B: Bytes>(frame: &B) -> Option<Source> {
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn v4_source<const NETWORK: usize, B: Bytes>(frame: &B) -> Option<Source> {
-    let [start, .., a, b, c, d, _, _, _, _] = frame.in_place::<NETWORK, V4_HEADER>()?;
-    if start >> 4 == 4 { Some(Source::V4([a, b, c, d])) } else { None }
+    let header = frame.in_place::<NETWORK, V4_HEADER>()?;
+    let [_, _, _, source, destination]: [[u8; 4]; 5] = bytemuck::cast(header);
+    let source = if frame.is_out() { destination } else { source };
+    let [start, ..] = header;
+    if start >> 4 == 4 { Some(Source::V4(source)) } else { None }
 }
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn v6_source<const NETWORK: usize, B: Bytes>(frame: &B) -> Option<Source> {
     let [start, _, _, _, _, _, next, _, rest @ ..] = frame.in_place::<NETWORK, V6_HEADER>()?;
-    let [source, ..]: [[u8; 8]; 4] = bytemuck::cast(rest);
+    let [source, _, destination, _]: [[u8; 8]; 4] = bytemuck::cast(rest);
+    let source = if frame.is_out() { destination } else { source };
     // Neighbour discovery is exempt.
     if start >> 4 == 6 && next != protocol::ICMPV6 { Some(Source::V6(source)) } else { None }
 }
@@ -86,7 +90,7 @@ fn v4<const NETWORK: usize, const TRANSPORT: usize, B: Bytes>(
     facts.set_network(Version::V4, service);
     facts.set_size(u16::from_be_bytes([more, less]), ttl);
     facts.set_addresses(mapped(source), mapped(destination));
-    set(NETWORK, TRANSPORT, next, &carried, facts);
+    set(frame, (NETWORK, TRANSPORT), next, &carried, facts);
     true
 }
 
@@ -110,7 +114,7 @@ fn v6<const NETWORK: usize, const TRANSPORT: usize, B: Bytes>(
     facts.set_network(Version::V6, high << 4 | low >> 4);
     facts.set_size(fixed_length([more, less]), hops);
     facts.set_addresses([s0, s1], [d0, d1]);
-    set(NETWORK, TRANSPORT, next, &carried, facts);
+    set(frame, (NETWORK, TRANSPORT), next, &carried, facts);
     true
 }
 
@@ -136,15 +140,24 @@ fn carried<const TRANSPORT: usize, B: Bytes>(frame: &B, next: u8) -> Option<Carr
     Some(Carried { ports: Ports { source, destination }, flags })
 }
 
-/// Sets what is alike in both families. Nothing says that there is no tag, no fragment, and that
-/// the transport header was reached.
+/// Sets what is alike in both families. Nothing says that there is no fragment, and that the
+/// transport header was reached.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn set(network: usize, transport: usize, next: u8, carried: &Carried, facts: &mut Facts) {
-    facts.set_link(ether::NO_VLAN, network);
+fn set(
+    frame: &impl Bytes,
+    (network, transport): (usize, usize),
+    next: u8,
+    carried: &Carried,
+    facts: &mut Facts,
+) {
+    facts.set_link(ether::taken_off(frame), network);
     facts.set_protocol(next);
     facts.set_ports(carried.ports);
     if next == TCP {
         facts.set_tcp_flags(carried.flags);
     }
     facts.set_transport_offset(transport);
+    if frame.is_out() {
+        facts.turn_out();
+    }
 }

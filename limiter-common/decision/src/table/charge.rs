@@ -58,8 +58,8 @@ pub fn charge<W: Maps>(
     let result = match charge_at_once(maps, scratch, &bucket, account, index) {
         AtOnce::ALL => {
             // The account says so since the look.
-            maps.count_rule(account.rule.get(), Reason::Conforming, scratch.length(), true);
-            bucket.count(true, true);
+            maps.count_rule(account.rule.get(), Reason::Conforming, scratch.size::<W>(), true);
+            bucket.count(true, scratch.size::<W>().packets());
             return TableResult::READY;
         }
         AtOnce::OVER => TableResult::OVER,
@@ -313,7 +313,7 @@ fn count_passed<W: Maps>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch, 
     };
     count(maps, scratch, account, index, true);
     if let Some(bucket) = bucket {
-        bucket.count(true, true);
+        bucket.count(true, scratch.size::<W>().packets());
     }
 }
 
@@ -326,7 +326,7 @@ fn count<W: Maps>(maps: &W, scratch: &Scratch, account: &Account, index: u32, ad
         return;
     }
     let reason = Reason::from_index(account.reason.get());
-    maps.count_rule(account.rule.get(), reason, scratch.length(), add);
+    maps.count_rule(account.rule.get(), reason, scratch.size::<W>(), add);
 }
 
 /// Takes back the charges of the account.
@@ -357,7 +357,7 @@ pub(super) fn undo<W: Maps>(maps: &W, bucket: Option<&W::Keyed>, scratch: &Scrat
         bucket.cloned()
     };
     if let Some(counted) = counted {
-        counted.count(true, false);
+        counted.count(true, scratch.size::<W>().packets().wrapping_neg());
     }
     give_back(maps, scratch, bucket, index);
 }

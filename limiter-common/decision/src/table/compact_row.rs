@@ -70,9 +70,9 @@ pub fn charge_compact<W: Maps>(maps: &W, scratch: &Scratch, first: u32) -> Optio
         if call!(charge_at_compact(maps, scratch; place)) {
             continue;
         }
-        let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
+        let (generation, size, now) = (scratch.generation(), scratch.size::<W>(), scratch.now());
         let bucket_key = bucket_key(scratch, scratch.unknown(place));
-        let packet = SourcePacket { bucket_key, generation, length, now, deferred: false };
+        let packet = SourcePacket { bucket_key, generation, size, now, deferred: false };
         let (outcome, change) = call!(judge(maps; &packet));
         scratch.set_change(change);
         let outcome = call!(settle_compact(maps, scratch; place, outcome));
@@ -155,7 +155,7 @@ fn look_in<W: Maps>(
     } else {
         #[cfg(not(target_arch = "bpf"))]
         scratch.stop_in_row(place);
-        count_drop(maps, bucket_key, bucket);
+        count_drop(maps, bucket_key, bucket, scratch.size::<W>().packets());
     }
     charge.set(next);
     over
@@ -187,13 +187,14 @@ pub(super) fn look<W: Maps>(
     }
     let rule = limit.rule;
     let slack = if is_first { SLACK } else { Ticks::ZERO };
-    let mut charge = Charge::new(limit, scratch.now().plus(slack), limit.units(scratch.length()));
+    let mut charge = Charge::of_frame(limit, scratch.now().plus(slack), scratch.size::<W>());
     if is_first {
         // Over it for long: then the time does not matter.
         if charge.is_over_until_now(word.tat()) {
             return Some(Look { exchange: None, rule });
         }
-        charge = charge.at(limit, read_clock(maps, scratch));
+        let is_super_frame = scratch.size::<W>().is_super_frame();
+        charge = charge.at(limit, read_clock(maps, scratch), is_super_frame);
     }
     let tat = charge.apply(word.tat());
     let exchange =
@@ -237,8 +238,8 @@ pub(super) fn exchange<W: Maps>(
     if !bucket.word().compare_exchange(old, new) {
         return false;
     }
-    maps.count_rule(rule, Reason::Conforming, scratch.length(), true);
-    bucket.count_passed();
+    maps.count_rule(rule, Reason::Conforming, scratch.size::<W>(), true);
+    bucket.count_passed(scratch.size::<W>().packets());
     carry_on(maps, bucket_key, bucket);
     true
 }
@@ -272,7 +273,7 @@ pub fn settle_compact<W: Maps>(
         charge.set(CompactCharge { change: scratch.change(), rule, reason, ..charge.get() });
     }
     if rule != RULE_NONE {
-        maps.count_rule(rule, Reason::from_index(reason), scratch.length(), true);
+        maps.count_rule(rule, Reason::from_index(reason), scratch.size::<W>(), true);
     }
     None
 }
@@ -293,8 +294,9 @@ pub fn undo_compact<W: Maps>(maps: &W, scratch: &Scratch, end: u32) {
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_at_compact<W: Maps>(maps: &W, scratch: &Scratch, place: u32) {
     let CompactCharge { change: Change { old, new }, rule, reason, .. } = charge(scratch, place);
-    undo_bucket_key(maps, &bucket_key(scratch, place), old, new);
+    let packets = scratch.size::<W>().packets();
+    undo_bucket_key(maps, &bucket_key(scratch, place), old, new, packets);
     if rule != RULE_NONE {
-        maps.count_rule(rule, Reason::from_index(reason), scratch.length(), false);
+        maps.count_rule(rule, Reason::from_index(reason), scratch.size::<W>(), false);
     }
 }

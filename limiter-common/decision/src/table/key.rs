@@ -3,7 +3,7 @@
 use core::hint::black_box;
 
 use bytemuck::{Pod, Zeroable};
-use limiter_common::header::{ACK, FIN, Fragment, RST, Reach, SYN, Version};
+use limiter_common::header::{ACK, Direction, FIN, Fragment, RST, Reach, SYN, Version};
 use limiter_common::wire::{FRAGMENT_SHIFT, FlagClass, KeyName, Table, TableKey, field};
 
 use super::key_cell::KeyCell;
@@ -82,6 +82,8 @@ const INNER_V4: u32 = 1 << 31;
 /// Bits of [`field`] that say of which family a table is.
 const FAMILIES: u32 = field::V4 | field::V6;
 
+const _: () = assert!(field::OUT == field::IN << Direction::Out as u32);
+
 /// Facts that every packet has: bits of [`field`].
 const ALWAYS: u32 = field::SOURCE
     | field::DESTINATION
@@ -89,7 +91,8 @@ const ALWAYS: u32 = field::SOURCE
     | field::DSCP
     | field::FRAGMENT
     | field::PACKET_LENGTH
-    | field::TTL;
+    | field::TTL
+    | field::IN;
 
 impl KeyFacts {
     /// No facts.
@@ -111,7 +114,8 @@ impl KeyFacts {
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn of(facts: &Facts) -> Self {
         let family = if matches!(facts.version(), Version::V4) { field::V4 } else { field::V6 };
-        let mut has = ALWAYS | family | facts.known_fields();
+        let direction = field::IN << facts.direction() as u32;
+        let mut has = ALWAYS | family | direction | facts.known_fields();
         // Absent facts are zero.
         let mut key = TableKey {
             interface: facts.interface(),

@@ -128,7 +128,8 @@ fn take_back(lease: &impl Lease, old: u64, new: u64) {
 #[cfg(not(target_arch = "bpf"))]
 pub fn passes(lease: &HostLease, units: u64, now: Ticks) -> bool {
     let lease = LeaseRef { lease, index: 0, closed: true };
-    let arrival = Arrival { now, offset: WallOffset::from_raw(0), units };
+    let offset = WallOffset::from_raw(0);
+    let arrival = Arrival { now, offset, units, is_super_frame: false };
     lease.peek(&arrival) == Peek::Conforming
         && repeat(|| lease.exchange(&arrival, |_, _| {})) == Charged::Conforming
 }
@@ -152,7 +153,8 @@ mod tests {
     }
 
     fn at(now: u64, units: u64) -> Arrival {
-        Arrival { now: Ticks::new(now), offset: WallOffset::from_raw(0), units }
+        let (now, offset) = (Ticks::new(now), WallOffset::from_raw(0));
+        Arrival { now, offset, units, is_super_frame: false }
     }
 
     /// A look and a charge, which must agree; the units used afterwards.

@@ -41,8 +41,9 @@ pub fn wall_offset<W: Maps>(maps: &W) -> WallOffset {
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn arrival<W: Maps>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
-    let units = scratch.units(spec.counts());
-    Arrival { now: scratch.now(), offset: wall_offset(maps), units }
+    let units = scratch.units::<W>(spec.counts());
+    let is_super_frame = scratch.size::<W>().is_super_frame();
+    Arrival { now: scratch.now(), offset: wall_offset(maps), units, is_super_frame }
 }
 
 /// Looks at one limit without charging the packet. A limit that does not count the packet conforms.
@@ -62,18 +63,15 @@ pub fn peek_limit<W: Maps>(
     if arrival.units == 0 {
         return Peek::Conforming;
     }
-    let Some(lease) = lease::lease_of(maps, record, slot, place, scratch.leases.get()) else {
-        if !record.needs_leases(place) {
-            return meter::peek(spec, bucket, scale, &arrival);
-        }
-        return Peek::Over;
-    };
-    if lease.decides(&arrival) {
-        return lease.peek(&arrival);
+    let lease = lease::lease_of(maps, record, slot, place, scratch.leases.get());
+    match &lease {
+        Some(lease) if lease.decides(&arrival) => return lease.peek(&arrival),
+        None if record.needs_leases(place) => return Peek::Over,
+        _ => {}
     }
-    match meter::peek(spec, bucket, scale, &arrival) {
-        Peek::Over => lease.refuse(&arrival),
-        peek => peek,
+    match (meter::peek(spec, bucket, scale, &arrival), lease) {
+        (Peek::Over, Some(lease)) => lease.refuse(&arrival),
+        (peek, _) => peek,
     }
 }
 

@@ -82,7 +82,7 @@ pub fn over_source<W: Maps>(maps: &W, scratch: &Scratch, outcome: Packed) -> Pac
         _ => Reason::Contended,
     };
     let passed = matches!(reason.verdict(), Verdict::Pass);
-    call!(count_source(maps; &scratch.facts.source().into(), passed));
+    call!(count_source(maps; &scratch.facts.source().into(), passed, scratch.size::<W>().packets()));
     Outcome { reason, counted: reason, ..outcome }.pack()
 }
 
@@ -96,6 +96,6 @@ pub fn count_class<W: Maps>(maps: &W, scratch: &Scratch, index: u32, passed: boo
         && let Some(record) = maps.record(Slot::new(action.target))
     {
         let reason = if passed { Reason::Conforming } else { Reason::OverLimit };
-        maps.count_rule(record.rule, reason, scratch.length(), add);
+        maps.count_rule(record.rule, reason, scratch.size::<W>(), add);
     }
 }

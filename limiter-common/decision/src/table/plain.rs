@@ -13,9 +13,11 @@ use crate::meter::{self, Arrival, Charged, Peek, Undo};
 
 /// The arrival of a packet at a plain limit, which asks no wall clock.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn plain_arrival(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
-    let units = spec.plain_units(scratch.length());
-    Arrival { now: scratch.now(), offset: WallOffset::from_raw(0), units }
+fn plain_arrival<W: Maps>(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
+    let size = scratch.size::<W>();
+    let (now, units) = (scratch.now(), spec.plain_units(size));
+    let is_super_frame = size.is_super_frame();
+    Arrival { now, offset: WallOffset::from_raw(0), units, is_super_frame }
 }
 
 /// Checks the limits that a packet is charged to: the common case, [`Record::plain`], without a
@@ -29,18 +31,23 @@ pub(super) fn check_at_once<W: Maps>(
     let Some((first, second)) = target.record.plain() else {
         return check_target(maps, scratch, target);
     };
-    let check = check_plain(scratch, &target.bucket.first(), first, target.scale);
+    let check = check_plain::<W>(scratch, &target.bucket.first(), first, target.scale);
     match second {
         Some(second) if check == Check::WITHIN => {
-            check_plain(scratch, &target.bucket.second(), second, target.scale)
+            check_plain::<W>(scratch, &target.bucket.second(), second, target.scale)
         }
         _ => check,
     }
 }
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn check_plain(scratch: &Scratch, word: &impl Cell, spec: &LimitSpec, scale: bool) -> Check {
-    let Check(check) = match peek_plain(scratch, word, spec, scale) {
+fn check_plain<W: Maps>(
+    scratch: &Scratch,
+    word: &impl Cell,
+    spec: &LimitSpec,
+    scale: bool,
+) -> Check {
+    let Check(check) = match peek_plain::<W>(scratch, word, spec, scale) {
         Peek::Conforming => Check::WITHIN,
         Peek::Over => Check::OVER,
         Peek::Moved => Check::MOVED,
@@ -82,12 +89,14 @@ pub(super) fn charge_at_once<W: Maps>(
         && account.budget.get().is_own()
         && let Some((first, second)) = maps.record(slot).and_then(Record::plain)
     {
-        let charged = charge_plain(scratch, &bucket.first(), (FIRST, first), scale, index);
+        let charged = charge_plain::<W>(scratch, &bucket.first(), (FIRST, first), scale, index);
         let Some(second) = second else { return charged };
         if charged != AtOnce::ALL {
             return charged;
         }
-        if charge_plain(scratch, &bucket.second(), (SECOND, second), scale, index) == AtOnce::ALL {
+        if charge_plain::<W>(scratch, &bucket.second(), (SECOND, second), scale, index)
+            == AtOnce::ALL
+        {
             return AtOnce::ALL;
         }
         return AtOnce::FIRST;
@@ -96,14 +105,14 @@ pub(super) fn charge_at_once<W: Maps>(
 }
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn charge_plain(
+fn charge_plain<W: Maps>(
     scratch: &Scratch,
     word: &impl Cell,
     (place, spec): (u32, &LimitSpec),
     scale: bool,
     index: u32,
 ) -> AtOnce {
-    let AtOnce(charged) = match attempt_plain(scratch, word, place, spec, scale, index) {
+    let AtOnce(charged) = match attempt_plain::<W>(scratch, word, place, spec, scale, index) {
         Charged::Conforming => AtOnce::ALL,
         Charged::Over => AtOnce::OVER,
         Charged::Contended | Charged::Moved => AtOnce::NONE,
@@ -114,19 +123,19 @@ fn charge_plain(
 
 /// Looks at a plain limit in its word: [`super::limit::peek_limit`], [`Record::plain`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn peek_plain(
+pub(super) fn peek_plain<W: Maps>(
     scratch: &Scratch,
     word: &impl Cell,
     spec: &LimitSpec,
     scale: bool,
 ) -> Peek {
-    meter::plain::peek(spec, word, scale, &plain_arrival(scratch, spec))
+    meter::plain::peek(spec, word, scale, &plain_arrival::<W>(scratch, spec))
 }
 
 /// Tries once to charge a plain limit in its word, which is at `place` of the bucket:
 /// [`super::limit::attempt_limit`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn attempt_plain(
+pub(super) fn attempt_plain<W: Maps>(
     scratch: &Scratch,
     word: &impl Cell,
     place: u32,
@@ -135,7 +144,7 @@ pub(super) fn attempt_plain(
     index: u32,
 ) -> Charged {
     let mut undo = Undo { index: place, ..Undo::default() };
-    let arrival = plain_arrival(scratch, spec);
+    let arrival = plain_arrival::<W>(scratch, spec);
     let charged = meter::plain::attempt(spec, word, scale, &arrival, &mut undo);
     if matches!(charged, Charged::Conforming) {
         scratch.note(index, Charge::Word(undo.index), undo.old, undo.new);

@@ -307,10 +307,10 @@ fn look_at_once<W: Maps>(
         scratch.stop_in_row(place);
         if is_first {
             let bucket_key = BucketKey::compact(word.get());
-            either!(&bucket, bucket => count_drop(maps, &bucket_key, bucket));
+            either!(&bucket, bucket => count_drop(maps, &bucket_key, bucket, scratch.size::<W>().packets()));
         } else {
             // Not at once, of which the verifier would walk every way for each place.
-            call!(count_over(maps; &BucketKey::compact(word.get())));
+            call!(count_over(maps; &BucketKey::compact(word.get()), scratch.size::<W>().packets()));
         }
         return Err(Some(Outcome::new(Reason::OverLimit, rule).pack()));
     };

@@ -35,7 +35,7 @@ pub(super) fn look_full<W: Maps>(
         Some(bucket) => match call!(look_at_full(maps, scratch; &bucket, place)) {
             Peek::Conforming => Ok(bucket),
             Peek::Over => {
-                bucket.count(false, true);
+                bucket.count(false, scratch.size::<W>().packets());
                 Err(Some(Outcome::new(Reason::OverLimit, rule(scratch, place)).pack()))
             }
             Peek::Moved => Err(None),
@@ -119,7 +119,10 @@ pub fn look_at_full<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, pla
     let recent = scratch.now();
     let tat = Ticks::new_within(old >> 1);
     let rate = first.rate();
-    let later = gcra::Charge::new(&rate, recent.plus(SLACK), first.plain_units(scratch.length()));
+    let size = scratch.size::<W>();
+    let is_super_frame = size.is_super_frame();
+    let units = first.plain_units(size);
+    let later = gcra::Charge::of_units(&rate, recent.plus(SLACK), units, is_super_frame);
     account.rule.set(record.rule);
     // Over the limit for long: then the time does not matter.
     if later.is_over_until_now(tat) {
@@ -128,7 +131,7 @@ pub fn look_at_full<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, pla
     }
     let now = read_clock(maps, scratch);
     bucket.touch(now);
-    let Some(next) = later.at(&rate, now).apply(tat) else {
+    let Some(next) = later.at(&rate, now, is_super_frame).apply(tat) else {
         return over;
     };
     account.slot.set(resolved.slot().index() << 1 | u32::from(resolved.scale()));
@@ -154,7 +157,7 @@ pub fn peek_second<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, plac
     let (slot, scale) = account.target();
     match maps.record(slot) {
         Some(Record { limits: [_, second, ..], .. }) => {
-            peek_plain(scratch, &bucket.second(), second, scale)
+            peek_plain::<W>(scratch, &bucket.second(), second, scale)
         }
         None => Peek::Moved,
     }
@@ -187,8 +190,8 @@ pub(super) fn charge_full<W: Maps>(
             return Err(outcome);
         }
     }
-    maps.count_rule(account.rule.get(), Reason::Conforming, scratch.length(), true);
-    bucket.count(true, true);
+    maps.count_rule(account.rule.get(), Reason::Conforming, scratch.size::<W>(), true);
+    bucket.count(true, scratch.size::<W>().packets());
     Ok(())
 }
 
@@ -237,9 +240,9 @@ pub fn attempt_one<W: Maps>(
         return Charged::Moved;
     };
     if number == FIRST {
-        attempt_plain(scratch, &bucket.first(), FIRST, first, scale, place)
+        attempt_plain::<W>(scratch, &bucket.first(), FIRST, first, scale, place)
     } else {
-        attempt_plain(scratch, &bucket.second(), SECOND, second, scale, place)
+        attempt_plain::<W>(scratch, &bucket.second(), SECOND, second, scale, place)
     }
 }
 
@@ -260,7 +263,7 @@ pub fn fail_full<W: Maps>(
         }
         return None;
     }
-    bucket.count(false, true);
+    bucket.count(false, scratch.size::<W>().packets());
     let mut rounds = Rounds::new();
     while let Some(before) = rounds.next(u64::from(MAX_TABLES)) {
         if before >= place {
@@ -281,11 +284,11 @@ pub fn fail_full<W: Maps>(
 /// Takes back the charges and the counts of a full key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_full<W: Maps>(maps: &W, scratch: &Scratch, place: u32) {
-    maps.count_rule(rule(scratch, place), Reason::Conforming, scratch.length(), false);
+    maps.count_rule(rule(scratch, place), Reason::Conforming, scratch.size::<W>(), false);
     if let Some(key) = scratch.key(scratch.unknown(place))
         && let Some(bucket) = maps.keyed(key)
     {
-        bucket.count(true, false);
+        bucket.count(true, scratch.size::<W>().packets().wrapping_neg());
         limit::give_back(maps, scratch, &bucket, place);
     }
 }

@@ -3,6 +3,7 @@
 use core::hint::black_box;
 
 use limiter_common::bucket::{Change, Generation, Slot};
+use limiter_common::frame_size::FrameSize;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -195,10 +196,10 @@ pub fn begin_packet<W: Maps>(
     scratch: &Scratch,
     generation: Generation,
     header: RuleSetHeader,
-    length: u64,
+    size: FrameSize,
     now: Ticks,
 ) {
-    scratch.begin(now, length, generation);
+    scratch.begin(now, size, generation);
     scratch.sources.set(u32::from(header.has_sources()));
     scratch.source_outcome.set(Outcome::without_rule(Reason::NoRule).pack().raw());
     if let Some(account) = scratch.account(SOURCE_CLASS) {
@@ -220,8 +221,8 @@ pub fn begin_packet<W: Maps>(
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn judge_source<W: Maps>(maps: &W, scratch: &Scratch) -> Packed {
     let bucket_key = scratch.facts.source().into();
-    let (generation, length, now) = (scratch.generation(), scratch.length(), scratch.now());
-    let packet = SourcePacket { bucket_key, generation, length, now, deferred: true };
+    let (generation, size, now) = (scratch.generation(), scratch.size::<W>(), scratch.now());
+    let packet = SourcePacket { bucket_key, generation, size, now, deferred: true };
     let (outcome, Change { old, new }) = call!(judge(maps; &packet));
     scratch.source_old.set(old);
     // Plain zeros in both would be made a call of memset by the compiler, as in `Facts::clear`.
@@ -261,10 +262,10 @@ pub fn note_dropped<W: Maps>(
     #[cfg(not(target_arch = "bpf"))]
     scratch.stopped.set(Some(index));
     if let Some(bucket) = bucket.cloned().or_else(|| target::bucket(maps, scratch, index)) {
-        bucket.count(false, true);
+        bucket.count(false, scratch.size::<W>().packets());
     }
     if index >= SOURCE_CLASS {
-        call!(count_source(maps; &scratch.facts.source().into(), false));
+        call!(count_source(maps; &scratch.facts.source().into(), false, scratch.size::<W>().packets()));
     }
     let (plan, rule, action, reason) = match scratch.account(index) {
         Some(account) => {

@@ -5,6 +5,7 @@ use core::cell::Cell;
 use core::hint::black_box;
 
 use limiter_common::bucket::{Change, Generation, Slot};
+use limiter_common::frame_size::FrameSize;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
@@ -15,6 +16,7 @@ use super::key::KeyFacts;
 use super::key_cell::KeyCell;
 use super::result::{BudgetRef, ChargeTarget, Stale, Wish};
 use super::weight::passed;
+use crate::maps::Maps;
 use crate::outcome::Packed;
 use crate::packet::Facts;
 use crate::register::OutParameter;
@@ -194,7 +196,7 @@ pub struct Scratch {
     /// A bucket that is being made.
     pub(super) made: Cell<KeyedEntry>,
     now: Cell<u64>,
-    length: Cell<u64>,
+    size: Cell<u64>,
     generation: Cell<u64>,
     /// The part of a subprogram's answer that has no room in a register.
     pub out_parameter: OutParameter,
@@ -254,7 +256,7 @@ impl Scratch {
             changed_at: Cell::new(0),
             made: Cell::new(KeyedEntry::zeroed()),
             now: Cell::new(0),
-            length: Cell::new(0),
+            size: Cell::new(0),
             generation: Cell::new(0),
             out_parameter: OutParameter::default(),
             change: [const { Cell::new(0) }; 2],
@@ -281,10 +283,10 @@ impl Scratch {
 
     /// Sets the memory of a packet whose facts are there already.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub(super) fn begin(&self, now: Ticks, length: u64, generation: Generation) {
+    pub(super) fn begin(&self, now: Ticks, size: FrameSize, generation: Generation) {
         self.key_facts.set(KeyFacts::of(&self.facts));
         self.now.set(now.get());
-        self.length.set(length);
+        self.size.set(size.raw());
         self.generation.set(u64::from(generation.get()));
         self.flows.set(0);
         self.new_flow.set(0);
@@ -330,10 +332,16 @@ impl Scratch {
         self.stopped.set(tables.nth(place as usize));
     }
 
-    /// Length in bytes, of the whole frame.
+    /// The size of the frame.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn length(&self) -> u64 {
-        self.length.get()
+    pub fn size<W: Maps>(&self) -> FrameSize {
+        FrameSize::from_raw(self.size.get()).at_hook(W::SUPER_FRAMES)
+    }
+
+    /// Bytes of the frame: [`FrameSize::bytes`].
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(crate) fn bytes(&self) -> u64 {
+        FrameSize::from_raw(self.size.get()).bytes()
     }
 
     /// The rule set that it is judged by.
@@ -404,10 +412,10 @@ impl Scratch {
 
     /// The units of the packet for a limit that counts `count`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
-    pub fn units(&self, count: Count) -> u64 {
+    pub fn units<W: Maps>(&self, count: Count) -> u64 {
         match count {
-            Count::Packets => 1,
-            Count::Bytes => self.length(),
+            Count::Packets => self.size::<W>().packets(),
+            Count::Bytes => self.size::<W>().bytes(),
             Count::Syns => u64::from(!matches!(self.facts.opens_connection(), Some(false))),
             Count::Flows => u64::from(self.new_flow.get()),
         }

@@ -45,8 +45,8 @@ fn once<W: Maps>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result<
     match check_target(maps, scratch, &target) {
         Check::WITHIN | Check::SOFT => {}
         Check::OVER => {
-            target.bucket.count(false, true);
-            maps.count_rule(target.record.rule, Reason::OverLimit, scratch.length(), true);
+            target.bucket.count(false, scratch.size::<W>().packets());
+            maps.count_rule(target.record.rule, Reason::OverLimit, scratch.size::<W>(), true);
             return Ok(false);
         }
         // Moved.
@@ -57,8 +57,8 @@ fn once<W: Maps>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result<
     }
     let spent = charge_limits(maps, scratch, &target, index).is_ok();
     if spent {
-        target.bucket.count(true, true);
-        maps.count_rule(target.record.rule, Reason::Conforming, scratch.length(), true);
+        target.bucket.count(true, scratch.size::<W>().packets());
+        maps.count_rule(target.record.rule, Reason::Conforming, scratch.size::<W>(), true);
     } else {
         limit::give_back(maps, scratch, &target.bucket, index);
     }

@@ -45,7 +45,7 @@ pub fn need_leases<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, slot
             break;
         };
         if is_set(record.leased, place)
-            && scratch.units(spec.counts()) > 0
+            && scratch.units::<W>(spec.counts()) > 0
             && (record.needs_leases(place)
                 || is_half_used(
                     spec,

@@ -53,7 +53,7 @@ impl Keyed for Nothing {
         *self
     }
 
-    fn count(&self, _passed: bool, _add: bool) {
+    fn count(&self, _passed: bool, _packets: u64) {
         match *self {}
     }
 
@@ -207,7 +207,7 @@ macro_rules! nothing_before {
             &self,
             _rule: u32,
             _reason: limiter_common::verdict::Reason,
-            _length: u64,
+            _size: limiter_common::frame_size::FrameSize,
             _add: bool,
         ) {
         }

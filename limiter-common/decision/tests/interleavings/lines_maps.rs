@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::frame_size::FrameSize;
 use limiter_common::source::Source;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Control, EntryKind, Limit, Moment};
@@ -232,7 +233,7 @@ impl Maps {
             &SourcePacket {
                 bucket_key: source(number),
                 generation: Generation::new(self.generation.load(Ordering::Acquire)),
-                length: 60,
+                size: FrameSize::of_packet(60),
                 now: NOW,
                 deferred: false,
             },
@@ -274,6 +275,8 @@ fn number(source: &BucketKey) -> u32 {
 }
 
 impl maps::Maps for Maps {
+    const SUPER_FRAMES: bool = true;
+
     type Hashed = LoomBucket;
     type Line = LoomLine;
     type Keyed = Nothing;

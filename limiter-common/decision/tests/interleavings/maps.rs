@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::frame_size::FrameSize;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -154,15 +155,13 @@ impl SourceBucket for LoomBucket {
         &self.0.resolved
     }
 
-    fn count_passed(&self) {
-        self.0.counts.passed.fetch_add(1, Ordering::Relaxed);
+    fn count_passed(&self, packets: u64) {
+        let Counts { passed, taken_back } = &self.0.counts;
+        let counter = if packets == 1 { passed } else { taken_back };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     fn count_dropped(&self, _packets: u64) {}
-
-    fn uncount(&self) {
-        self.0.counts.taken_back.fetch_add(1, Ordering::Relaxed);
-    }
 
     fn packets(&self) -> u64 {
         1
@@ -261,7 +260,13 @@ impl Maps {
         let bucket_key = Source::V4([192, 0, 2, 1]).into();
         engine::plain_source(
             self,
-            &SourcePacket { bucket_key, generation, length: 60, now, deferred: false },
+            &SourcePacket {
+                bucket_key,
+                generation,
+                size: FrameSize::of_packet(60),
+                now,
+                deferred: false,
+            },
         )
         .unpack()
         .reason
@@ -298,6 +303,8 @@ pub(crate) fn passes(reason: Reason) -> bool {
 }
 
 impl maps::Maps for Maps {
+    const SUPER_FRAMES: bool = true;
+
     type Hashed = LoomBucket;
     type Line = &'static HostLine;
     type Keyed = Nothing;

@@ -51,7 +51,8 @@ fn bucket() -> Bucket {
 }
 
 fn charge_at(spec: &LimitSpec, bucket: &Bucket, at: u64) -> Option<Undo> {
-    let arrival = Arrival { now: Ticks::from_nanos(at), offset: WallOffset::BOOT, units: 1 };
+    let now = Ticks::from_nanos(at);
+    let arrival = Arrival { now, offset: WallOffset::BOOT, units: 1, is_super_frame: false };
     let mut undo = Undo::default();
     let charged = meter::charge(spec, &&**bucket, false, &arrival, &mut undo);
     assert!(matches!(charged, Charged::Conforming | Charged::Over), "{charged:?}");

@@ -4,6 +4,7 @@ use core::cell;
 
 use limiter_common::bucket::{self, Generation, Resolved, Slot};
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::frame_size::FrameSize;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -103,7 +104,7 @@ impl Keyed for LoomKeyed {
         &self.0.resolved
     }
 
-    fn count(&self, _passed: bool, _add: bool) {}
+    fn count(&self, _passed: bool, _packets: u64) {}
 
     fn touch(&self, _now: Ticks) {}
 
@@ -356,7 +357,8 @@ impl Maps {
             self.bucket_keys.iter().any(|(bucket_key, _)| bucket_key.source().is_some());
         let generation = Generation::new(self.generation.load(Ordering::Acquire));
         let rules = (generation, RuleSetHeader::new(tables, has_sources, false));
-        let scratch = host::begin(self, &frame, 1, rules, 34, Ticks::from_nanos(NOW));
+        let scratch =
+            host::begin(self, &frame, 1, rules, FrameSize::of_packet(34), Ticks::from_nanos(NOW));
         let plain = match way {
             Way::Short => table::judge_plain(self, &scratch, tables),
             Way::Long => Plain::General,
@@ -382,6 +384,8 @@ pub(crate) fn passes(reason: Reason) -> bool {
 }
 
 impl maps::Maps for Maps {
+    const SUPER_FRAMES: bool = true;
+
     type Hashed = LoomBucket;
     type Line = &'static HostLine;
     type Keyed = LoomKeyed;

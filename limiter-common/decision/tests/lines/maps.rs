@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use limiter_common::bucket::{Generation, Slot, Word};
 use limiter_common::bucket_key::BucketKey;
+use limiter_common::frame_size::FrameSize;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -140,11 +141,9 @@ impl SourceBucket for Alone {
         &self.0[1]
     }
 
-    fn count_passed(&self) {}
+    fn count_passed(&self, _packets: u64) {}
 
     fn count_dropped(&self, _packets: u64) {}
-
-    fn uncount(&self) {}
 
     fn packets(&self) -> u64 {
         1
@@ -222,7 +221,7 @@ impl<H: SourceStore> Maps<'_, H> {
             &SourcePacket {
                 bucket_key: *source,
                 generation: Generation::new(self.rules.generation.load(Ordering::Acquire)),
-                length: 60,
+                size: FrameSize::of_packet(60),
                 now,
                 deferred: false,
             },
@@ -233,6 +232,8 @@ impl<H: SourceStore> Maps<'_, H> {
 }
 
 impl<H: SourceStore> maps::Maps for Maps<'_, H> {
+    const SUPER_FRAMES: bool = true;
+
     type Hashed = H::Hashed;
     type Line = H::Line;
     type Keyed = Nothing;

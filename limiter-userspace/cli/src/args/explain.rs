@@ -3,6 +3,8 @@
 #[cfg(feature = "replay")]
 use std::path::PathBuf;
 
+use clap::ValueEnum;
+
 #[cfg(feature = "replay")]
 use super::defaults::LEAST_FRAME;
 use crate::completion_values;
@@ -63,6 +65,26 @@ pub(crate) struct Explain {
     pub(crate) json: bool,
 }
 
+/// Directions of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OneWay {
+    /// It comes in
+    #[default]
+    In,
+    /// It goes out
+    Out,
+}
+
+impl OneWay {
+    /// The word to ask with, unless it is the default.
+    pub(crate) const fn asked(self) -> Option<&'static str> {
+        match self {
+            Self::In => None,
+            Self::Out => Some("out"),
+        }
+    }
+}
+
 /// A packet to ask the daemon about.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Question {
@@ -75,6 +97,9 @@ pub(crate) struct Question {
     #[arg(long, value_name = "ADDRESS", add = completion_values::sources(), group = "whom")]
     #[cfg_attr(feature = "replay", arg(conflicts_with = "pcap"))]
     pub(crate) from: Option<String>,
+    /// Whether the packet comes in, or goes out: then ADDRESS is its destination
+    #[arg(long, value_enum, default_value = "in", requires = "whom")]
+    pub(crate) direction: OneWay,
     /// Destination of the packet: 22/tcp, 53/udp, icmp, protocol/47 or any [default: any]
     #[arg(long, value_name = "PORT/PROTOCOL", requires = "whom")]
     pub(crate) to: Option<String>,
@@ -93,6 +118,9 @@ pub(crate) struct Question {
     /// Destination address of the packet
     #[arg(long, value_name = "ADDRESS", requires = "whom")]
     pub(crate) destination: Option<String>,
+    /// Source address of a packet that goes out
+    #[arg(long, value_name = "ADDRESS", requires = "whom")]
+    pub(crate) source: Option<String>,
     /// The id of its VLAN tag
     #[arg(long, value_name = "ID", requires = "whom")]
     pub(crate) vlan: Option<u16>,

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use limiter_common::bucket::MAX_SLOTS;
+use limiter_common::header::Direction;
 #[cfg(feature = "page")]
 use limiter_daemon::control::Loopback;
 use limiter_daemon::{RunOptions, Watch};
-use limiter_datapath::{ModeChoice, Options, SourceTable};
+use limiter_datapath::{Hook, ModeChoice, Options, SourceTable};
 
 use super::defaults::{MAX_RULES, PIN_DIR};
 use super::time::{at_least, interval, trial_time};
@@ -37,7 +38,14 @@ pub(crate) struct Run {
     /// only count; at least 5s
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = loss)]
     daemon_lost_after: Duration,
-    /// How to attach
+    /// The packets that are limited: those that come in by the interfaces, those that go out, or
+    /// both. What goes out is limited by rules with `direction: out` or `both`
+    #[arg(long, value_enum, default_value_t = Directions::In)]
+    direction: Directions,
+    /// Where what comes in is limited. What goes out is limited at tc in any case
+    #[arg(long, value_enum, default_value_t = Place::Xdp)]
+    hook: Place,
+    /// How to attach to XDP
     #[arg(long, value_enum, default_value_t = Mode::Native)]
     mode: Mode,
     /// Directory to pin maps and links in: on a BPF file system, for this daemon alone
@@ -111,6 +119,25 @@ fn loss(text: &str) -> Result<Duration, String> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Directions {
+    /// What comes in
+    In,
+    /// What goes out
+    Out,
+    /// Both
+    Both,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Place {
+    /// Before the kernel makes a socket buffer: fastest
+    Xdp,
+    /// Behind that, by TCX (Linux 6.6): any interface, beside other programs, VLAN tags seen that
+    /// the card took off
+    Tc,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
     /// By the driver, before the kernel makes a socket buffer
     Native,
@@ -162,10 +189,25 @@ impl Run {
         Some(Watch { every: self.watch_interval, trial })
     }
 
+    /// The hooks of each interface.
+    fn hooks(&self) -> Vec<Hook> {
+        let incoming = match self.hook {
+            Place::Xdp => Hook::Xdp,
+            Place::Tc => Hook::Tc(Direction::In),
+        };
+        let outgoing = Hook::Tc(Direction::Out);
+        match self.direction {
+            Directions::In => vec![incoming],
+            Directions::Out => vec![outgoing],
+            Directions::Both => vec![incoming, outgoing],
+        }
+    }
+
     /// The options in the form that the daemon takes.
     pub(crate) fn options(&self, socket: PathBuf) -> RunOptions {
         RunOptions {
             interfaces: self.iface.clone(),
+            hooks: self.hooks(),
             mode: match self.mode {
                 Mode::Native => ModeChoice::Native,
                 Mode::Generic => ModeChoice::Generic,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use limiter_rules::model::Direction;
 
 use super::time::some_time;
 use crate::completion_values;
@@ -17,6 +18,32 @@ pub(crate) struct Whom {
     /// One limit for all of them together, instead of one for each source
     #[arg(long)]
     pub(crate) shared: bool,
+    /// Packets that come in, that go out, or both; of those that go out, ADDRESS and --port are
+    /// where they go
+    #[arg(long, value_enum, default_value = "in")]
+    pub(crate) direction: Way,
+}
+
+/// Directions of a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Way {
+    /// Incoming packets
+    #[default]
+    In,
+    /// Outgoing packets
+    Out,
+    /// Both, with one limit for them together
+    Both,
+}
+
+impl From<Way> for Direction {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::In => Self::In,
+            Way::Out => Self::Out,
+            Way::Both => Self::Both,
+        }
+    }
 }
 
 /// Arguments of `set`.

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use limiter_daemon::render::number;
 use limiter_replay::explain::{LeftOut, Own};
 
-/// Argument of the commands that read captures: whose packets limiter would not see.
+/// Argument of the commands that read captures: whose packets are not judged.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct OwnArgument {
-    /// An address of the host that captured: what it sent is left out, as limiter sees only what
-    /// comes in; may be repeated; `none` leaves nothing out [default: found from the packets, where
+    /// An address of the host that captured: what it sent is left out, as only what comes in is
+    /// judged; may be repeated; `none` leaves nothing out [default: found from the packets, where
     /// one address is an end of nearly all of them]
     #[arg(long, value_name = "ADDRESS|none", value_parser = own, requires = "pcap")]
     own: Vec<OwnValue>,
@@ -73,7 +73,7 @@ pub(crate) fn lines(left_out: &LeftOut) -> Vec<String> {
         lines.push(if left_out.recognised {
             format!(
                 "{packets} packets are from {address}, an end of nearly all packets, so this \
-                 host sent them: limiter sees only what comes in, and they were left out; `--own \
+                 host sent them: only what comes in is judged, and they were left out; `--own \
                  none` counts them"
             )
         } else {
@@ -83,7 +83,7 @@ pub(crate) fn lines(left_out: &LeftOut) -> Vec<String> {
     if let Some((one, other)) = left_out.either {
         lines.push(format!(
             "both directions are in the capture, and {one} or {other} may be this host: what it \
-             sent counts here, though limiter sees only what comes in; name it, as in `--own {one}`"
+             sent counts here, as if it came in; name it, as in `--own {one}`"
         ));
     }
     for address in &left_out.too_late {

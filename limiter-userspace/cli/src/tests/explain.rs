@@ -148,3 +148,29 @@ fn what_cannot_be_explained_is_reported_before_anything_else() {
             .starts_with("/nowhere/r.yaml: ")
     );
 }
+
+/// A capture says nothing about rules for what goes out, and that is said.
+#[test]
+fn rules_for_what_goes_out_are_said_to_have_no_packets() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = capture(&directory);
+    let rules = directory.path().join("r.yaml");
+    let text = "descriptors:\n  - {key: remote_address, direction: out, rate_limit: {rate: \
+                1/day}}\n  - {key: remote_address, direction: both, rate_limit: {rate: 1/day}}\n";
+    std::fs::write(&rules, text).unwrap();
+    let line = format!("limiter explain --pcap {capture} --rules {}", rules.display());
+    let words = [
+        "only what comes in is judged here: the rule for direction=out remote_address has no \
+         packets",
+        "only what comes in is judged here: the rule for direction=both remote_address has half \
+         of its packets",
+    ];
+    for line in [line.clone(), format!("{line} --summary")] {
+        let text = explained(&line);
+        assert!(words.iter().all(|words| text.contains(&format!("{words}\n"))), "{text}");
+        assert!(text.contains("direction=both remote_address"), "{text}");
+    }
+    let json = explained(&format!("{line} --summary --json"));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["summary"]["not_judged"], serde_json::json!(words));
+}

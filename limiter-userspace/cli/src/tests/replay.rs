@@ -137,3 +137,19 @@ fn a_directory_of_captures_is_tuned() {
     fs::create_dir(at("empty")).unwrap();
     assert!(failure(&format!("limiter tune --pcap {}", at("empty"))).contains("no file is in it"));
 }
+
+/// Once, however many candidates have the rule.
+#[test]
+fn a_rule_for_what_goes_out_is_said_to_have_no_packets() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = capture(&directory);
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    fs::write(at("r.yaml"), RULES.replace("address,", "address, direction: out,")).unwrap();
+    let line = format!("limiter simulate --pcap {capture} --rules {} --algorithms", at("r.yaml"));
+    let words = "only what comes in is judged here: the rule for direction=out remote_address has \
+                 no packets";
+    let text = answer(&line).text;
+    assert_eq!(text.matches(&format!("{words}\n")).count(), 1, "{text}");
+    let json: Value = serde_json::from_str(&answer(&format!("{line} --json")).text).unwrap();
+    assert!(json["notes"].as_array().unwrap().contains(&words.into()), "{json}");
+}

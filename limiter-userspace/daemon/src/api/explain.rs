@@ -13,9 +13,14 @@ use crate::render::{Render, duration, line, number, push, seconds, table};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AskExplain {
-    /// The source: an address, or an IPv6 /64.
+    /// The other end: the source of what comes in, the destination of what goes out. An address, or
+    /// an IPv6 /64.
     #[param(value_type = words::AnySource)]
     pub from: String,
+    /// `in` or `out`: `in` when left out. All other fields are what stands in the packet's headers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::OneDirection>)]
+    pub direction: Option<String>,
     /// `22/tcp`, `53/udp`, `icmp`, `protocol/47`, or `any`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Port>)]
@@ -36,11 +41,15 @@ pub struct AskExplain {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::TimeToLive>)]
     pub ttl: Option<u8>,
-    /// The destination address.
+    /// The destination address of a packet that comes in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Destination>)]
     pub destination: Option<String>,
-    /// The interface that it comes in by.
+    /// The source address of a packet that goes out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[param(value_type = Option<words::Destination>)]
+    pub source: Option<String>,
+    /// The interface that it comes in by, or goes out by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::InterfaceName>)]
     pub interface: Option<String>,

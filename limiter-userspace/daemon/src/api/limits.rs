@@ -64,6 +64,10 @@ pub struct LimitEntry {
     /// For whom: an address, a prefix, `every source`, or keys as in `destination_port=22
     /// remote_address`. A budget's name.
     pub source: String,
+    /// `in`, `out` or `both`: the packets that the rule is for; none of a budget.
+    #[serde(default)]
+    #[schema(value_type = Option<words::Direction>)]
+    pub direction: Option<String>,
     /// Name of the rule in the rule file.
     pub name: Option<String>,
     /// Origin of the rule.
@@ -149,7 +153,8 @@ pub struct UpperView {
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of the request")]
 pub struct SetLimit {
-    /// An address or a prefix; every source when left out, beside `to`.
+    /// An address or a prefix; every source when left out, beside `to`. Of outgoing packets the
+    /// destination.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<words::Prefix>)]
     pub source: Option<String>,
@@ -157,6 +162,10 @@ pub struct SetLimit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<words::LimitedPort>)]
     pub to: Option<String>,
+    /// `in`, `out` or `both`: `in` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::Direction>)]
+    pub direction: Option<String>,
     /// True for one limit over all of them together.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
@@ -215,6 +224,10 @@ pub struct UnsetLimit {
     #[serde(default)]
     #[param(value_type = Option<words::LimitedPort>)]
     pub to: Option<String>,
+    /// `in`, `out` or `both`: `in` when left out.
+    #[serde(default)]
+    #[param(value_type = Option<words::Direction>)]
+    pub direction: Option<String>,
     /// True for the limit over all of them together.
     #[serde(default)]
     pub shared: bool,

@@ -48,11 +48,14 @@ pub struct ReasonCounts {
     pub bytes: u64,
 }
 
-/// Packets that came in by one interface, since the program is on it.
+/// Packets that came in by one interface or went out by it, since the program is on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InterfaceCounts {
     /// The name, or several names whose packets are counted together: `eth0, eth1`.
     pub interface: String,
+    /// Direction of the packets: `in` or `out`.
+    #[schema(value_type = words::OneDirection)]
+    pub direction: String,
     /// Packets that went on.
     pub passed: Counts,
     /// Packets that were dropped.
@@ -148,10 +151,17 @@ impl Stats {
         }
         push(text, &totals);
         text.push('\n');
-        let mut interfaces =
-            table(&["INTERFACE", ">PASSED", "?>PASSED BYTES", ">DROPPED", "?>DROPPED BYTES"]);
-        for InterfaceCounts { interface, passed, dropped } in &self.interfaces {
-            let row = [vec![clean(interface)], counts(*passed).to_vec(), counts(*dropped).to_vec()];
+        let mut interfaces = table(&[
+            "INTERFACE",
+            "DIRECTION",
+            ">PASSED",
+            "?>PASSED BYTES",
+            ">DROPPED",
+            "?>DROPPED BYTES",
+        ]);
+        for InterfaceCounts { interface, direction, passed, dropped } in &self.interfaces {
+            let names = vec![clean(interface), clean(direction)];
+            let row = [names, counts(*passed).to_vec(), counts(*dropped).to_vec()];
             interfaces.add_row(row.concat());
         }
         if !self.interfaces.is_empty() {

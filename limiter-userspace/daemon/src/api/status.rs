@@ -1,5 +1,6 @@
 //! State of the daemon, its interfaces and its rules.
 
+use limiter_common::header::Direction;
 use limiter_datapath::{Attachment, LinkState, Mode};
 use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
@@ -107,7 +108,7 @@ pub struct ChangedOnDisk {
 pub struct Interface {
     /// Name of the interface now.
     pub name: String,
-    /// `native` or `generic`.
+    /// `native` or `generic`, `tc in` or `tc out`.
     #[schema(value_type = words::Mode)]
     pub mode: String,
     /// Index of the interface, in its network namespace; 0 while there is no such interface.
@@ -315,5 +316,7 @@ pub(crate) const fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Native => "native",
         Mode::Generic => "generic",
+        Mode::Tc(Direction::In) => "tc in",
+        Mode::Tc(Direction::Out) => "tc out",
     }
 }

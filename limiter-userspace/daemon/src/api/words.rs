@@ -74,6 +74,16 @@ pub struct Port(pub String);
 #[schema(examples("22/tcp", "8000-8080/udp", "443", "icmp"))]
 pub struct LimitedPort(pub String);
 
+/// Direction of a rule's packets.
+#[derive(ToSchema)]
+#[schema(examples("in", "out", "both"))]
+pub struct Direction(pub String);
+
+/// Direction of one packet.
+#[derive(ToSchema)]
+#[schema(examples("in", "out"))]
+pub struct OneDirection(pub String);
+
 /// Flags of TCP.
 #[derive(ToSchema)]
 #[schema(examples("SYN", "SYN,ACK"))]

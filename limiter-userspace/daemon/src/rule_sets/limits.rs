@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use limiter_common::wire::Count;
 use limiter_rules::file::render;
-use limiter_rules::model::{Over, SOURCE_MASKS, over_text, terms_text};
+use limiter_rules::model::{Direction, Over, SOURCE_MASKS, over_text, terms_text};
 use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, RateText, Rule, Selector, Subject, Target, Terms, rate_text};
 use limiter_text::plain::is_plain;
@@ -34,8 +34,9 @@ impl RuleSets {
         limit: &SetLimit,
     ) -> Result<Changed, Refusal> {
         self.not_on_trial(ground)?;
-        let SetLimit { source, to, shared, .. } = limit;
-        let target = Target::parse(source.as_deref(), to.as_deref(), *shared)?;
+        let SetLimit { source, to, shared, direction, .. } = limit;
+        let direction = self::direction(direction.as_deref())?;
+        let target = Target::parse(source.as_deref(), to.as_deref(), *shared, direction)?;
         if let Some(selector) = target.selector
             && let Some(prefix) = self.layers.managed(&selector)
         {
@@ -81,8 +82,9 @@ impl RuleSets {
         limit: &UnsetLimit,
     ) -> Result<Changed, Refusal> {
         self.not_on_trial(ground)?;
-        let UnsetLimit { source, to, shared, .. } = limit;
-        let target = Target::parse(source.as_deref(), to.as_deref(), *shared)?;
+        let UnsetLimit { source, to, shared, direction, .. } = limit;
+        let direction = self::direction(direction.as_deref())?;
+        let target = Target::parse(source.as_deref(), to.as_deref(), *shared, direction)?;
         let path = target.path;
         let mut layers = self.layers.clone();
         layers.ends.remove(&path);
@@ -189,6 +191,15 @@ fn count(word: &str) -> Result<Count, ServiceError> {
     found.ok_or_else(|| ServiceError::Word {
         word: "count",
         problem: format!("{word:?} is no unit: write packets, bytes, syns or flows"),
+    })
+}
+
+/// The direction with a name; `in` if none is given.
+fn direction(word: Option<&str>) -> Result<Direction, ServiceError> {
+    let Some(word) = word else { return Ok(Direction::default()) };
+    Direction::named(word).ok_or_else(|| ServiceError::Word {
+        word: "direction",
+        problem: format!("{word:?} is no direction: write in, out or both"),
     })
 }
 

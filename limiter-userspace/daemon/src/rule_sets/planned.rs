@@ -66,6 +66,7 @@ fn plan(
         interface_index: &|name| datapath.interface_index(name),
         cpus: datapath.cpus(),
         cluster: layers.cluster,
+        in_at_tc: datapath.is_in_at_tc(),
     };
     datapath
         .installed()

@@ -25,7 +25,9 @@ impl Service {
     pub(crate) fn status(&self) -> Result<Status, Refusal> {
         let (datapath, layers) = (self.datapath()?, &self.rule_sets.layers);
         let trial = self.rule_sets.trial(&self.datapath);
-        let rates = |at: &Attachment| self.gauges.recent.rates(datapath, at.ifindex);
+        let rates = |at: &Attachment| {
+            self.gauges.recent.rates(datapath, (at.ifindex, at.mode.hook().direction()))
+        };
         let interfaces = datapath.attachments().iter().map(|at| {
             Ok::<_, ServiceError>(Interface { rates: rates(at)?, ..Interface::from(at) })
         });

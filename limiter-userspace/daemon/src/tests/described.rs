@@ -68,6 +68,7 @@ use crate::routes as api;
         words::TimeToLive,
         words::InterfaceName,
         words::Moment,
+        words::OneDirection,
         words::Prefix,
         words::Port,
         words::Prefixes,

@@ -62,7 +62,7 @@ fn drops(daemon: &Daemon, source: [u8; 4], reason: Reason, count: usize) {
         version: 4,
         protocol: 17,
         known: Event::PROTOCOL | Event::PORTS,
-        reserved: 0,
+        packets: 1,
     };
     state.events.extend(std::iter::repeat_n(event, count));
     state.event_counts.sent += u64::try_from(count).unwrap();

@@ -34,7 +34,7 @@ fn drop_at(daemon: &Daemon, second: u64) {
         version: 4,
         protocol: 17,
         known: Event::PROTOCOL | Event::PORTS,
-        reserved: 0,
+        packets: 1,
     });
 }
 

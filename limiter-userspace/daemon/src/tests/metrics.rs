@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use limiter_common::frame_size::FrameSize;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Admission, EntryKind};
 use limiter_fake::SOURCES;
@@ -81,7 +82,7 @@ fn the_metrics_are_the_statistics() {
         let rule = state.installed().rules[&Selector::Every].limit.rule;
         let counters = state.rules.entry(rule).or_default();
         for reason in [Reason::Shadow, Reason::Shadow, Reason::Marked] {
-            counters.add(reason, 77);
+            counters.add(reason, FrameSize::of_packet(77));
         }
         let admission = Admission {
             tat: 9,
@@ -140,7 +141,7 @@ fn the_metrics_are_the_statistics() {
     same(value(&samples, "limiter_last_reload_success", &[]), 0.0);
     assert!(value(&samples, "limiter_last_reload_timestamp_seconds", &[]) > 1e9);
     for (verdict, total) in [("pass", stats.passed), ("drop", stats.dropped)] {
-        let labels = [("interface", "fake0"), ("verdict", verdict)];
+        let labels = [("direction", "in"), ("interface", "fake0"), ("verdict", verdict)];
         let of = |name| value(&samples, name, &labels);
         assert!(total.packets > 0, "{stats:?}");
         same(of("limiter_interface_packets_total"), float(total.packets));

@@ -11,6 +11,7 @@ mod cluster;
 mod damaged;
 mod dashboards;
 mod described;
+mod direction;
 mod emptied;
 mod event_log;
 mod events;

@@ -324,7 +324,7 @@ fn right_requests_are_made_for_every_operation() {
     for operation in operations(&description) {
         let runtime = runtime();
         let mut taken = false;
-        for _ in 0..400 {
+        for _ in 0..2_000 {
             let (_directory, fake, shared) = served();
             // Something to remove.
             for (uri, body) in [

@@ -206,7 +206,7 @@ fn events_of_a_banned_source_name_the_rule_for_requests() {
                 version: 4,
                 protocol: 6,
                 known: Event::PROTOCOL | Event::PORTS,
-                reserved: 0,
+                packets: 1,
             };
             state.events.push_back(event);
         }

@@ -16,6 +16,7 @@ fn options(directory: &TempDir) -> RunOptions {
     let path = |name: &str| -> PathBuf { directory.path().join(name) };
     RunOptions {
         interfaces: vec!["fake0".into()],
+        hooks: vec![limiter_datapath::Hook::Xdp],
         mode: ModeChoice::Native,
         rules: vec![path("r.yaml")],
         socket: path("s/limiter.sock"),

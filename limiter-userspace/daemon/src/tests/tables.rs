@@ -152,7 +152,7 @@ fn counters_are_found_by_rule_and_budget() {
         let state = daemon.fake.state();
         let tables = &state.installed().tables;
         let vlan = limiter_rules::model::Part::Fact(limiter_rules::model::Fact::Vlan, None);
-        let path = limiter_rules::Path([vlan].into());
+        let path = limiter_rules::Path::of([vlan]);
         let vlan = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;
         (vlan, tables.budget(budget_tag("customer")).unwrap().1.rule)
     };
@@ -294,7 +294,7 @@ fn drops_are_reported_by_what_drops_them() {
             Some(22.into()),
         );
         let source = limiter_rules::model::Part::Source(limiter_rules::model::SOURCE_MASKS, None);
-        let path = limiter_rules::Path([port, source].into());
+        let path = limiter_rules::Path::of([port, source]);
         let ssh = tables.record(&RuleId::new(&path, &|_| None).unwrap()).unwrap().rule;
         (every, ssh, tables.budget(budget_tag("customer")).unwrap().1.rule)
     };

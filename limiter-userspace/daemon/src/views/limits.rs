@@ -138,6 +138,7 @@ pub(super) fn of_rule(
         origin: *origin,
         shadow: rule.terms.is_shadow(),
         label: rule.label.as_deref().map(str::to_owned),
+        direction: Some(rule.path.direction.name().to_owned()),
         ends_in_seconds: end.map(|end| end.saturating_sub(limit_ends::now())),
         ..entry(rule.path.to_string(), describe(&rule.terms, max_frame).known(known), counters)
     }
@@ -206,6 +207,7 @@ fn entry(source: String, described: Described, counters: RuleCounters) -> LimitE
         action,
         budget,
         label: None,
+        direction: None,
         sharing: None,
         ends_in_seconds: None,
     }

@@ -125,7 +125,8 @@ fn daemon(
     let mut attached = page.metric("limiter_interface_attached", Gauge, help);
     for at in datapath.attachments() {
         let is_attached = u8::from(at.state.is_attached());
-        attached.add(&[("interface", &at.interface)], is_attached);
+        let direction = at.mode.hook().direction().name();
+        attached.add(&[("interface", &at.interface), ("direction", direction)], is_attached);
     }
     page.metric("limiter_reloads_total", Counter, "Reloads since the daemon's start.")
         .add(&[("result", "ok")], facts.reloads.ok)
@@ -198,16 +199,21 @@ fn interfaces(page: &mut Exposition, datapath: &dyn Datapath) -> Result<()> {
     let of: [(_, _, Count); 2] = [
         (
             "limiter_interface_packets_total",
-            "Packets by the interface that they came in by, since the program is on it.",
+            "Packets by the interface that they came in by or went out by, since the program is on it.",
             |counts| counts.packets,
         ),
         ("limiter_interface_bytes_total", "Bytes of their frames.", |counts| counts.bytes),
     ];
     for (name, help, value) in of {
         let mut samples = page.metric(name, Kind::Counter, help);
-        for InterfaceCounts { interface, passed, dropped } in &all {
+        for InterfaceCounts { interface, direction, passed, dropped } in &all {
             for (verdict, counts) in [("pass", passed), ("drop", dropped)] {
-                samples.add(&[("interface", interface), ("verdict", verdict)], value(counts));
+                let labels = [
+                    ("interface", interface.as_str()),
+                    ("direction", direction.as_str()),
+                    ("verdict", verdict),
+                ];
+                samples.add(&labels, value(counts));
             }
         }
     }

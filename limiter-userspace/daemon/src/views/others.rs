@@ -61,7 +61,7 @@ fn may_drop(rule: &Rule, effective: &EffectiveSet, address: IpAddr) -> bool {
             budget.is_some_and(|budget| budget.limits.shadow)
         }
     };
-    !shadow && rule.path.0.iter().all(|part| fits(part, address))
+    !shadow && rule.path.parts.iter().all(|part| fits(part, address))
 }
 
 /// True if packets of a source may have the value that a key asks for.

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use limiter_common::header::{Fragment, Icmp, SYN, TCP, Version};
-use limiter_rules::model::Fact;
 use limiter_rules::model::key::has_ports;
+use limiter_rules::model::{Direction, Fact};
 
 use super::question::Question;
 
@@ -60,8 +60,7 @@ pub(super) fn build(question: &Question) -> Vec<u8> {
             frame.extend([0, 1]);
             frame.extend(pieces.to_be_bytes());
             frame.extend([ttl, protocol, 0, 0]);
-            frame.extend(source.octets());
-            frame.extend(destination);
+            frame.extend(addresses(question, source.octets(), destination).concat());
         }
         IpAddr::V6(source) => {
             let destination = match question.destination {
@@ -77,8 +76,7 @@ pub(super) fn build(question: &Question) -> Vec<u8> {
             frame.extend([0x86, 0xdd, 0x60 | class >> 4, class << 4, 0, 0]);
             frame.extend(short(behind.saturating_sub(40).max(header + transport.len())));
             frame.extend([if pieces.is_some() { FRAGMENT_HEADER } else { protocol }, ttl]);
-            frame.extend(source.octets());
-            frame.extend(destination);
+            frame.extend(addresses(question, source.octets(), destination).concat());
             if let Some(pieces) = pieces {
                 frame.extend([protocol, 0]);
                 frame.extend(pieces.to_be_bytes());
@@ -88,6 +86,14 @@ pub(super) fn build(question: &Question) -> Vec<u8> {
     }
     frame.extend(transport);
     frame
+}
+
+/// Source and destination of the packet: that of one that goes out is the other end.
+fn addresses<T>(question: &Question, other_end: T, own: T) -> [T; 2] {
+    match question.direction {
+        Direction::In | Direction::Both => [other_end, own],
+        Direction::Out => [own, other_end],
+    }
 }
 
 fn short(number: usize) -> [u8; 2] {
@@ -103,7 +109,7 @@ fn transport(question: &Question, protocol: u8) -> Vec<u8> {
     };
     let mut header = vec![0; length];
     if has_ports(protocol) {
-        let port = |fact| question.value(fact).unwrap_or(0).to_be_bytes();
+        let port = |fact| question.in_header(fact).unwrap_or(0).to_be_bytes();
         let ports = [port(Fact::SourcePort), port(Fact::DestinationPort)];
         header.splice(..4, ports.concat());
     }

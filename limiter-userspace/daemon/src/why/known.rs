@@ -2,7 +2,7 @@
 
 use limiter_common::wire::{Count, field};
 use limiter_model::{Held, Judged, Looked};
-use limiter_rules::model::{Fact, Path};
+use limiter_rules::model::{Direction, Fact, Path};
 use limiter_rules::{Rule, Selector, Terms};
 
 use super::frame::{DESTINATION_V4, DESTINATION_V6};
@@ -16,7 +16,7 @@ const NAMED: usize = 16;
 const TUNNELS: [u8; 3] = [4, 41, 47];
 
 /// Bits of [`field`] that are known of a source alone.
-const OF_SOURCE: u32 = field::SOURCE | field::V4 | field::V6;
+const OF_SOURCE: u32 = field::SOURCE | field::V4 | field::V6 | field::IN | field::OUT;
 
 /// Bits of [`field`] that are known of the packet, or assumed. Of a source alone, only its own.
 pub(super) fn fields(question: &Question) -> u32 {
@@ -52,20 +52,23 @@ pub(super) fn assumed(
     let v4 = std::net::Ipv4Addr::from(DESTINATION_V4).to_string();
     let v6 = std::net::Ipv6Addr::from(DESTINATION_V6).to_string();
     let destination = if question.source.is_ipv4() { v4 } else { v6 };
+    let outgoing = question.direction == Direction::Out;
+    let [own, other] = if outgoing { ["source", "destination"] } else { ["destination", "source"] };
     let several = in_force.datapath.attachments().len() > 1;
     let facts = Fact::ALL.into_iter().map(|fact| {
         let matters = asks(fact.field()) || fact.counted().is_some_and(counts);
-        let text = fact.assumed(&question.given).filter(|_| matters && !question.says(fact));
+        let text = fact.in_header(question.direction).assumed(&question.given);
+        let text = text.filter(|_| matters && !question.says(fact));
         (text.is_some(), text.unwrap_or_default().to_owned())
     });
     let others = [
         (
             question.destination.is_none() && (asks(field::DESTINATION) || flows),
-            format!("destination address not given; assumed {destination}"),
+            format!("{own} address not given; assumed {destination}"),
         ),
         (
             flows && !question.says(Fact::SourcePort),
-            "source port not given; assumed a flow that is new".to_owned(),
+            format!("{other} port not given; assumed a flow that is new"),
         ),
         (
             question.interface.is_none() && several && asks(field::INTERFACE),
@@ -121,7 +124,8 @@ pub(super) fn not_looked_at(
 fn asked(in_force: &InForce<'_>, question: &Question) -> u32 {
     let ids = &in_force.datapath.installed().tables.ids;
     let mine = |fields: &u32| fields & family(question.source) != 0 || fields & field::INNER != 0;
-    ids.keys().map(|form| form.fields).filter(mine).fold(0, |all, fields| all | fields)
+    let forms = ids.keys().filter(|form| form.direction().meets(question.direction));
+    forms.map(|form| form.fields).filter(mine).fold(0, |all, fields| all | fields)
 }
 
 /// True if a limit that the packet falls under counts that.
@@ -142,6 +146,9 @@ fn counted(looked: &Looked, count: Count) -> bool {
 fn left_out(in_force: &InForce<'_>, question: &Question, looked: &Looked) -> Vec<String> {
     let source = Selector::address(question.source);
     let may = |path: &Path| {
+        if !path.direction.meets(question.direction) {
+            return false;
+        }
         let net = path.source().and_then(|(_, net)| net);
         net.is_none_or(|net| {
             Selector::Prefix(net).contains(&source) || source.contains(&Selector::Prefix(net))
@@ -153,7 +160,7 @@ fn left_out(in_force: &InForce<'_>, question: &Question, looked: &Looked) -> Vec
         Terms::Limits(limits) => !limits.shadow,
     };
     let known = fields(question);
-    let unknown = |rule: &&Rule| rule.path.0.iter().any(|part| part.field() & !known != 0);
+    let unknown = |rule: &&Rule| rule.path.parts.iter().any(|part| part.field() & !known != 0);
     if looked.left_out.is_empty() {
         return Vec::new();
     }

@@ -11,14 +11,14 @@ mod steps;
 
 use std::net::IpAddr;
 
-use limiter_common::header::TCP;
+use limiter_common::header::{self, TCP};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_datapath::{Framing, Observed};
 use limiter_model::{Excerpt, Judged, Looked, LookedTable, Packet};
 use limiter_rules::Selector;
-use limiter_rules::model::Fact;
 use limiter_rules::model::key::protocol_text;
+use limiter_rules::model::{Direction, Fact};
 
 use super::error::ServiceError;
 use crate::api::explain::{ExplainedNow, waits_for_lease};
@@ -36,7 +36,7 @@ pub(super) fn keyed_source(
 ) -> Result<Option<LookedTable>, ServiceError> {
     let question = Question::of_source(source.to_canonical());
     let (frame, length) = (frame::build(&question), question.length);
-    let packet = Packet { framing: Framing::Ethernet, frame: &frame, length, interface: 0 };
+    let packet = Packet::received(Framing::Ethernet, &frame, length, 0);
     let mut excerpt = Excerpt::new(datapath, known::fields(&question))?;
     let mut tables = excerpt.look(&packet, datapath.now())?.tables.into_iter();
     Ok(tables.find(|table| table.table.is_of_sources() && table.reported.is_some()))
@@ -66,14 +66,17 @@ impl InForce<'_> {
     }
 
     fn find(&self, question: &Question) -> Result<Found, ServiceError> {
-        let (name, index) = self.incoming(question)?;
+        let (name, index) = self.limited(question)?;
         let bytes = frame::build(question);
         // A packet without a given length is as long as the shortest frame, or as its headers if
         // they are longer.
         let headers = u64::try_from(bytes.len()).unwrap_or(0);
         let shortest = !question.sized && question.is_of_packet();
         let length = if shortest { question.length.max(headers) } else { question.length };
-        let packet = Packet { framing: Framing::Ethernet, frame: &bytes, length, interface: index };
+        let packet = Packet {
+            direction: question.direction_of_packet(),
+            ..Packet::received(Framing::Ethernet, &bytes, length, index)
+        };
         let mut excerpt = Excerpt::new(self.datapath, known::fields(question))?;
         let looked = excerpt.look(&packet, self.now)?;
         let judged = excerpt.judge(&packet, self.now)?;
@@ -89,15 +92,23 @@ impl InForce<'_> {
         Ok(Found { packet, selector, looked, judged, wait, assumed, not_looked_at, steps })
     }
 
-    /// The interface that the packet comes in by.
-    fn incoming(&self, question: &Question) -> Result<(String, u32), ServiceError> {
-        let limited = self.datapath.attachments();
+    /// The interface that the packet comes in by or goes out by.
+    fn limited(&self, question: &Question) -> Result<(String, u32), ServiceError> {
+        let direction = question.direction_of_packet();
+        let mut limited =
+            self.datapath.attachments().iter().filter(|at| at.mode.hook().direction() == direction);
         let found = match &question.interface {
-            Some(name) => limited.iter().find(|at| at.interface == *name),
-            None => limited.first(),
+            Some(name) => limited.find(|at| at.interface == *name),
+            None => limited.next(),
         };
         match (found, &question.interface) {
             (Some(at), _) => Ok((at.interface.clone(), at.ifindex)),
+            (None, None) if direction == header::Direction::Out => Err(ServiceError::Word {
+                word: "direction",
+                problem: "limiter sees no outgoing packets on any interface, so all of them pass: \
+                          `limiter run --direction both` limits them"
+                    .to_owned(),
+            }),
             (None, None) => Ok(("none".to_owned(), 0)),
             (None, Some(name)) => Err(ServiceError::Word {
                 word: "interface",
@@ -145,18 +156,20 @@ impl Found {
 
 /// The packet in a line.
 fn described(question: &Question, length: u64, interface: &str) -> String {
-    let mut text = question.source.to_string();
+    let outgoing = question.direction == Direction::Out;
+    let [way, to, at] = if outgoing { ["out to ", "at", "from"] } else { ["", "to", "at"] };
+    let mut text = format!("{way}{}", question.source);
     if let Some(protocol) = question.protocol() {
         let name = protocol_text(protocol);
-        text = match question.value(Fact::DestinationPort) {
-            Some(port) => format!("{text} to {port}/{name}"),
+        text = match question.in_header(Fact::DestinationPort) {
+            Some(port) => format!("{text} {to} {port}/{name}"),
             // A number alone could be a port.
             None if name.parse::<u8>().is_ok() => format!("{text}, protocol {name}"),
             None => format!("{text}, {name}"),
         };
     }
     if let Some(destination) = question.destination {
-        text = format!("{text} at {destination}");
+        text = format!("{text} {at} {destination}");
     }
     if question.protocol() == Some(TCP) {
         let flags = question.flags.map_or_else(|| "SYN".to_owned(), question::flags_text);

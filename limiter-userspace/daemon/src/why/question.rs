@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use limiter_common::header;
 use limiter_common::header::{ACK, FIN, RST, SYN};
 use limiter_common::wire::Count;
-use limiter_rules::model::Fact;
 use limiter_rules::model::key::{Given, PROTOCOLS, has_ports};
+use limiter_rules::model::{Direction, Fact};
 use limiter_rules::source_text;
 
 use crate::api::check::CheckSource;
@@ -22,10 +23,14 @@ const URG: u8 = 0x20;
 const FLAGS: [(&str, u8); 6] =
     [("syn", SYN), ("ack", ACK), ("fin", FIN), ("rst", RST), ("psh", PSH), ("urg", URG)];
 
-/// Facts of the packet that are known.
+/// Facts of the packet that are known: as the other end sees them, as rules have them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
+    /// In or out.
+    pub(super) direction: Direction,
+    /// The other end.
     pub(super) source: IpAddr,
+    /// This side.
     pub(super) destination: Option<IpAddr>,
     /// All that is a number, but for the flags.
     pub(super) given: Given,
@@ -40,6 +45,7 @@ impl Question {
     /// A source's next packet, of which nothing else is known.
     pub(super) const fn of_source(source: IpAddr) -> Self {
         Self {
+            direction: Direction::In,
             source,
             destination: None,
             given: Given::new(),
@@ -51,6 +57,7 @@ impl Question {
     }
 
     pub(crate) fn parse(asked: &AskExplain) -> Result<Self, ServiceError> {
+        let direction = direction(asked.direction.as_deref())?;
         let source = source_text::parse_one(&asked.from)?.to_canonical();
         let length = asked.length.unwrap_or(LEAST_FRAME);
         let most = Count::Bytes.max_units();
@@ -65,22 +72,24 @@ impl Question {
         if flags.is_some() {
             Fact::TcpFlags.fits(protocol).map_err(|problem| wrong("flags", problem))?;
         }
-        let destination = asked.destination.as_deref().map(source_text::parse_address);
+        let (destination, word) = own_address(asked, direction)?;
+        let destination = destination.map(source_text::parse_address);
         let destination = destination.transpose()?.map(|address| address.to_canonical());
         if destination.is_some_and(|address| address.is_ipv4() != source.is_ipv4()) {
-            return Err(wrong("destination", "it is of another IP version than the source"));
+            return Err(wrong(word, format!("it is of another IP version than {source}")));
         }
         let to = [(Fact::Protocol, protocol.map(u16::from)), (Fact::DestinationPort, port)];
         let mut given: Given =
-            to.into_iter().filter_map(|(fact, number)| Some((fact, number?))).collect();
+            to.into_iter().filter_map(|(fact, n)| Some((fact.in_header(direction), n?))).collect();
         for (fact, text) in asked.facts() {
             if let Some(text) = text {
                 fact.fits(protocol).map_err(|problem| wrong(fact.key(), problem))?;
                 let number = fact.asked(&text).map_err(|problem| wrong(fact.key(), problem))?;
-                given.insert(fact, number);
+                given.insert(fact.in_header(direction), number);
             }
         }
         Ok(Self {
+            direction,
             source,
             destination,
             given,
@@ -101,6 +110,19 @@ impl Question {
         self.value(Fact::Protocol).and_then(|number| u8::try_from(number).ok())
     }
 
+    /// The direction of the packet.
+    pub(super) const fn direction_of_packet(&self) -> header::Direction {
+        match self.direction {
+            Direction::Out => header::Direction::Out,
+            Direction::In | Direction::Both => header::Direction::In,
+        }
+    }
+
+    /// The value of a fact in the packet's own header, if it is given.
+    pub(super) fn in_header(&self, fact: Fact) -> Option<u16> {
+        self.value(fact.in_header(self.direction))
+    }
+
     /// The value given for a fact.
     pub(super) fn value(&self, fact: Fact) -> Option<u16> {
         self.given.get(&fact).copied()
@@ -118,6 +140,38 @@ impl From<&CheckSource> for AskExplain {
     fn from(asked: &CheckSource) -> Self {
         let CheckSource { address, length, to, flags, destination, interface } = asked.clone();
         Self { from: address, to, flags, destination, interface, length, ..Self::default() }
+    }
+}
+
+/// The direction with a name; `in` if none is given.
+fn direction(word: Option<&str>) -> Result<Direction, ServiceError> {
+    match word.map(Direction::named) {
+        None => Ok(Direction::In),
+        Some(Some(direction @ (Direction::In | Direction::Out))) => Ok(direction),
+        Some(_) => Err(wrong("direction", "a packet comes in or goes out: write in or out")),
+    }
+}
+
+/// The address of this side as it was given, and the word for it.
+fn own_address(
+    asked: &AskExplain,
+    direction: Direction,
+) -> Result<(Option<&str>, &'static str), ServiceError> {
+    let AskExplain { source, destination, .. } = asked;
+    let outgoing = direction == Direction::Out;
+    match (source, destination) {
+        (_, Some(_)) if outgoing => Err(wrong(
+            "destination",
+            "of a packet that goes out it is the address that is asked about: write source for \
+             the address of this side",
+        )),
+        (Some(_), _) if !outgoing => Err(wrong(
+            "source",
+            "of a packet that comes in it is the address that is asked about: write destination \
+             for the address of this side",
+        )),
+        (source, _) if outgoing => Ok((source.as_deref(), "source")),
+        (_, destination) => Ok((destination.as_deref(), "destination")),
     }
 }
 
@@ -260,6 +314,33 @@ mod tests {
         assert_eq!(source("2001:db8::/64").unwrap().to_string(), "2001:db8::");
         let several = source("192.0.2.0/24").unwrap_err().to_string();
         assert!(several.contains("is more than one source"), "{several}");
+    }
+
+    /// The words are about the packet's headers, and the facts are as the other end sees them.
+    #[test]
+    fn a_packet_that_goes_out_has_the_other_end_as_its_destination() {
+        for (own, other) in [("198.51.100.1", "192.0.2.1"), ("2001:db8::1", "2001:db8:9::1")] {
+            let asked = AskExplain {
+                from: other.to_owned(),
+                direction: Some("out".to_owned()),
+                to: Some("53/udp".to_owned()),
+                source: Some(own.to_owned()),
+                source_port: Some(4711),
+                ..AskExplain::default()
+            };
+            let question = Question::parse(&asked).unwrap();
+            let ports = [Fact::SourcePort, Fact::DestinationPort].map(|fact| question.value(fact));
+            assert_eq!(ports, [Some(53), Some(4711)]);
+            assert_eq!(question.source, other.parse::<IpAddr>().unwrap());
+            let bytes = |address: &str| match address.parse().unwrap() {
+                IpAddr::V4(address) => address.octets().to_vec(),
+                IpAddr::V6(address) => address.octets().to_vec(),
+            };
+            let ends = [bytes(own), bytes(other), vec![0x12, 0x67, 0, 53]].concat();
+            let frame = super::super::frame::build(&question);
+            let begin = if question.source.is_ipv4() { 26 } else { 22 };
+            assert_eq!(frame[begin..begin + ends.len()], ends);
+        }
     }
 
     #[test]

@@ -11,7 +11,9 @@ use limiter_model::{
 };
 use limiter_rules::Selector;
 use limiter_rules::compile::values_of_class;
-use limiter_rules::model::{Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text};
+use limiter_rules::model::{
+    Direction, Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text,
+};
 use limiter_text::plain::clean;
 
 use super::in_force::{InForce, nanos_up, plain};
@@ -309,15 +311,18 @@ fn key_text(looked: &LookedTable) -> String {
         }
     };
     let (sources, destinations) = (looked.table.source_masks, looked.table.destination_masks);
+    let direction = Direction::of_fields(fields);
+    let [other, own] = if direction == Direction::Out { ["to", "from"] } else { ["from", "to"] };
     let facts = Fact::ALL.map(|fact| {
         let value = u16::try_from(key.value(fact.field())).unwrap_or(u16::MAX);
-        (fact.field(), fact.reported(values_of_class(&looked.table, fact, value)))
+        let values = values_of_class(&looked.table, fact, value);
+        (fact.field(), fact.in_header(direction).reported(values))
     });
     let others = [
         (field::INTERFACE, format!("interface {}", key.interface)),
-        (field::DESTINATION, format!("to {}", prefix(key.destination, destinations))),
+        (field::DESTINATION, format!("{own} {}", prefix(key.destination, destinations))),
         (field::INNER, format!("inside {}", prefix(key.source, sources))),
-        (field::SOURCE, format!("from {}", prefix(key.source, sources))),
+        (field::SOURCE, format!("{other} {}", prefix(key.source, sources))),
     ];
     let values = facts.into_iter().chain(others).filter(|(bit, _)| fields & bit != 0);
     let values: Vec<_> = values.map(|(_, value)| value).collect();

@@ -175,7 +175,7 @@ impl Datapath for Kernel {
         }
         let made = self.held.attachments.iter().filter(|at| !at.adopted);
         for at in made {
-            self.held.pins.remove_link(&at.interface)?;
+            self.held.pins.remove_link(at.mode.hook(), &at.interface)?;
         }
         let adopted = self.held.attachments.iter().any(|at| at.adopted);
         // With rules or links there already, the maps are not ours to remove.

@@ -11,7 +11,7 @@ use rustix::fs::{Access, access, major, minor};
 use crate::interface::Interface;
 use crate::maps::PinnedControl;
 use crate::own_links;
-use crate::{DatapathError, Mode, PinDir, foreign};
+use crate::{DatapathError, Hook, Mode, PinDir, foreign};
 
 /// A place for pins, as far as it can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ pub fn pinned(pin_dir: &Path) -> Pinned {
 pub fn owner(interface: &Interface, pin_dir: &Path) -> Result<Option<Mode>, DatapathError> {
     let Some((mode, id)) = interface.program else { return Ok(None) };
     let pins = PinDir::new(pin_dir);
-    match own_links::behind(&pins, interface)? {
+    match own_links::behind(&pins, Hook::Xdp, interface)? {
         Some(_) => Ok(Some(mode)),
         None => Err(foreign::foreign(interface, &pins, id)),
     }

@@ -309,7 +309,7 @@ fn part(part: &Part, packet: Packet) -> Option<(String, u8)> {
             }
             (own.to_string(), u8::from(value.is_some()))
         }
-        other => panic!("{other}"),
+        other => panic!("{other:?}"),
     })
 }
 
@@ -319,14 +319,14 @@ fn met(set: &RuleSet, packet: Packet) -> BTreeMap<usize, String> {
     for rule in &set.rules {
         let keys: Vec<String> = rule
             .path
-            .0
+            .parts
             .iter()
             .map(|part| match part {
                 Part::Source(masks, _) => format!("{masks:?}"),
-                other => other.key().to_owned(),
+                other => other.key(rule.path.direction).to_owned(),
             })
             .collect();
-        let parts: Option<Vec<_>> = rule.path.0.iter().map(|one| part(one, packet)).collect();
+        let parts: Option<Vec<_>> = rule.path.parts.iter().map(|one| part(one, packet)).collect();
         let Some(parts) = parts else { continue };
         let rank: Vec<u8> = parts.iter().map(|(_, rank)| *rank).collect();
         let values: Vec<String> = parts.into_iter().map(|(value, _)| value).collect();

@@ -18,6 +18,8 @@ pub(crate) struct Claim {
 pub(crate) struct Who {
     /// True if other rules of the table take some of them.
     pub(crate) other: bool,
+    /// True if they go out.
+    outgoing: bool,
     each: Vec<String>,
     filters: Vec<(String, String)>,
 }
@@ -66,21 +68,32 @@ impl Claim {
 
 impl Who {
     fn read(text: &str) -> Self {
+        // What is said of packets in both directions is said of those that come in.
+        let text = text.strip_suffix(", in and out").unwrap_or(text);
         if let Some(rest) = text.strip_prefix("all ") {
             let other = rest.starts_with("other ");
-            let rest = rest.trim_start_matches("other ").strip_prefix("packets").unwrap();
+            let rest = rest.trim_start_matches("other ");
+            let outgoing = rest.starts_with("outgoing ");
+            let rest = rest.trim_start_matches("outgoing ").strip_prefix("packets").unwrap();
             let filters = rest.strip_suffix("together").unwrap().trim();
-            return Self { other, each: Vec::new(), filters: filters_of(filters) };
+            return Self { other, outgoing, each: Vec::new(), filters: filters_of(filters) };
         }
-        let (each, filters) = text.split_once(", of packets ").unwrap_or((text, ""));
+        let out = text.split_once(", of outgoing packets");
+        let outgoing = out.is_some();
+        let (each, filters) = out.or(text.split_once(", of packets ")).unwrap_or((text, ""));
+        let filters = filters.trim();
         let other = each.starts_with("each other ");
         let each = each.replacen("each other ", "each ", 1);
         let each = each.split(" and ").map(str::to_owned).collect();
-        Self { other, each, filters: filters_of(filters) }
+        Self { other, outgoing, each, filters: filters_of(filters) }
     }
 
     /// The bucket of a packet, by this sentence; none if it is about others.
     pub(crate) fn bucket(&self, packet: &Packet) -> Option<Vec<String>> {
+        // All of these packets come in.
+        if self.outgoing {
+            return None;
+        }
         for (key, value) in &self.filters {
             if !meets(packet, key, value)? {
                 return None;

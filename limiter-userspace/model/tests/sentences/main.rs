@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use claim::{Bound, Claim, What};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
-use limiter_model::{Framing, Model};
+use limiter_model::{Framing, Model, Packet as Received};
 use limiter_rules::model::{budget_sentence, rule_sentence};
 use limiter_rules::{Environment, RuleFile, RuleSet};
 use packet::{Packet, packet};
@@ -47,8 +47,13 @@ fn of(rules: &RuleSet) -> Option<Model> {
         "eth1" => Some(2),
         _ => None,
     };
-    let environment =
-        Environment { max_frame: 1522, interface_index: &index, cpus: 4, cluster: None };
+    let environment = Environment {
+        max_frame: 1522,
+        interface_index: &index,
+        cpus: 4,
+        cluster: None,
+        in_at_tc: false,
+    };
     let generation = model.generation() + 1;
     let plan = model.installed().plan(rules, generation, 64, &environment).ok()?;
     model.commit(plan, Ticks::from_nanos(START));
@@ -59,7 +64,8 @@ fn passes(model: &mut Model, packet: &Packet, now: u64) -> bool {
     let frame = packet.frame();
     let length = u64::try_from(frame.len()).unwrap();
     let now = Ticks::from_nanos(now);
-    let outcome = model.judge_captured(Framing::Ethernet, &frame, length, packet.interface, now);
+    let packet = Received::received(Framing::Ethernet, &frame, length, packet.interface);
+    let outcome = model.judge_packet(&packet, now);
     outcome.reason.verdict() == Verdict::Pass
 }
 

@@ -52,7 +52,8 @@ fn rule() -> impl Strategy<Value = String> {
         0..4,
     );
     let masked = prop::option::weighted(0.2, (0..MASKED.len(), any::<prop::sample::Index>()));
-    (keys, masked, terms()).prop_map(|(mut keys, masked, terms)| {
+    let direction = prop_oneof![6 => Just("in"), 1 => Just("out"), 2 => Just("both")];
+    (keys, masked, direction, terms()).prop_map(|(mut keys, masked, direction, terms)| {
         keys.sort_by_key(|(key, _)| *key);
         keys.dedup_by_key(|(key, _)| *key);
         let mut descriptors: Vec<String> = Vec::new();
@@ -61,6 +62,8 @@ fn rule() -> impl Strategy<Value = String> {
             if masked.is_some() && name == "remote_address" {
                 continue;
             }
+            let own = name == "destination_address" && direction == "out";
+            let name = if own { "source_address" } else { name };
             let mut text = format!("key: {name}");
             if let Some(value) = value {
                 let _: std::fmt::Result = write!(text, ", value: {}", value.get(values));
@@ -74,6 +77,9 @@ fn rule() -> impl Strategy<Value = String> {
         }
         if descriptors.is_empty() {
             descriptors.push("key: generic_key, value: all".to_owned());
+        }
+        if direction != "in" {
+            let _: std::fmt::Result = write!(descriptors[0], ", direction: {direction}");
         }
         let inner = format!("{{{}, {terms}}}", descriptors.pop().unwrap());
         descriptors

@@ -37,7 +37,7 @@ pub use own::Own;
 pub use rulebook::{Bucket, Charge, Match};
 pub use summary::{BySource, Others, SourceSums};
 
-use limiter_model::Model;
+use limiter_model::{Model, Packet};
 use limiter_rules::model::{Limits, Listing};
 use limiter_rules::{Environment, Installed, PlanError, RuleSet, Selector};
 
@@ -149,6 +149,7 @@ impl Explainer {
             // The CPUs of the machine are not in a capture.
             cpus: u32::MAX,
             cluster: None,
+            in_at_tc: false,
         };
         let mut model = Model::with_room(MAX_SOURCES, MAX_KEYS, 0);
         let generation = model.generation() + 1;
@@ -254,9 +255,10 @@ impl Explainer {
     fn judge(&mut self, captured: &Captured, now: Ticks, interface: u32) -> Decision {
         let Captured { framing, frame, length, .. } = captured;
         let source = captured.source();
-        let outcome = self.model.judge_captured(*framing, frame, *length, interface, now);
+        let packet = Packet::received(*framing, frame, *length, interface);
+        let outcome = self.model.judge_packet(&packet, now);
         let Outcome { reason, rule, .. } = outcome;
-        self.seen.add(*length);
+        self.seen.add(packet.size);
         Decision { source, reason, rule }
     }
 

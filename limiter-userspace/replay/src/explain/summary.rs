@@ -201,6 +201,8 @@ fn less(all: Tally, part: Tally) -> Tally {
 
 #[cfg(test)]
 mod tests {
+    use limiter_common::frame_size::FrameSize;
+
     use super::*;
 
     fn decision(host: u8, reason: Reason, rule: u32) -> Decision {
@@ -232,7 +234,7 @@ mod tests {
                 let host = u8::try_from(packet % 50).unwrap();
                 let reason = if packet % 3 == 0 { Reason::OverLimit } else { Reason::Conforming };
                 by_source.add(&decision(host, reason, host.into()), 60 + packet);
-                sum.add(60 + packet);
+                sum.add(FrameSize::of_packet(60 + packet));
             }
             for most in [0, 1, 20, 1000] {
                 assert_eq!(all(&by_source, most), sum, "{room} {most}");

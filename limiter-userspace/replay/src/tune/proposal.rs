@@ -111,7 +111,7 @@ pub fn rule_file(
 ) -> Result<Option<String>, serde_saphyr::SerializeError> {
     let Some(proposal) = &report.proposal else { return Ok(None) };
     let limits = Limits { shadow: true, ..Limits::new(proposal.limit) };
-    let mut rule = Rule::new(Path(vec![Part::Source(masks, None)].into()), limits);
+    let mut rule = Rule::new(Path::of([Part::Source(masks, None)]), limits);
     rule.name = Some("tuned".into());
     let blocks = blocks(&RuleSet::of([rule]))?;
     let mut text = format!(

@@ -231,10 +231,7 @@ fn buckets_may_be_prefixes() {
     let text = rule_file(&report, masks, "a\u{1b}[31m\nb").unwrap().unwrap();
     assert!(!text.contains('\u{1b}') && !text.contains("\nb"), "{text}");
     let rules = RuleFile::parse("t.yaml", text.as_bytes(), 1522).unwrap().rules;
-    assert_eq!(
-        rules.rules[0].path,
-        Path(vec![limiter_rules::model::Part::Source(masks, None)].into())
-    );
+    assert_eq!(rules.rules[0].path, Path::of([limiter_rules::model::Part::Source(masks, None)]));
     assert!(rules.rules[0].terms.is_shadow());
 }
 

@@ -80,7 +80,7 @@ impl Running {
             max_connections: 16,
             response_headers: false,
             threads: 1,
-            bans: Some(fake.clone()),
+            bans: Some(Arc::<Fake>::clone(&fake)),
         };
         let server = Some(Server::start(&options).unwrap());
         Self { server, fake, directory }

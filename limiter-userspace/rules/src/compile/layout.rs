@@ -42,7 +42,7 @@ pub(crate) struct LayoutTable {
 impl Layout {
     /// Adds a rule, `id` being that of `path`.
     pub(super) fn add(&mut self, id: RuleId, path: &Path) -> Result<(), RuleError> {
-        let order = path.0.iter().map(Part::field);
+        let order = path.parts.iter().map(Part::field);
         let next = self.tables.len();
         let index = *self.by_form.entry(id.form).or_insert(next);
         if index == next {

@@ -37,7 +37,7 @@ impl Ranges {
     pub(super) fn of(rules: &[(RuleId, &Rule)]) -> Self {
         let mut found = Self::default();
         let with_ranges = rules.iter().flat_map(|(id, rule)| {
-            rule.path.0.iter().filter_map(|part| match part {
+            rule.path.parts.iter().filter_map(|part| match part {
                 Part::Fact(fact, Some(values)) if values.is_range() => Some((id.form, *fact)),
                 _ => None,
             })
@@ -140,11 +140,12 @@ impl Ranges {
         error: impl FnOnce(&'static str) -> RangeError,
     ) {
         let rule = by_values.get(&Some(values)).and_then(|rules| rules.first());
-        let subject = rule.map(|rule| Subject::Rule(rule.path.clone()));
-        self.errors.extend(subject.map(|subject| CompileError {
-            subject,
-            error: RuleError::Range(Box::new(error(fact.key()))),
-        }));
+        let Some(Rule { path, .. }) = rule else { return };
+        let key = fact.in_header(path.direction).key();
+        self.errors.push(CompileError {
+            subject: Subject::Rule(path.clone()),
+            error: RuleError::Range(Box::new(error(key))),
+        });
     }
 }
 
@@ -170,7 +171,7 @@ fn pieces(fact: Fact, values: Values, inner: &[Values]) -> Vec<Range> {
 
 /// The values that a path asks for of a fact; none for any.
 fn values_of(path: &Path, fact: Fact) -> Option<Values> {
-    path.0.iter().find_map(|part| match part {
+    path.parts.iter().find_map(|part| match part {
         Part::Fact(own, values) if *own == fact => *values,
         _ => None,
     })
@@ -178,22 +179,24 @@ fn values_of(path: &Path, fact: Fact) -> Option<Values> {
 
 /// True if all packets of one path have the keys of another, a fact left out.
 fn covers(path: &Path, other: &Path, but: Fact) -> bool {
-    let same = |part: &Part| other.0.iter().find(|other| other.same_key(part));
-    path.0.iter().filter(|part| part.field() != but.field()).all(|part| match (part, same(part)) {
-        (Part::Source(_, one), Some(Part::Source(_, other)))
-        | (Part::Destination(one), Some(Part::Destination(other)))
-        | (Part::Inner(one), Some(Part::Inner(other))) => match (one, other) {
-            (None, _) => true,
-            (Some(one), Some(other)) => one.contains(other),
-            (Some(_), None) => false,
-        },
-        (Part::Fact(_, one), Some(Part::Fact(_, other))) => match (one, other) {
-            (None, _) => true,
-            (Some(one), Some(other)) => one.has_all(*other),
-            (Some(_), None) => false,
-        },
-        (Part::Interface(one), Some(Part::Interface(other))) => one.is_none() || one == other,
-        _ => false,
+    let same = |part: &Part| other.parts.iter().find(|other| other.same_key(part));
+    path.parts.iter().filter(|part| part.field() != but.field()).all(|part| {
+        match (part, same(part)) {
+            (Part::Source(_, one), Some(Part::Source(_, other)))
+            | (Part::Destination(one), Some(Part::Destination(other)))
+            | (Part::Inner(one), Some(Part::Inner(other))) => match (one, other) {
+                (None, _) => true,
+                (Some(one), Some(other)) => one.contains(other),
+                (Some(_), None) => false,
+            },
+            (Part::Fact(_, one), Some(Part::Fact(_, other))) => match (one, other) {
+                (None, _) => true,
+                (Some(one), Some(other)) => one.has_all(*other),
+                (Some(_), None) => false,
+            },
+            (Part::Interface(one), Some(Part::Interface(other))) => one.is_none() || one == other,
+            _ => false,
+        }
     })
 }
 
@@ -222,7 +225,7 @@ mod tests {
     }
 
     fn rule(fact: Fact, values: Values) -> Rule {
-        Rule::new(Path([Part::Fact(fact, Some(values))].into()), Terms::Unlimited)
+        Rule::new(Path::of([Part::Fact(fact, Some(values))]), Terms::Unlimited)
     }
 
     fn found(rules: &[Rule]) -> Ranges {

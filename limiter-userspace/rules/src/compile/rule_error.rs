@@ -3,7 +3,7 @@
 use limiter_common::wire::{Count, MAX_RANGES, MAX_SHAPES, MAX_TABLES};
 
 use super::LimitError;
-use crate::model::{Limits, Subject};
+use crate::model::{Direction, Limits, Subject};
 
 /// All that is wrong with a rule set: at least one error, in the order in which they are found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,20 @@ pub enum RuleError {
     NoEvidence {
         /// True if the limits count SYNs alone.
         syns: bool,
+    },
+    /// A log of packets where a frame may be many packets.
+    LogAtTc {
+        /// Direction of the rule.
+        direction: Direction,
+    },
+    /// An action that a packet at tc cannot have.
+    ActionAtTc {
+        /// Name of the action.
+        action: &'static str,
+        /// Direction of the rule.
+        direction: Direction,
+        /// The budget whose action it is, unless it is the rule's own.
+        budget: Option<String>,
     },
     /// An interface that is not there.
     NoInterface(String),
@@ -121,6 +135,47 @@ impl RuleError {
                     "{subject} never bans: `evidence: established`, the default, is a packet of \
                      an open TCP connection, and {why}: write `evidence: none`, by which forged \
                      packets ban, too, or {or}"
+                )
+            }
+            Self::LogAtTc { direction } => {
+                let or = if direction.has_out() {
+                    "`direction: in`"
+                } else {
+                    "run limiter with `--hook xdp`"
+                };
+                format!(
+                    "{subject}: `algorithm: sliding_log` keeps the time of each packet, and at \
+                     tc one frame can be many packets: write `algorithm: sliding_counter`, or \
+                     {or}"
+                )
+            }
+            Self::ActionAtTc { action, direction, budget } => {
+                let of = match budget {
+                    Some(name) => format!("action: {action} of the budget {name}"),
+                    None => format!("action: {action}"),
+                };
+                let remedy = match budget {
+                    Some(_) => "charge a budget with another action",
+                    None => "write `action: drop`",
+                };
+                if !direction.has_out() {
+                    return format!(
+                        "{subject}: {of} is not possible with `--hook tc`: the kernel has chosen \
+                         the way of the packet already: {remedy}, or run limiter with `--hook xdp`"
+                    );
+                }
+                let why = match *action {
+                    "reject" => "an answer to an outgoing packet would go to its own sender here",
+                    "ban" => {
+                        "a ban drops what comes in from a source, and packets that go out to it \
+                         are no evidence against it"
+                    }
+                    _ => "the kernel has chosen the way of an outgoing packet already",
+                };
+                format!(
+                    "{subject}: {of} is not for `direction: {}`: {why}: {remedy}, or \
+                     `direction: in`",
+                    direction.name()
                 )
             }
             Self::NoInterface(name) => format!(

@@ -4,12 +4,12 @@ use ipnet::IpNet;
 use limiter_common::source::MAPPED_BITS;
 use limiter_common::wire::{MAX_SHAPES, Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, field};
 
-use crate::model::{Part, Path, SOURCE_MASKS, Selector, SourceMasks};
+use crate::model::{Direction, Part, Path, SOURCE_MASKS, Selector, SourceMasks};
 
-/// Identity of a table: its keys, whatever the order, and their masks.
+/// Identity of a table: its keys, whatever the order, their masks, and the direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TableForm {
-    /// Bits of [`field`], the families among them.
+    /// Bits of [`field`], those of the families and of the direction among them.
     pub fields: u32,
     /// The masks of the source, if that is a key.
     pub source: Option<SourceMasks>,
@@ -56,8 +56,8 @@ const RANK_DIGITS: u32 = 3;
 impl RuleId {
     /// The rule with these keys; an error names the interface that is not there.
     pub fn new(path: &Path, index: &dyn Fn(&str) -> Option<u32>) -> Result<Self, String> {
-        let mut id = Self::without_keys();
-        for part in path.0.iter() {
+        let mut id = Self::without_keys(path.direction);
+        for part in path.parts.iter() {
             id.form.fields |= part.field();
             match part {
                 Part::Source(masks, value) => {
@@ -86,10 +86,11 @@ impl RuleId {
         Ok(id)
     }
 
-    /// The rule on all packets together.
-    const fn without_keys() -> Self {
+    /// The rule on all packets of a direction together.
+    const fn without_keys(direction: Direction) -> Self {
+        let fields = field::V4 | field::V6 | direction.fields();
         Self {
-            form: TableForm { fields: field::V4 | field::V6, source: None },
+            form: TableForm { fields, source: None },
             source: None,
             destination: None,
             given: 0,
@@ -102,9 +103,9 @@ impl RuleId {
         self.values = TableKey::EMPTY.with(self.values).with(TableKey::place(fact, value)).words();
     }
 
-    /// A rule by source alone, for which the source table has no room.
+    /// A rule by source alone for packets that come in, for which the source table has no room.
     pub fn of_source(selector: &Selector) -> Self {
-        let mut id = Self::without_keys();
+        let mut id = Self::without_keys(Direction::In);
         id.form.fields |= field::SOURCE;
         id.form.source = Some(SOURCE_MASKS);
         id.source = match selector {
@@ -197,7 +198,7 @@ impl RuleId {
 
     /// How specific it is among the rules of its table, by its path.
     pub fn rank_of(&self, path: &Path) -> u32 {
-        self.rank(&path.0.iter().map(Part::field).collect::<Vec<_>>())
+        self.rank(&path.parts.iter().map(Part::field).collect::<Vec<_>>())
     }
 
     /// True if a packet with this key in its table falls under this rule.
@@ -241,7 +242,7 @@ impl RuleId {
             let bytes: [u8; 16] = bytemuck::cast(words);
             net_of(bytes, bits, key.version)
         };
-        let mut id = Self { form: TableForm::of(table), ..Self::without_keys() };
+        let mut id = Self { form: TableForm::of(table), ..Self::without_keys(Direction::In) };
         if rank & RANK_SOURCE != 0 {
             id.source = Some(net(key.source, length.checked_sub(TRIE_FIXED_BITS)?)?);
         }
@@ -258,7 +259,7 @@ impl RuleId {
 
     /// The rule of a table without keys.
     pub(crate) fn of_fixed(table: &Table) -> Self {
-        Self { form: TableForm::of(table), ..Self::without_keys() }
+        Self { form: TableForm::of(table), ..Self::without_keys(Direction::In) }
     }
 }
 
@@ -275,9 +276,14 @@ impl TableForm {
         self.fields & field::SOURCE != 0 && lengths.is_some_and(|(own, source)| own >= source)
     }
 
+    /// The direction of its rules.
+    pub const fn direction(self) -> Direction {
+        Direction::of_fields(self.fields)
+    }
+
     /// True if packets have a key; without one all of them share a bucket.
     pub(crate) const fn has_keys(self) -> bool {
-        self.fields & !(field::V4 | field::V6) != 0
+        self.fields & !field::CONDITIONS != 0
     }
 
     /// The form of a table in the maps.

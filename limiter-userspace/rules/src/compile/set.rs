@@ -15,8 +15,8 @@ use super::rule_id::RuleId;
 use super::shared::share;
 use super::{Compiled, compile, limit, ticks};
 use crate::model::{
-    Budget, Limits, Mark, Martians, Over, Path, Period, Quota, RateLimit, Rule, RuleSet, Selector,
-    Subject, Terms, Unit,
+    Budget, Limits, Mark, Martians, Meter, Over, Path, Period, Quota, RateLimit, Rule, RuleSet,
+    Selector, Subject, Terms, Unit,
 };
 
 /// The budget of replies.
@@ -218,6 +218,9 @@ impl<'a> Compiler<'a, '_> {
         let subject = Subject::Rule(rule.path.clone());
         let over = rule.terms.limits().map_or(&Over::Drop, |limits| &limits.over);
         self.class(over, &subject);
+        if let Some(limits) = rule.terms.limits() {
+            self.at_tc(&rule.path, limits, None, &subject);
+        }
         let over = self.over(over, &subject);
         match limit(&rule.terms, self.environment.max_frame) {
             Ok(limit) => {
@@ -281,6 +284,7 @@ impl<'a> Compiler<'a, '_> {
             Terms::Budget(name) => self.budget(name, &subject).map(|budget| {
                 self.class(&budget.limits.over, &Subject::Budget(budget.name.clone()));
                 self.charged.insert(&budget.name);
+                self.at_tc(path, &budget.limits, Some(name), &subject);
                 if wants_evidence(&budget.limits)
                     && budget.limits.can_have_evidence(path.traffic().meeting())
                 {
@@ -290,6 +294,7 @@ impl<'a> Compiler<'a, '_> {
             }),
             Terms::Limits(limits) => {
                 self.class(&limits.over, &subject);
+                self.at_tc(path, limits, None, &subject);
                 if wants_evidence(limits) && !limits.can_have_evidence(path.traffic().meeting()) {
                     self.refuse(&subject, RuleError::no_evidence(limits));
                 }
@@ -298,6 +303,34 @@ impl<'a> Compiler<'a, '_> {
         };
         if let Some(terms) = terms {
             self.compiled.keyed.push(CompiledKeyed { id, path, terms });
+        }
+    }
+
+    /// Refuses what a packet at tc cannot have, of the rule or of the budget that it is charged to.
+    fn at_tc(&mut self, path: &Path, limits: &Limits, budget: Option<&str>, subject: &Subject) {
+        let has_out = path.direction.has_out();
+        if !has_out && !self.environment.in_at_tc {
+            return;
+        }
+        let is_possible = match limits.over {
+            Over::Drop | Over::Mark(_) | Over::Class(_) => true,
+            Over::Interface(_) | Over::Cpu(_) => false,
+            Over::Reject | Over::Ban(_) => !has_out,
+        };
+        if !is_possible {
+            let (action, direction) = (limits.over.name(), path.direction);
+            let budget = budget.map(str::to_owned);
+            self.refuse(subject, RuleError::ActionAtTc { action, direction, budget });
+        }
+        let class = match &limits.over {
+            Over::Class(name) => self.by_name.get(name.as_str()).map(|class| &class.limits),
+            _ => None,
+        };
+        let mut all =
+            limits.limits.iter().chain(class.into_iter().flat_map(|class| class.limits.iter()));
+        if all.any(|limit| matches!(limit.meter, Meter::SlidingLog(_))) {
+            let direction = path.direction;
+            self.refuse(subject, RuleError::LogAtTc { direction });
         }
     }
 
@@ -438,7 +471,7 @@ impl<'a> Compiler<'a, '_> {
             return Vec::new();
         }
         // A rule without keys is a budget of its own.
-        let always = !matches!(subject, Subject::Rule(path) if !path.0.is_empty());
+        let always = !matches!(subject, Subject::Rule(path) if !path.parts.is_empty());
         match share(limits, record, sharing, always, self.environment) {
             Ok(terms) => terms,
             Err(failures) => {

@@ -6,8 +6,8 @@ use ipnet::IpNet;
 
 use super::place::Place;
 use super::placed::At;
-use crate::model::Selector;
 use crate::model::key::{KEYS, service};
+use crate::model::{Direction, Selector};
 use crate::rate_text::RateTextError;
 use crate::source_text::SourceTextError;
 
@@ -261,6 +261,29 @@ pub enum Problem {
         field: &'static str,
         /// Thing that the field belongs to.
         needs: &'static str,
+        /// Advice to the user.
+        remedy: &'static str,
+    },
+    /// A direction that is not the one of the descriptor around it.
+    #[error(
+        "direction: {} inside a descriptor with `direction: {}`{}: a rule has one direction; write \
+         it at the outermost key, or take this descriptor out of the other",
+        .own.name(), .outer.name(),
+        if *.outer == Direction::default() { " (the default)" } else { "" }
+    )]
+    OtherDirection {
+        /// Direction of the descriptor.
+        own: Direction,
+        /// Direction of the one around it.
+        outer: Direction,
+    },
+    /// A key that rules of a direction do not have.
+    #[error("{key} is no key of a rule with `direction: {}`: {remedy}", .direction.name())]
+    KeyOfDirection {
+        /// The key.
+        key: &'static str,
+        /// Direction of the rule.
+        direction: Direction,
         /// Advice to the user.
         remedy: &'static str,
     },

@@ -14,8 +14,9 @@ use super::placed::{Item, Placed, Scalar};
 use super::shape::{self, Descriptor, File, Rules};
 use crate::compile::display_rate;
 use crate::model::{
-    Ban, Budget, LimitList, Limits, Listing, Mark, Meter, Over, Part, Path, Period, Quota,
-    RateLimit, Rule, RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper, until_text,
+    Ban, Budget, Direction, LimitList, Limits, Listing, Mark, Meter, Over, Part, Path, Period,
+    Quota, RateLimit, Rule, RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper,
+    until_text,
 };
 use crate::rate_text::{RateText, default_burst};
 
@@ -221,13 +222,14 @@ impl Writer {
     }
 
     fn rule(self, rule: &Rule) -> Descriptor {
-        let Rule { name, label, path: Path(parts), terms } = rule;
+        let Rule { name, label, path: Path { parts, direction }, terms } = rule;
         let label = label.as_ref().map(|label| Descriptor {
             key: Some(text("generic_key")),
             value: Some(value(label.to_string())),
             ..Descriptor::default()
         });
-        let levels = label.into_iter().chain(parts.iter().map(level)).rev();
+        let levels =
+            label.into_iter().chain(parts.iter().map(|part| level(part, *direction))).rev();
         let mut inner: Option<Descriptor> = None;
         for level in levels {
             inner = Some(match inner {
@@ -239,7 +241,9 @@ impl Writer {
             });
         }
         // A rule without keys has a label, so there is a level.
-        inner.unwrap_or_default()
+        let outermost = inner.unwrap_or_default();
+        let direction = (*direction != Direction::default()).then(|| text(direction.name()));
+        Descriptor { direction, ..outermost }
     }
 
     /// A level with what the rule does.
@@ -349,9 +353,10 @@ type One = Option<Box<Placed<shape::RateLimit>>>;
 type Several = Option<Box<Placed<Vec<Placed<shape::RateLimit>>>>>;
 
 /// One level of a path, with nothing in it yet.
-fn level(part: &Part) -> Descriptor {
+fn level(part: &Part, direction: Direction) -> Descriptor {
     let value = part.value().map(value);
-    let mut level = Descriptor { key: Some(text(part.key())), value, ..Descriptor::default() };
+    let mut level =
+        Descriptor { key: Some(text(part.key(direction))), value, ..Descriptor::default() };
     if let Part::Source(masks, _) = part
         && *masks != SOURCE_MASKS
     {

@@ -81,6 +81,11 @@ pub(super) struct Descriptor {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::value")]
     pub(super) value: Option<Placed<OneOrMany>>,
+    /// Packets that come in, that go out, or both: `in` if nothing is said. Of the whole path, so
+    /// it stands at the outermost key.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::direction")]
+    pub(super) direction: Option<Scalar>,
     /// Bits of an IPv4 source that count.
     #[serde(
         default,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use limiter_common::header::{Fragment, Icmp, TCP, Version};
 use limiter_common::wire::{Count, field};
 
+use super::direction::Direction;
 use super::values::Values;
 
 mod names;
@@ -20,10 +21,11 @@ use names::{FLAG_CLASSES, ICMP_TYPES, PIECES, WITH_PORTS, WITH_TYPES};
 pub const GENERIC: &str = "generic_key";
 
 /// Every key, as rule files name it.
-pub const KEYS: [&str; 16] = [
+pub const KEYS: [&str; 17] = [
     "remote_address",
     "masked_remote_address",
     "destination_address",
+    "source_address",
     Fact::DestinationPort.key(),
     Fact::SourcePort.key(),
     Fact::Protocol.key(),
@@ -127,6 +129,17 @@ impl Fact {
             Self::Fragment => "fragment",
             Self::PacketLength => "packet_length",
             Self::Ttl => "ttl",
+        }
+    }
+
+    /// The fact as it stands in the header of a packet, of one as the other end sees it, and the
+    /// other way round: the ports of an outgoing packet change places.
+    #[must_use]
+    pub const fn in_header(self, direction: Direction) -> Self {
+        match (direction, self) {
+            (Direction::Out, Self::DestinationPort) => Self::SourcePort,
+            (Direction::Out, Self::SourcePort) => Self::DestinationPort,
+            _ => self,
         }
     }
 

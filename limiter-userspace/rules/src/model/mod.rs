@@ -3,6 +3,7 @@
 mod action;
 mod bound;
 mod crowd;
+mod direction;
 pub mod key;
 mod limit;
 mod listing;
@@ -18,6 +19,7 @@ mod values;
 pub use action::{Ban, Limits, Mark, Over, Terms};
 pub use bound::Bound;
 pub use crowd::{Crowd, crowd_hit};
+pub use direction::Direction;
 pub use key::Fact;
 pub use limit::{ByteUnits, LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 pub use listing::{LEAST, LONGEST_REASON, Listing, ROOM, is_nearly_everybody, until_text};

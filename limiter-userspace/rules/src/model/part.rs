@@ -1,11 +1,12 @@
 //! One level of a path: a key with the value that it must have.
 
-use std::fmt;
+use std::fmt::Write as _;
 
 use ipnet::IpNet;
 use limiter_common::source::V6_BITS;
 use limiter_common::wire::field;
 
+use super::direction::Direction;
 use super::key::{Fact, Overlap};
 use super::selector::Selector;
 use super::values::Values;
@@ -33,29 +34,31 @@ impl SourceMasks {
     }
 }
 
-/// One key, with the value that it must have; without one there is a bucket for each value.
+/// One key, with the value that it must have; without one there is a bucket for each value. Of
+/// outgoing packets it is as the other end sees it: [`Direction`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
-    /// The source, masked; with a prefix, only sources in it.
+    /// The source, masked: the other end, whichever way packets go.
     Source(SourceMasks, Option<IpNet>),
-    /// The destination address.
+    /// The destination address: that of this side.
     Destination(Option<IpNet>),
     /// A key whose value is a number, or a range of numbers.
     Fact(Fact, Option<Values>),
-    /// The name of the interface that the packet came in by.
+    /// The name of the interface that the packet came in by, or goes out by.
     Interface(Option<String>),
     /// The source of the packet inside a tunnel, with the masks of [`SOURCE_MASKS`].
     Inner(Option<IpNet>),
 }
 
 impl Part {
-    /// Name in rule files.
-    pub fn key(&self) -> &'static str {
+    /// Name in the rule files of a rule of this direction.
+    pub fn key(&self, direction: Direction) -> &'static str {
         match self {
             Self::Source(masks, _) if *masks == SOURCE_MASKS => "remote_address",
             Self::Source(..) => "masked_remote_address",
+            Self::Destination(_) if direction == Direction::Out => "source_address",
             Self::Destination(_) => "destination_address",
-            Self::Fact(fact, _) => fact.key(),
+            Self::Fact(fact, _) => fact.in_header(direction).key(),
             Self::Interface(_) => "interface",
             Self::Inner(_) => "inner_remote_address",
         }
@@ -81,6 +84,27 @@ impl Part {
             Self::Fact(fact, values) => values.map(|values| fact.values_text(values)),
             Self::Interface(name) => name.clone(),
         }
+    }
+
+    /// The key and its value in one word, as in `destination_port=22`, in a rule of this direction.
+    pub fn text(&self, direction: Direction) -> String {
+        let mut text = self.key(direction).to_owned();
+        if let Self::Source(masks, _) = self
+            && *masks != SOURCE_MASKS
+        {
+            let lengths = [("v4", masks.v4), ("v6", masks.v6)];
+            for (family, length) in lengths {
+                if let Some(length) = length {
+                    // A string takes everything.
+                    let _: std::fmt::Result = write!(text, "/{family}:{length}");
+                }
+            }
+        }
+        if let Some(value) = self.value() {
+            text.push('=');
+            text.push_str(&value);
+        }
+        text
     }
 
     /// True if both are of one key, whatever the value and the masks.
@@ -153,24 +177,4 @@ fn overlap(net: &IpNet, peer: &Selector) -> bool {
 pub(super) fn address_text(net: &IpNet) -> String {
     let whole = net.prefix_len() == net.max_prefix_len();
     if whole { net.addr().to_string() } else { net.to_string() }
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.key())?;
-        if let Self::Source(masks, _) = self
-            && *masks != SOURCE_MASKS
-        {
-            let lengths = [("v4", masks.v4), ("v6", masks.v6)];
-            for (family, length) in lengths {
-                if let Some(length) = length {
-                    write!(f, "/{family}:{length}")?;
-                }
-            }
-        }
-        match self.value() {
-            Some(value) => write!(f, "={value}"),
-            None => Ok(()),
-        }
-    }
 }

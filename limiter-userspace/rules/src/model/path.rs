@@ -5,25 +5,48 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use super::direction::Direction;
 use super::key::Overlap;
 use super::part::{Part, SOURCE_MASKS, SourceMasks};
 use super::selector::Selector;
 
-/// The keys of a rule in the order in which they are nested; none for a rule on all packets
-/// together. A copy shares them.
+/// The direction of a rule's packets, and its keys. A copy shares the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Path(pub Arc<[Part]>);
+pub struct Path {
+    /// The keys in the order in which they are nested; none for a rule on all packets together. Of
+    /// outgoing packets they are as the other end sees them: [`Direction`].
+    pub parts: Arc<[Part]>,
+    /// Packets that come in, or go out.
+    pub direction: Direction,
+}
 
 impl Path {
+    /// Keys of packets that come in.
+    pub fn of(parts: impl Into<Arc<[Part]>>) -> Self {
+        Self { parts: parts.into(), direction: Direction::In }
+    }
+
+    /// The same keys of packets that go another way.
+    #[must_use]
+    pub fn going(self, direction: Direction) -> Self {
+        Self { direction, ..self }
+    }
+
     /// The path with one key more, nested inside of the others.
     #[must_use]
     pub fn with(&self, part: Part) -> Self {
-        Self(self.0.iter().cloned().chain([part]).collect())
+        let parts = self.parts.iter().cloned().chain([part]).collect();
+        Self { parts, direction: self.direction }
     }
 
-    /// The selector, if this is a rule by source alone.
+    /// The selector, if this is a rule by source alone for packets that come in.
     pub fn selector(&self) -> Option<Selector> {
-        match &*self.0 {
+        self.other_end().filter(|_| self.direction == Direction::In)
+    }
+
+    /// The other ends that a rule is for whose only key is that, whichever way its packets go.
+    pub fn other_end(&self) -> Option<Selector> {
+        match &*self.parts {
             [Part::Source(masks, value)] if *masks == SOURCE_MASKS => {
                 Some(value.map_or(Selector::Every, Selector::Prefix))
             }
@@ -37,42 +60,65 @@ impl Path {
             Selector::Every => None,
             Selector::Prefix(net) => Some(*net),
         };
-        Self(Arc::new([Part::Source(SOURCE_MASKS, value)]))
+        Self::of([Part::Source(SOURCE_MASKS, value)])
     }
 
-    /// Share of the packets of an SSH session that have all of the keys. The session is that of
-    /// `peer`, to `port` if that is known.
+    /// Share of the packets of an SSH session that have all of the keys, of those that go the way
+    /// of the rule: a session has both halves. It is that of `peer`, to `port` if that is known.
     pub fn overlap(&self, peer: &Selector, port: Option<u16>) -> Overlap {
-        self.0.iter().map(|part| part.overlap(peer, port)).min().unwrap_or(Overlap::All)
+        self.parts.iter().map(|part| part.overlap(peer, port)).min().unwrap_or(Overlap::All)
     }
 
-    /// True if both are of one table: they have the same keys.
+    /// True if both are of one table: they have the same keys and direction.
     pub fn is_in_table_of(&self, other: &Self) -> bool {
         let same = |(one, other): (&Part, &Part)| match (one, other) {
             (Part::Source(one, _), Part::Source(other, _)) => one == other,
             _ => one.same_key(other),
         };
-        self.0.len() == other.0.len() && self.0.iter().zip(other.0.iter()).all(same)
+        self.direction == other.direction
+            && self.parts.len() == other.parts.len()
+            && self.parts.iter().zip(other.parts.iter()).all(same)
     }
 
     /// True if the other one is of the same table, and for some of the packets of this one.
     pub fn has_inside(&self, other: &Self) -> bool {
         self.is_in_table_of(other)
             && self != other
-            && self.0.iter().zip(other.0.iter()).all(|(part, other)| part.has_all(other))
+            && self.parts.iter().zip(other.parts.iter()).all(|(part, other)| part.has_all(other))
     }
 
     /// True if the interface is one of the keys.
     pub fn has_interface(&self) -> bool {
-        self.0.iter().any(|part| matches!(part, Part::Interface(_)))
+        self.parts.iter().any(|part| matches!(part, Part::Interface(_)))
     }
 
     /// The masks and the value of the source, if it is one of the keys.
     pub fn source(&self) -> Option<(SourceMasks, Option<IpNet>)> {
-        self.0.iter().find_map(|part| match part {
+        self.parts.iter().find_map(|part| match part {
             Part::Source(masks, value) => Some((*masks, *value)),
             _ => None,
         })
+    }
+
+    /// The keys in the words of rule files, without their values.
+    pub fn keys(&self) -> String {
+        let bare = |part: &Part| match part {
+            Part::Source(masks, _) => Part::Source(*masks, None).text(self.direction),
+            other => other.key(self.direction).to_owned(),
+        };
+        self.in_words(&self.parts.iter().map(bare).collect::<Vec<_>>())
+    }
+
+    /// The direction, if it is not the default, and the keys.
+    fn in_words(&self, parts: &[String]) -> String {
+        let parts = parts.join(" ");
+        match (self.direction, parts.as_str()) {
+            (Direction::In, "") => "every packet".to_owned(),
+            (Direction::Out, "") => "every outgoing packet".to_owned(),
+            (Direction::Both, "") => "every packet in and out".to_owned(),
+            (Direction::In, _) => parts,
+            (direction, _) => format!("direction={} {parts}", direction.name()),
+        }
     }
 }
 
@@ -82,15 +128,7 @@ impl fmt::Display for Path {
         if let Some(selector) = self.selector() {
             return selector.fmt(f);
         }
-        if self.0.is_empty() {
-            return f.write_str("every packet");
-        }
-        for (index, part) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str(" ")?;
-            }
-            part.fmt(f)?;
-        }
-        Ok(())
+        let text = |part: &Part| part.text(self.direction);
+        f.write_str(&self.in_words(&self.parts.iter().map(text).collect::<Vec<_>>()))
     }
 }

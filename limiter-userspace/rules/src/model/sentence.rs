@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use limiter_common::wire::Count;
 
 use super::action::{Limits, Over, Terms};
+use super::direction::Direction;
 use super::key::Fact;
 use super::limit::{Meter, RuleLimit};
 use super::listing::{Listing, until_text};
@@ -88,51 +89,72 @@ fn no_limit(rule: &Rule, set: &RuleSet) -> String {
 fn subject(path: &Path, other: bool) -> String {
     let other = if other { "other " } else { "" };
     let (mut each, mut whose) = (Vec::new(), Vec::new());
-    for part in path.0.iter() {
+    let direction = path.direction;
+    for part in path.parts.iter() {
         let other = if each.is_empty() { other } else { "" };
         match part {
             Part::Source(masks, Some(net))
                 if *masks != SOURCE_MASKS && masks.of(net) == Some(net.prefix_len()) =>
             {
-                whose.push(format!("from {}", address_text(net)));
+                let way = if direction == Direction::Out { "to" } else { "from" };
+                whose.push(format!("{way} {}", address_text(net)));
             }
-            Part::Source(masks, net) => each.push(source(*masks, net.as_ref(), other)),
+            Part::Source(masks, net) => each.push(source(*masks, net.as_ref(), other, direction)),
             Part::Inner(net) => {
-                each.push(format!("{} inside a tunnel", source(SOURCE_MASKS, net.as_ref(), other)));
+                each.push(format!(
+                    "{} inside a tunnel",
+                    source(SOURCE_MASKS, net.as_ref(), other, direction)
+                ));
             }
-            Part::Destination(None) => each.push(format!("each {other}destination address")),
+            Part::Destination(None) => {
+                each.push(format!("each {other}{}", own_address(direction)));
+            }
             Part::Destination(Some(net)) if net.prefix_len() < net.max_prefix_len() => {
-                each.push(format!("each {other}destination address in {net}"));
+                each.push(format!("each {other}{} in {net}", own_address(direction)));
             }
-            Part::Fact(fact, None) => each.push(format!("each {other}{}", spoken(*fact))),
+            Part::Fact(fact, None) => {
+                each.push(format!("each {other}{}", spoken(fact.in_header(direction))));
+            }
             Part::Interface(None) => each.push(format!("each {other}interface")),
             Part::Destination(Some(_)) | Part::Interface(Some(_)) | Part::Fact(_, Some(_)) => {
-                whose.push(filter(part));
+                whose.push(filter(part, direction));
             }
         }
     }
+    let packets = if direction == Direction::Out { "outgoing packets" } else { "packets" };
+    let both = if direction == Direction::Both { ", in and out" } else { "" };
     if each.is_empty() {
         let whose = whose.join(" ");
         let space = if whose.is_empty() { "" } else { " " };
-        return format!("all {other}packets{space}{whose} together");
+        return format!("all {other}{packets}{space}{whose} together{both}");
     }
     let mut text = each.join(" and ");
-    if !whose.is_empty() {
+    if !whose.is_empty() || direction == Direction::Out {
+        let space = if whose.is_empty() { "" } else { " " };
         // A string takes everything.
-        let _: std::fmt::Result = write!(text, ", of packets {}", whose.join(" "));
+        let _: std::fmt::Result = write!(text, ", of {packets}{space}{}", whose.join(" "));
     }
-    text
+    text + both
 }
 
-/// Sources with a bucket of their own.
-fn source(masks: SourceMasks, net: Option<&IpNet>, other: &str) -> String {
+/// The address that a packet has of this side.
+const fn own_address(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Out => "source address",
+        Direction::In | Direction::Both => "destination address",
+    }
+}
+
+/// Other ends with a bucket of their own.
+fn source(masks: SourceMasks, net: Option<&IpNet>, other: &str, direction: Direction) -> String {
+    let what = if direction == Direction::Out { "destination" } else { "source" };
     let within = |each: String| net.map_or_else(|| each.clone(), |net| format!("{each} in {net}"));
     if masks == SOURCE_MASKS {
         return match net {
             Some(net) if masks.of(net) == Some(net.prefix_len()) => {
-                format!("the source {}", address_text(net))
+                format!("the {what} {}", address_text(net))
             }
-            _ => within(format!("each {other}source")),
+            _ => within(format!("each {other}{what}")),
         };
     }
     let of =
@@ -147,18 +169,21 @@ fn source(masks: SourceMasks, net: Option<&IpNet>, other: &str) -> String {
 }
 
 /// A key with its value, behind "packets".
-fn filter(part: &Part) -> String {
+fn filter(part: &Part, direction: Direction) -> String {
     let value = part.value().unwrap_or_default();
     match part {
+        Part::Destination(_) if direction == Direction::Out => format!("from {value}"),
         Part::Destination(_) => format!("to {value}"),
         Part::Interface(_) => format!("by the interface {value}"),
-        Part::Fact(Fact::DestinationPort, Some(ports)) if ports.is_range() => {
-            format!("to the ports {value}")
-        }
-        Part::Fact(Fact::DestinationPort, _) => format!("to port {value}"),
-        Part::Fact(Fact::Protocol, _) => format!("by {value}"),
-        Part::Fact(fact, _) => format!("with {} {value}", spoken(*fact)),
-        Part::Source(..) | Part::Inner(_) => part.to_string(),
+        Part::Fact(fact, values) => match (fact.in_header(direction), values) {
+            (Fact::DestinationPort, Some(ports)) if ports.is_range() => {
+                format!("to the ports {value}")
+            }
+            (Fact::DestinationPort, _) => format!("to port {value}"),
+            (Fact::Protocol, _) => format!("by {value}"),
+            (fact, _) => format!("with {} {value}", spoken(fact)),
+        },
+        Part::Source(..) | Part::Inner(_) => part.text(direction),
     }
 }
 

@@ -5,6 +5,7 @@ use ipnet::IpNet;
 use limiter_common::header::{Fragment, Icmp, TCP, Version};
 use limiter_common::wire::{Count, FlagClass};
 
+use super::direction::Direction;
 use super::key::{Fact, has_ports};
 use super::part::Part;
 use super::path::Path;
@@ -18,6 +19,7 @@ use sort::{Depth, Sort};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traffic {
     shape: Shape,
+    direction: Direction,
     source: Option<IpNet>,
     destination: Option<IpNet>,
     inner: Option<IpNet>,
@@ -68,8 +70,8 @@ pub struct Meeting {
 impl Path {
     /// The packets that have all of the keys.
     pub fn traffic(&self) -> Traffic {
-        let mut traffic = Traffic::EVERYTHING;
-        for part in self.0.iter() {
+        let mut traffic = Traffic { direction: self.direction, ..Traffic::EVERYTHING };
+        for part in self.parts.iter() {
             traffic.narrow(part);
         }
         traffic
@@ -78,9 +80,10 @@ impl Path {
     /// The fewest keys, with their values, that no such packet has together; none if there is one.
     pub fn contradiction(&self, such: impl Fn(Meeting) -> bool) -> Option<Vec<&Part>> {
         let meets = |parts: &[&Part]| {
-            such(Self(parts.iter().copied().cloned().collect()).traffic().meeting())
+            let parts = parts.iter().copied().cloned().collect();
+            such(Self { parts, direction: self.direction }.traffic().meeting())
         };
-        let all: Vec<&Part> = self.0.iter().collect();
+        let all: Vec<&Part> = self.parts.iter().collect();
         if meets(&all) {
             return None;
         }
@@ -102,6 +105,7 @@ impl Path {
 
 impl Traffic {
     const EVERYTHING: Self = Self {
+        direction: Direction::Both,
         shape: Shape { v4: true, v6: true, facts: [Wish::Nothing; 10], tunnel: false },
         source: None,
         destination: None,
@@ -168,6 +172,11 @@ impl Traffic {
         self.shape
     }
 
+    /// True if none of the packets comes in.
+    pub fn only_goes_out(&self) -> bool {
+        self.direction == Direction::Out
+    }
+
     /// True if a packet may be for these keys and for the others.
     pub fn meets(&self, other: &Self) -> bool {
         let nets = [
@@ -182,6 +191,7 @@ impl Traffic {
         let named = self.interface.as_ref().zip(other.interface.as_ref());
         let elsewhere = named.is_some_and(|(one, other)| one != other);
         !elsewhere
+            && self.direction.meets(other.direction)
             && !nets.into_iter().any(apart)
             && self.shape.both(&other.shape).is_some_and(|shape| shape.meeting().any)
     }

@@ -10,12 +10,19 @@ use super::free::{Free, Places};
 use super::installed::InstalledTables;
 use super::largest::{Before, marked_record};
 use super::shared;
+use crate::model::Direction;
 
 /// The most interfaces that packets are redirected to, with those being replaced.
 pub const MAX_INTERFACES: u32 = 64;
 
-/// The budget of the rule on all packets together.
-pub const EVERYTHING: &str = "limiter:generic_key";
+/// The budget of the rule on all packets of a direction together.
+pub const fn everything(direction: Direction) -> &'static str {
+    match direction {
+        Direction::In => "limiter:generic_key",
+        Direction::Out => "limiter:generic_key:out",
+        Direction::Both => "limiter:generic_key:both",
+    }
+}
 
 /// A hash of a budget's name: its identity in the maps. FNV-1a, 64 bits.
 pub const fn budget_tag(name: &str) -> u64 {

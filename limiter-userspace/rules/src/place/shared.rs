@@ -7,7 +7,7 @@ use limiter_sharing::fnv::Fnv;
 use limiter_sharing::{Shared, SharedId, SharedPlace, SharedRule, SharedSet, SharedTerms};
 
 use super::installed::InstalledTables;
-use super::records::{EVERYTHING, budget_tag};
+use super::records::{budget_tag, everything};
 use crate::compile::{CompiledSet, CompiledTerms};
 
 /// All of a rule set whose tables are `installed`.
@@ -23,8 +23,9 @@ pub(super) fn of(set: &CompiledSet<'_>, installed: &InstalledTables) -> SharedSe
             continue;
         }
         if !rule.id.form.has_keys() {
-            let placed = installed.budget(budget_tag(EVERYTHING));
-            all.budgets.extend(of_budget(EVERYTHING, &limits.shared, placed));
+            let name = everything(rule.id.form.direction());
+            let placed = installed.budget(budget_tag(name));
+            all.budgets.extend(of_budget(name, &limits.shared, placed));
             continue;
         }
         let (slot, table) = (installed.rules.get(&rule.id), installed.ids.get(&rule.id.form));

@@ -9,7 +9,7 @@ use limiter_common::wire::{ActionKind, Kind, OnLoss, Record, RuleSetHeader, Tabl
 use super::actions::Actions;
 use super::free::Places;
 use super::installed::{Installed, InstalledTables, Retired};
-use super::records::{EVERYTHING, Full, Records};
+use super::records::{Full, Records, everything};
 use super::{PlaceError, TablesPlan};
 use crate::compile::{
     self, BANS, CompiledKeyed, CompiledLimits, CompiledOver, CompiledSet, CompiledTerms, REPLIES,
@@ -125,7 +125,7 @@ impl<'a> Step<'a> {
             CompiledTerms::Limits(limits) => self.record(limits, &subject)?,
         };
         if !id.form.has_keys() {
-            return self.place_budget(EVERYTHING, record, &subject, places);
+            return self.place_budget(everything(id.form.direction()), record, &subject, places);
         }
         // A rule that was in the source table goes on counting.
         let was = id.selector().and_then(|selector| self.old.rules.get(&selector));
@@ -182,6 +182,9 @@ impl<'a> Step<'a> {
         let mut header = RuleSetHeader::new(count, flows, !installed.actions.is_empty());
         if layout.tables.iter().any(|table| table.form.fields & field::INNER != 0) {
             header = header.with_inner();
+        }
+        if layout.tables.iter().any(|table| table.form.direction().has_out()) {
+            header = header.with_out();
         }
         if installed.records.values().any(|record| record.on_loss != OnLoss::Keep as u8) {
             header = header.with_loss();

@@ -19,8 +19,8 @@ use self::rate::Rates;
 use self::terms::Words;
 use super::Budget;
 use super::compile::{BANS, REPLIES, RuleId};
-use super::model::{Limits, Martians, Path, RateLimit, Rule, Selector, Terms};
-use super::place::{EVERYTHING, Installed, budget_tag};
+use super::model::{Direction, Limits, Martians, Path, RateLimit, Rule, Selector, Terms};
+use super::place::{Installed, budget_tag, everything};
 
 /// How well the words say what is in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -157,10 +157,10 @@ const fn martians(header: RuleSetHeader) -> Martians {
 
 /// Stand-ins for the names of the budgets of the rule files, by their tags.
 fn budget_names(installed: &Installed) -> BTreeMap<u64, String> {
-    let own = [REPLIES, BANS, EVERYTHING].map(budget_tag);
+    let own = [REPLIES, BANS].map(budget_tag);
     let records = installed.tables.records.values();
     let mut tags: Vec<(u32, u64)> = records
-        .filter(|record| record.budget_tag != 0 && !own.contains(&record.budget_tag))
+        .filter(|record| is_budget(record) && !own.contains(&record.budget_tag))
         .map(|record| (record.rule, record.budget_tag))
         .collect();
     tags.sort_unstable();
@@ -171,7 +171,8 @@ fn budget_names(installed: &Installed) -> BTreeMap<u64, String> {
 
 /// True if a record is of a budget that rules name.
 fn is_budget(record: &Record) -> bool {
-    record.budget_tag != 0 && record.budget_tag != budget_tag(EVERYTHING)
+    let mut without_keys = Direction::NAMED.iter().map(|(_, direction)| everything(*direction));
+    record.budget_tag != 0 && !without_keys.any(|name| record.budget_tag == budget_tag(name))
 }
 
 /// An action by its index; 0 is a drop.

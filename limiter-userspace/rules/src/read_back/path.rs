@@ -32,5 +32,5 @@ pub(super) fn of(id: &RuleId, table: Option<&Table>, interface: impl Fn(u32) -> 
     }
     // Stable: the source stays the last one of those with a value, and of those without.
     parts.sort_by_key(|part| part.value().is_none());
-    Path(parts.into())
+    Path::of(parts).going(id.form.direction())
 }

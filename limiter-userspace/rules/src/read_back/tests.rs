@@ -12,7 +12,8 @@ const INTERFACES: [(&str, u32); 2] = [("eth0", 2), ("eth1", 3)];
 
 fn plan(set: &RuleSet, cluster: Option<u64>) -> Plan {
     let index = |name: &str| INTERFACES.iter().find(|(known, _)| *known == name).map(|(_, at)| *at);
-    let environment = Environment { max_frame: 1522, interface_index: &index, cpus: 4, cluster };
+    let environment =
+        Environment { max_frame: 1522, interface_index: &index, cpus: 4, cluster, in_at_tc: false };
     Installed::default().plan(set, 1, 1024, &environment).unwrap()
 }
 
@@ -106,7 +107,7 @@ proptest! {
         let set = RuleSet::of([Rule::new(Path::of_source(&Selector::Every), rate)]);
         let index = |_: &str| None;
         let environment =
-            Environment { max_frame: 1522, interface_index: &index, cpus: 1, cluster: None };
+            Environment { max_frame: 1522, interface_index: &index, cpus: 1, cluster: None, in_at_tc: false };
         // Too slow for its burst, or so.
         let Ok(plan) = Installed::default().plan(&set, 1, 64, &environment) else { return Ok(()) };
         let read = read(&plan);
@@ -202,6 +203,33 @@ descriptors:
     rate_limit: {rate: 900/s, burst: 90}
 "#;
 
+/// The same of outgoing packets, and of both directions: other tables.
+const GOING_OUT: &str = r"
+budgets:
+  - {name: customer, rate_limit: {rate: 1mbit/s, burst: 60kB}}
+descriptors:
+  - {key: remote_address, direction: out, rate_limit: {rate: 100/s, burst: 20}}
+  - {key: remote_address, value: 192.0.2.0/24, direction: out, budget: customer}
+  - {key: remote_address, direction: both, rate_limit: {rate: 300/s, burst: 20}}
+  - key: destination_port
+    value: 53-60
+    direction: out
+    descriptors:
+      - {key: source_address, rate_limit: {rate: 30/s, burst: 5}}
+  - key: source_port
+    value: 22
+    direction: out
+    descriptors:
+      - {key: remote_address, rate_limit: {rate: 40/s, burst: 5}, action: {mark: {dscp: 8}}}
+  - key: destination_port
+    value: 27015
+    direction: both
+    descriptors:
+      - {key: remote_address, rate_limit: {rate: 50/s, burst: 5}}
+  - {key: generic_key, value: a, direction: out, rate_limit: {rate: 900/s, burst: 90}}
+  - {key: generic_key, value: b, direction: both, rate_limit: {rate: 950/s, burst: 95}}
+";
+
 /// Names of budgets as they are reported.
 fn renamed(text: &str, names: &[(&str, &str)]) -> String {
     names.iter().fold(text.to_owned(), |text, (name, reported)| text.replace(name, reported))
@@ -209,7 +237,17 @@ fn renamed(text: &str, names: &[(&str, &str)]) -> String {
 
 #[test]
 fn rules_of_every_kind_come_back() {
-    let file = RuleFile::parse("all.yaml", EVERYTHING_THERE_IS.as_bytes(), 1522).unwrap();
+    come_back(EVERYTHING_THERE_IS, Martians::Drop);
+}
+
+/// The bits of a table say which way its packets go.
+#[test]
+fn rules_of_outgoing_packets_come_back() {
+    come_back(GOING_OUT, Martians::Charge);
+}
+
+fn come_back(text: &str, martians: Martians) {
+    let file = RuleFile::parse("all.yaml", text.as_bytes(), 1522).unwrap();
     let plan = plan(&file.rules, None);
     let read = read(&plan);
     assert!(rules(&read).iter().all(|rule| rule.known == Known::Exactly), "{read:?}");
@@ -230,7 +268,7 @@ fn rules_of_every_kind_come_back() {
     let exactly = |rate: Option<RateLimit>| rate.map(|rate| (rate, Known::Exactly));
     let bounds = (exactly(file.rules.replies), exactly(file.rules.bans));
     assert_eq!((read.replies, read.bans), bounds);
-    assert_eq!(read.martians, Martians::Drop);
+    assert_eq!(read.martians, martians);
     // The counters are those of the rules.
     for rule in rules(&read) {
         let index = |name: &str| INTERFACES.iter().find(|(at, _)| *at == name).map(|(_, at)| *at);

@@ -133,7 +133,7 @@ fn rounded(time: Duration) -> Duration {
 
 /// True if every source has the limit.
 fn is_for_everybody(path: &Path) -> bool {
-    path.0.iter().any(|part| matches!(part, Part::Source(_, None)))
+    path.parts.iter().any(|part| matches!(part, Part::Source(_, None)))
 }
 
 /// The least burst of a rate of bytes with which a TCP stream gets about the rate.

@@ -322,3 +322,56 @@ fn everybody_behind_one_address_is_reported() {
     );
     assert_eq!(lists("allow"), [""; 0]);
 }
+
+/// What goes out is limited together on purpose, and keys are named as the file has them.
+#[test]
+fn rules_of_what_goes_out_are_warned_of_in_their_words() {
+    none("{key: source_port, value: 443, direction: out, rate_limit: {rate: 1000/s}}");
+    none(
+        "{key: protocol, value: udp, direction: out, rate_limit: {rate: 1000/s}}, {key: protocol, \
+         value: udp, direction: both, descriptors: [{key: remote_address, rate_limit: {rate: \
+         50/s}}]}",
+    );
+    let both = one("{key: protocol, value: udp, direction: both, rate_limit: {rate: 1000/s}}");
+    assert!(
+        both.contains("the rule for direction=both protocol=udp is one bucket for all senders")
+    );
+    // Each source is bounded by a rule for both, of what comes in; not by one of what goes out.
+    let all = "{key: protocol, value: udp, rate_limit: {rate: 1000/s}}";
+    let each = |direction: &str| {
+        format!(
+            "{{key: protocol, value: udp, direction: {direction}, descriptors: [{{key: \
+             remote_address, rate_limit: {{rate: 50/s}}}}]}}"
+        )
+    };
+    none(&format!("{all}, {}", each("both")));
+    assert!(one(&format!("{all}, {}", each("out"))).contains("the rule for protocol=udp is one"));
+    let nothing =
+        one("{key: protocol, value: icmp, direction: out, descriptors: [{key: destination_port, \
+         value: 53, rate_limit: {rate: 50/s}}]}");
+    assert!(nothing.contains("no packet has protocol=icmp and destination_port=53;"), "{nothing}");
+    let session = one("{key: source_port, value: 22, direction: out, rate_limit: {rate: 5/min}}");
+    assert!(session.contains("source_port=22 carries no TCP session"), "{session}");
+}
+
+#[test]
+fn rules_that_captures_say_nothing_about_are_named() {
+    let lines = |text: &str| {
+        let file = RuleFile::parse("r.yaml", text.as_bytes(), 1522).unwrap();
+        not_judged_in_captures(&file.rules)
+    };
+    let rule = |key: &str, direction: &str| {
+        format!("{{key: {key}, direction: {direction}, rate_limit: {{rate: 5/s}}}}")
+    };
+    assert_eq!(lines(&format!("descriptors: [{}]", rule("vlan", "in"))), [""; 0]);
+    let all = ["in", "out", "both"].map(|way| [rule("vlan", way), rule("dscp", way)].join(", "));
+    assert_eq!(
+        lines(&format!("descriptors: [{}]", all.join(", "))),
+        [
+            "only what comes in is judged here: the rule for direction=out vlan (and 1 more) has \
+             no packets",
+            "only what comes in is judged here: the rule for direction=both vlan (and 1 more) has \
+             half of its packets",
+        ]
+    );
+}

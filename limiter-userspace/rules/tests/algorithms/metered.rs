@@ -276,7 +276,8 @@ impl Metered {
 
     fn arrival(&self, packet: Packet) -> Arrival {
         let Packet { at, units } = packet;
-        Arrival { now: Ticks::from_nanos(at), offset: self.offset, units }
+        let now = Ticks::from_nanos(at);
+        Arrival { now, offset: self.offset, units, is_super_frame: false }
     }
 
     /// Passes copies of a packet until one is over the limit.

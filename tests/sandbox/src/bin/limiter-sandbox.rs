@@ -12,6 +12,7 @@ use clap::Parser;
 use limiter_sandbox::cluster;
 use limiter_sandbox::cluster::nodes::MOST;
 use limiter_sandbox::compare;
+use limiter_sandbox::sandbox::plan::Direction;
 use limiter_sandbox::sandbox::{self, Failure, LONGEST, Options, Outcome, tune};
 
 /// Limits traffic from several sources on a virtual cable, and measures what arrives.
@@ -31,6 +32,9 @@ struct Args {
     /// Observe senders, put the limit in force that `limiter tune` proposes, and send again.
     #[arg(long, conflicts_with_all = ["rules", "cluster", "keep_going"])]
     tune: bool,
+    /// Limit what comes in, or what goes out.
+    #[arg(long, default_value = "in", conflicts_with_all = ["rules", "cluster", "tune"])]
+    direction: Direction,
     /// How long to send: 10, or 20 with --cluster, which takes 8 or more; with --tune 5, twice.
     #[arg(long, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
@@ -60,8 +64,15 @@ fn main() -> ExitCode {
     if args.tune {
         let Args { limiter, json, .. } = args;
         let duration = seconds(5);
-        let (rules, keep_going) = (None, false);
-        return ended(tune::run(&Options { duration, limiter, rules, json, keep_going }));
+        let (rules, keep_going, direction) = (None, false, Direction::In);
+        return ended(tune::run(&Options {
+            duration,
+            limiter,
+            rules,
+            json,
+            keep_going,
+            direction,
+        }));
     }
     let outcome = match args.cluster {
         Some(nodes) => cluster::run(&cluster::Options {
@@ -74,6 +85,7 @@ fn main() -> ExitCode {
             duration: seconds(10),
             limiter: args.limiter,
             rules: args.rules,
+            direction: args.direction,
             json: args.json,
             keep_going: args.keep_going,
         }),

@@ -96,7 +96,7 @@ pub(super) type Schedule = Vec<(Duration, Vec<u8>)>;
 
 /// Values of a key of a path.
 fn values(path: &Path, wanted: Fact) -> Option<Values> {
-    path.0.iter().find_map(|part| match part {
+    path.parts.iter().find_map(|part| match part {
         Part::Fact(fact, value) if *fact == wanted => *value,
         _ => None,
     })
@@ -118,8 +118,11 @@ fn check(path: &Path) -> Result<(), String> {
         ),
         Part::Inner(_) => false,
     };
-    match path.0.iter().find(|part| !is_made(part)) {
-        Some(part) => Err(format!("packets with {} are not made here", part.key())),
+    if path.direction.has_out() {
+        return Err("packets that go out are not made here".to_owned());
+    }
+    match path.parts.iter().find(|part| !is_made(part)) {
+        Some(part) => Err(format!("packets with {} are not made here", part.key(path.direction))),
         None => Ok(()),
     }
 }
@@ -128,7 +131,7 @@ fn check(path: &Path) -> Result<(), String> {
 fn is_v6(path: &Path) -> bool {
     let masked = path.source().is_some_and(|(masks, net)| net.is_none() && masks.v4.is_none());
     masked
-        || path.0.iter().any(|part| {
+        || path.parts.iter().any(|part| {
             matches!(
                 part,
                 Part::Source(_, Some(IpNet::V6(_))) | Part::Destination(Some(IpNet::V6(_)))
@@ -165,7 +168,7 @@ impl Traffic {
             None if is_v6 => outside(ipnet::Ipv6Net::default().into(), SOURCE_V6.into(), spared)?,
             None => outside(ipnet::Ipv4Net::default().into(), SOURCE_V4.into(), spared)?,
         };
-        let destination = path.0.iter().find_map(|part| match part {
+        let destination = path.parts.iter().find_map(|part| match part {
             Part::Destination(net) => net.filter(|net| net.prefix_len() > 0).map(first),
             _ => None,
         });
@@ -185,7 +188,7 @@ impl Traffic {
             return Err("packets of one source port are of one connection".to_owned());
         }
         let payload = if counts.contains(&Count::Bytes) { LARGE } else { SMALL };
-        let interface = path.0.iter().find_map(|part| match part {
+        let interface = path.parts.iter().find_map(|part| match part {
             Part::Interface(name) => name.clone(),
             _ => None,
         });

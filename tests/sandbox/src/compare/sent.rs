@@ -7,7 +7,7 @@ use anyhow::Result;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
 use limiter_common::wire::ListEntry;
-use limiter_model::{Framing, Model};
+use limiter_model::{Framing, Model, Packet};
 use limiter_rules::{Environment, Installed, RuleSet};
 
 use super::load::Schedule;
@@ -48,6 +48,7 @@ pub(super) fn arithmetic(set: &RuleSet, frames: &Schedule, times: &[Duration]) -
         interface_index: &|_| Some(INTERFACE),
         cpus: 1,
         cluster: None,
+        in_at_tc: false,
     };
     let mut model = Model::new();
     model.commit(Installed::default().plan(set, 1, 16_384, &environment)?, Ticks::ZERO);
@@ -58,7 +59,8 @@ pub(super) fn arithmetic(set: &RuleSet, frames: &Schedule, times: &[Duration]) -
     for ((_, frame), time) in frames.iter().zip(times) {
         let nanos = u64::try_from(time.as_nanos())? + 3_600_000_000_000;
         let (length, now) = (u64::try_from(frame.len())?, Ticks::from_nanos(nanos));
-        let outcome = model.judge_captured(Framing::Ethernet, frame, length, INTERFACE, now);
+        let packet = Packet::received(Framing::Ethernet, frame, length, INTERFACE);
+        let outcome = model.judge_packet(&packet, now);
         passed += u64::from(outcome.reason.verdict() == Verdict::Pass);
     }
     Ok(passed)

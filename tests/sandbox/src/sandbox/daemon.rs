@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::limiter::Limiter;
-use crate::sandbox::plan::{Role, Sender};
+use crate::sandbox::plan::{Direction, Role, Sender};
 
 /// Packets of one source, or of all sources of one rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -27,13 +27,14 @@ pub struct Totals {
     pub dropped: u64,
 }
 
-/// Counts of a sender by `limiter show` or, for the flood, `limiter stats`.
+/// Counts of a sender by `limiter show` or, for the flood and for what goes out, `limiter stats`:
+/// each of their rules has one sender.
 ///
 /// # Errors
 ///
 /// When the command fails or its answer has not the published form.
 pub fn counted(limiter: &Limiter, sender: &Sender) -> Result<Counted> {
-    if sender.role != Role::Flood {
+    if sender.role != Role::Flood && sender.direction == Direction::In {
         let source = sender.sources.first().context("a sender has a source")?;
         let answer = limiter.json(&["show", &source.to_string()])?;
         return Ok(Counted {
@@ -41,7 +42,15 @@ pub fn counted(limiter: &Limiter, sender: &Sender) -> Result<Counted> {
             dropped: number(&answer, "/dropped")?,
         });
     }
-    let prefix = sender.rule.prefix.map(|prefix| prefix.to_string());
+    let prefix = sender.rule.prefix.map(|prefix| match sender.direction {
+        Direction::In => prefix.to_string(),
+        Direction::Out => {
+            let prefix = prefix.to_string();
+            // One address stands without its length.
+            let value = prefix.strip_suffix("/32").unwrap_or(&prefix);
+            format!("direction=out remote_address={value}")
+        }
+    });
     let answer = limiter.json(&["stats"])?;
     let rules = answer["rules"].as_array().context("`limiter stats`: no `rules`")?;
     let Some(rule) = rules.iter().find(|rule| rule["rule"].as_str() == prefix.as_deref()) else {

@@ -12,6 +12,7 @@ pub mod tune;
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,13 +23,15 @@ use crate::clock;
 use crate::generator::Generator;
 use crate::interrupt::Interrupt;
 use crate::limiter::Limiter;
+use crate::netns::Netns;
+use crate::packet_socket::NoRoom;
 use crate::receiver::Receiver;
 use crate::testbed::Testbed;
 use crate::veth::{RECEIVER, SENDER};
 use crate::{command, root};
 use expect::Expectation;
 use live::Live;
-use plan::Sender;
+use plan::{Direction, Sender};
 use report::{Clean, Report, Row};
 use rules::Rules;
 
@@ -51,6 +54,8 @@ pub struct Options {
     pub limiter: PathBuf,
     /// The rule file; none for the one of `examples/sandbox.yaml`.
     pub rules: Option<PathBuf>,
+    /// Which way the packets go past the limiter.
+    pub direction: Direction,
     /// How long to send, at most [`LONGEST`] seconds.
     pub duration: Duration,
     /// One JSON document on standard output instead of the last table.
@@ -86,17 +91,25 @@ pub enum Failure {
 /// When there is no result. The sandbox is taken down in any case.
 pub fn run(options: &Options) -> Result<Outcome, Failure> {
     let rules = prepare(options).map_err(Failure::CouldNotRun)?;
-    let senders = plan::senders(&rules).map_err(Failure::CouldNotRun)?;
+    let senders = plan::senders(&rules, options.direction).map_err(Failure::CouldNotRun)?;
     let interrupt = Interrupt::watch().map_err(Failure::CouldNotRun)?;
     let testbed = Testbed::create("sandbox").map_err(Failure::CouldNotRun)?;
-    let file = match &options.rules {
-        Some(file) => file.clone(),
-        None => testbed.dir.write("sandbox.yaml", EXAMPLE).map_err(Failure::CouldNotRun)?,
+    let file = if let Some(file) = &options.rules {
+        file.clone()
+    } else {
+        let example = example(options.direction);
+        testbed.dir.write("sandbox.yaml", &example).map_err(Failure::CouldNotRun)?
     };
-    let mut limiter = Limiter::new(options.limiter.clone(), &file, RECEIVER.interface, &testbed);
+    let place = Place::of(options.direction, &testbed);
+    let (dir, bpffs) = (testbed.dir.path(), testbed.bpffs.path());
+    let binary = options.limiter.clone();
+    let mut limiter = Limiter::within(place.netns, binary, &file, place.interface, dir, bpffs);
+    if options.direction == Direction::Out {
+        limiter.options(["--direction", "out"]);
+    }
     let ready = limiter.start().map_err(Failure::CouldNotRun)?;
     eprintln!("{ready}");
-    explain(&testbed, &limiter);
+    explain(&place, &limiter);
 
     let outcome = measure(options, &testbed, &mut limiter, &senders, &interrupt);
     if options.keep_going && matches!(outcome, Ok(Outcome::Pass | Outcome::Fail)) {
@@ -139,15 +152,39 @@ fn could_run(limiter: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Rules of a run that names none.
+fn example(direction: Direction) -> String {
+    match direction {
+        Direction::In => EXAMPLE.to_owned(),
+        Direction::Out => EXAMPLE
+            .replace("  - key: remote_address\n", "  - key: remote_address\n    direction: out\n"),
+    }
+}
+
+/// Where the limiter is: at the end of the cable that receives, or at the one that sends.
+struct Place<'a> {
+    netns: &'a Arc<Netns>,
+    interface: &'static str,
+}
+
+impl<'a> Place<'a> {
+    fn of(direction: Direction, testbed: &'a Testbed) -> Self {
+        match direction {
+            Direction::In => Self { netns: &testbed.receiver, interface: RECEIVER.interface },
+            Direction::Out => Self { netns: &testbed.sender, interface: SENDER.interface },
+        }
+    }
+}
+
 /// How to look inside while it runs.
-fn explain(testbed: &Testbed, limiter: &Limiter) {
+fn explain(place: &Place<'_>, limiter: &Limiter) {
     eprintln!(
         "Look inside from another terminal:\n  \
-         ip netns exec {} ip -details link show {}\n  \
+         ip netns exec {} ip -statistics link show {}\n  \
          {limiter} --socket {socket} stats\n  \
          {limiter} --socket {socket} top",
-        testbed.receiver.name(),
-        RECEIVER.interface,
+        place.netns.name(),
+        place.interface,
         limiter = limiter.binary().display(),
         socket = limiter.socket().display()
     );
@@ -167,13 +204,28 @@ fn measure(
             UdpSocket::bind((RECEIVER.ipv6, DISCARD))?,
         ])
     })??;
-    let mode = attached_mode(&limiter.xdp()?).to_owned();
-    let receiver = Receiver::start(&testbed.receiver, RECEIVER.interface)?;
+    let mode = match options.direction {
+        Direction::In => attached_mode(&limiter.xdp()?),
+        Direction::Out => report::TC_OUT,
+    }
+    .to_owned();
+    let end = options.direction.end();
+    let receiver = Receiver::start_by(&testbed.receiver, RECEIVER.interface, end)?;
     let streams = senders.iter().map(|sender| sender.stream.clone()).collect();
     let mut expectations = senders.iter().map(Expectation::new).collect::<Result<Vec<_>>>()?;
     let started = clock::now();
-    let generator =
-        Generator::start(&testbed.sender, SENDER.interface, streams, options.duration, BOUND)?;
+    let no_room = match options.direction {
+        Direction::In => NoRoom::Refused,
+        Direction::Out => NoRoom::Dropped,
+    };
+    let generator = Generator::start_with(
+        &testbed.sender,
+        SENDER.interface,
+        streams,
+        options.duration,
+        BOUND,
+        no_room,
+    )?;
     let mut live = Live::start(options.duration);
     while !generator.is_finished() {
         if interrupt.is_set() {
@@ -192,7 +244,12 @@ fn measure(
     let recordings = generator.finish()?;
     let sent_for = Duration::from_nanos(clock::now() - started).min(options.duration);
     let sent: usize = recordings.iter().map(|recording| recording.times.len()).sum();
-    testbed.wait_until_met(u64::try_from(sent)?)?;
+    let on_cable = match options.direction {
+        Direction::In => u64::try_from(sent)?,
+        // What was dropped never came there.
+        Direction::Out => testbed.sender.carried(SENDER.interface)?[0],
+    };
+    testbed.wait_until_met(on_cable)?;
     let counts = receiver.finish()?;
     for (recording, expectation) in recordings.iter().zip(&mut expectations) {
         ensure!(!recording.truncated, "the recording is full: choose a shorter --duration");

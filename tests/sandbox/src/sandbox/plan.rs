@@ -8,9 +8,9 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::generator::{Pattern, Stream};
 use crate::packet::Frame;
-use crate::receiver::masked;
+use crate::receiver::{End, masked};
 use crate::sandbox::rules::{Count, Rule, Rules};
-use crate::veth::RECEIVER;
+use crate::veth::{RECEIVER, SENDER};
 
 const SPOOFED: u32 = 30_000;
 
@@ -30,6 +30,25 @@ const LARGE: usize = 500;
 
 /// Addresses of its /64 that an IPv6 source uses in turn.
 const HOSTS: u16 = 16;
+
+/// Which way the packets go past the limiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Direction {
+    /// From many sources to the machine with the limiter.
+    In,
+    /// From the machine with the limiter to many destinations.
+    Out,
+}
+
+impl Direction {
+    /// The end of a frame that has limits.
+    pub fn end(self) -> End {
+        match self {
+            Self::In => End::Source,
+            Self::Out => End::Destination,
+        }
+    }
+}
 
 /// How a source behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +100,8 @@ pub struct Sender {
     pub stream: Stream,
     /// The source for a reader.
     pub text: String,
+    /// Which way its frames go: out, the sources are destinations.
+    pub direction: Direction,
 }
 
 /// Everybody who sends.
@@ -88,7 +109,7 @@ pub struct Sender {
 /// # Errors
 ///
 /// When a source has no limit in the rule file or one that cannot be measured here.
-pub fn senders(rules: &Rules) -> Result<Vec<Sender>> {
+pub fn senders(rules: &Rules, direction: Direction) -> Result<Vec<Sender>> {
     let v4 = |last| IpAddr::from(Ipv4Addr::new(203, 0, 113, last));
     let v6 = |subnet| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 6, subnet, 0, 0, 0, 1));
     [
@@ -101,12 +122,13 @@ pub fn senders(rules: &Rules) -> Result<Vec<Sender>> {
     ]
     .into_iter()
     .map(|(role, first)| {
-        sender(rules, role, first).with_context(|| format!("the sandbox cannot send from {first}"))
+        sender(rules, direction, role, first)
+            .with_context(|| format!("the sandbox cannot send from {first}"))
     })
     .collect()
 }
 
-fn sender(rules: &Rules, role: Role, first: IpAddr) -> Result<Sender> {
+fn sender(rules: &Rules, direction: Direction, role: Role, first: IpAddr) -> Result<Sender> {
     let limited = rules.of(first).context("the rule file has no limit for it")?.clone();
     let length = if limited.count == Count::Bytes { LARGE } else { SMALL };
     let sources: Vec<IpAddr> = match (role, first) {
@@ -118,6 +140,7 @@ fn sender(rules: &Rules, role: Role, first: IpAddr) -> Result<Sender> {
     for source in [sources.first(), sources.last()].into_iter().flatten() {
         ensure!(rules.of(*source) == Some(&limited), "{source} has another rule");
     }
+    let frame = |address, length| frame(direction, address, length);
     let frames: Vec<Vec<u8>> = match first {
         IpAddr::V4(_) => sources.iter().map(|source| frame(*source, length)).collect(),
         IpAddr::V6(first) => (0..HOSTS)
@@ -132,7 +155,8 @@ fn sender(rules: &Rules, role: Role, first: IpAddr) -> Result<Sender> {
         (_, _) if first.is_ipv6() => format!("{}/64", masked(first)),
         (_, _) => first.to_string(),
     };
-    Ok(Sender { role, sources, rule: limited, cost, stream: Stream { frames, pattern }, text })
+    let stream = Stream { frames, pattern };
+    Ok(Sender { role, sources, rule: limited, cost, stream, text, direction })
 }
 
 fn pattern(role: Role, limited: &Rule, cost: u32) -> Result<Pattern> {
@@ -166,11 +190,14 @@ fn pattern(role: Role, limited: &Rule, cost: u32) -> Result<Pattern> {
     })
 }
 
-/// A UDP frame of a length, to the receiver's discard port.
-fn frame(source: IpAddr, length: usize) -> Vec<u8> {
-    let empty = match source {
-        IpAddr::V4(source) => Frame::ipv4(source.octets(), RECEIVER.ipv4.octets()),
-        IpAddr::V6(source) => Frame::ipv6(source.octets(), RECEIVER.ipv6.octets()),
+/// A UDP frame of a length, from an address to the receiver's discard port, or from the sender to
+/// the discard port of the address.
+fn frame(direction: Direction, address: IpAddr, length: usize) -> Vec<u8> {
+    let empty = match (direction, address) {
+        (Direction::In, IpAddr::V4(source)) => Frame::ipv4(source.octets(), RECEIVER.ipv4.octets()),
+        (Direction::In, IpAddr::V6(source)) => Frame::ipv6(source.octets(), RECEIVER.ipv6.octets()),
+        (Direction::Out, IpAddr::V4(target)) => Frame::ipv4(SENDER.ipv4.octets(), target.octets()),
+        (Direction::Out, IpAddr::V6(target)) => Frame::ipv6(SENDER.ipv6.octets(), target.octets()),
     };
     let payload = length.saturating_sub(empty.build().len());
     empty.payload(&vec![0; payload]).build()
@@ -181,16 +208,17 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn example() -> Vec<Sender> {
+    fn example(direction: Direction) -> Vec<Sender> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sandbox.yaml");
-        senders(&Rules::read(&path).expect("valid")).expect("valid")
+        senders(&Rules::read(&path).expect("valid"), direction).expect("valid")
     }
 
     #[test]
-    fn every_frame_is_from_its_source_and_of_its_cost() {
-        for sender in example() {
+    fn every_frame_has_the_address_of_its_sender_and_its_cost() {
+        let both = [Direction::In, Direction::Out].map(example);
+        for sender in both.into_iter().flatten() {
             for (n, frame) in sender.stream.frames.iter().enumerate() {
-                let source = crate::receiver::source(frame).expect("IP");
+                let source = sender.direction.end().address(frame).expect("IP");
                 assert_eq!(source, sender.sources[n % sender.sources.len()], "{}", sender.text);
                 if sender.rule.count == Count::Bytes {
                     assert_eq!(frame.len(), sender.cost as usize);
@@ -201,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_example_has_every_kind_of_sender() {
-        let senders = example();
+        let senders = example(Direction::In);
         for role in [Role::Conforming, Role::Over, Role::Bursting, Role::Flood] {
             assert!(senders.iter().any(|sender| sender.role == role), "{role:?}");
         }

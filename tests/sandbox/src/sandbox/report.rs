@@ -12,6 +12,9 @@ use crate::sandbox::plan::{Role, Sender};
 /// The largest error of a delivered count, in percent of the expected one.
 pub const TOLERANCE_PERCENT: f64 = 1.0;
 
+/// [`Report::mode`] of what goes out.
+pub const TC_OUT: &str = "tc out";
+
 /// The whole document.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -19,7 +22,7 @@ pub struct Report {
     pub version: String,
     /// Release of the running kernel.
     pub kernel: String,
-    /// How the program is attached: `native`, `generic` or `offloaded`.
+    /// Where the program is attached: `native`, `generic` or `offloaded` at XDP, or `tc out`.
     pub mode: String,
     /// How long was sent, in seconds.
     pub duration_seconds: f64,
@@ -135,7 +138,7 @@ impl Report {
     /// Judges the rows.
     pub fn judge(&mut self) {
         self.failures = self.sources.iter().filter_map(Row::failure).collect();
-        if self.mode != "native" {
+        if !["native", TC_OUT].contains(&self.mode.as_str()) {
             self.failures
                 .push(format!("the program is attached in {} mode, not native", self.mode));
         }
@@ -170,9 +173,10 @@ impl Report {
             ]
         });
         let Self { version, kernel, mode, duration_seconds, .. } = self;
+        let hook = if mode == TC_OUT { mode.clone() } else { format!("{mode} XDP") };
         let mut lines = vec![
             table(&header, &[2, 3, 4, 5], rows),
-            format!(" limiter {version}, {mode} XDP, Linux {kernel}, {duration_seconds:.1} s"),
+            format!(" limiter {version}, {hook}, Linux {kernel}, {duration_seconds:.1} s"),
             " delivered: counted behind the limiter; expected: what an exact limiter passes of the \
              frames as sent"
                 .to_owned(),

@@ -26,9 +26,11 @@ class Interfaces {
 
   draw(status, stats) {
     // Several may be counted together, under all of their names.
-    const counts = (name) => stats.interfaces.find((at) => at.interface.split(", ").includes(name));
-    const rows = status.interfaces.map((at) => ({ ...at, counts: counts(at.name) }));
-    const shown = this.table.show(rows, (at) => at.name);
+    const direction = (at) => (at.mode === "tc out" ? "out" : "in");
+    const counts = (at) => stats.interfaces.find((counted) => (
+      counted.direction === direction(at) && counted.interface.split(", ").includes(at.name)));
+    const rows = status.interfaces.map((at) => ({ ...at, counts: counts(at) }));
+    const shown = this.table.show(rows, (at) => `${at.name} ${at.mode}`);
     tell(byId("interfaces-note"), `${partOf(shown, rows.length, "interface")} Rates are of the`
       + " last ten seconds; the totals since the program is on the interface.");
   }

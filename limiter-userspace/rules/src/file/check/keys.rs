@@ -13,7 +13,9 @@ use crate::file::place::Place;
 use crate::file::placed::{Placed, Scalar};
 use crate::file::shape::Descriptor;
 use crate::model::key::{GENERIC, KEYS, NoValue};
-use crate::model::{Fact, Part, SOURCE_MASKS, Selector, SelectorError, SourceMasks, Values};
+use crate::model::{
+    Direction, Fact, Part, SOURCE_MASKS, Selector, SelectorError, SourceMasks, Values,
+};
 use crate::source_text::{self, SourceTextError};
 
 /// Keys of Envoy's rate limit actions that stand above layer 4.
@@ -35,13 +37,18 @@ pub(super) enum Added {
     Parts(Vec<Part>),
 }
 
-/// Reads `key`, `value` and the masks.
-pub(super) fn added(raw: &Descriptor, place: Option<Place>) -> Result<Added, Failure> {
+/// Reads `key`, `value` and the masks, in a rule of this direction.
+pub(super) fn added(
+    raw: &Descriptor,
+    direction: Direction,
+    place: Option<Place>,
+) -> Result<Added, Failure> {
     let Some(key) = &raw.key else {
         let remedy = "write `key: remote_address`";
         return Err((place, Problem::Missing { field: "key", remedy }));
     };
     let word = known(key)?;
+    fits(key, word, direction)?;
     let masks = [
         ("v4_prefix_mask_len", &raw.v4_prefix_mask_len, 32),
         ("v6_prefix_mask_len", &raw.v6_prefix_mask_len, 128),
@@ -68,13 +75,16 @@ pub(super) fn added(raw: &Descriptor, place: Option<Place>) -> Result<Added, Fai
                 let masks = source_masks(raw, place)?;
                 Part::Source(masks, value.map(|value| masked(value, masks)).transpose()?)
             }
-            "destination_address" => Part::Destination(value.map(destination).transpose()?),
+            "destination_address" | "source_address" => {
+                Part::Destination(value.map(address).transpose()?)
+            }
             "interface" => Part::Interface(value.map(interface).transpose()?),
             "inner_remote_address" => Part::Inner(value.map(inner).transpose()?),
             word => {
                 let fact = Fact::ALL.into_iter().find(|fact| fact.key() == word);
                 let fact = fact.ok_or_else(|| unknown(key, word))?;
-                Part::Fact(fact, value.map(|value| number(value, fact)).transpose()?)
+                let values = value.map(|value| number(value, fact)).transpose()?;
+                Part::Fact(fact.in_header(direction), values)
             }
         })
     };
@@ -94,6 +104,25 @@ fn known(key: &Scalar) -> Result<&str, Failure> {
         return Ok(word);
     }
     Err(unknown(key, word))
+}
+
+/// Refuses a key that packets of this direction do not have, or have under another name.
+fn fits(key: &Scalar, word: &str, direction: Direction) -> Result<(), Failure> {
+    let (key_name, remedy) = match (word, direction) {
+        ("source_address", Direction::In | Direction::Both) => {
+            ("source_address", "write remote_address, the source of what comes in")
+        }
+        ("destination_address", Direction::Out) => {
+            ("destination_address", "write remote_address, which is the destination on the way out")
+        }
+        ("inner_remote_address", Direction::Out | Direction::Both) => (
+            "inner_remote_address",
+            "the packet inside a tunnel is looked for on the way in alone: write `direction: in`, \
+             or remote_address, the other end of the tunnel",
+        ),
+        _ => return Ok(()),
+    };
+    Err(at(key.referenced, Problem::KeyOfDirection { key: key_name, direction, remedy }))
 }
 
 fn unknown(key: &Scalar, word: &str) -> Failure {
@@ -197,10 +226,6 @@ fn address(value: &Scalar) -> Result<IpNet, Failure> {
         return wrong(KeyValueError::Mapped(net));
     }
     Ok(net)
-}
-
-fn destination(value: &Scalar) -> Result<IpNet, Failure> {
-    address(value)
 }
 
 fn masked(value: &Scalar, masks: SourceMasks) -> Result<IpNet, Failure> {

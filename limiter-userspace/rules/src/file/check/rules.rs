@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use super::checked::{Checked, Failure, stand};
 use super::keys::{Added, added, masks, within_aggregate};
-use super::scalar::{at, text};
+use super::scalar::{at, one_of, text};
 use super::{actions, limits, sharing};
 use crate::file::error::Problem;
 use crate::file::place::Place;
@@ -14,7 +14,7 @@ use crate::file::placed::{At, Item};
 use crate::file::rule_file::RuleFile;
 use crate::file::shape::{Aggregate, Descriptor};
 use crate::model::key::GENERIC;
-use crate::model::{Limits, Over, Part, Path, Rule, SourceMasks, Subject, Terms};
+use crate::model::{Direction, Limits, Over, Part, Path, Rule, SourceMasks, Subject, Terms};
 
 /// More rules than fit anywhere, so that lists inside lists end.
 pub(in super::super) const MAX_RULES: usize = 1 << 19;
@@ -23,12 +23,14 @@ pub(in super::super) const MAX_RULES: usize = 1 << 19;
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
     label: Option<Box<str>>,
-    paths: Vec<Path>,
+    /// The direction of all of them; none outside of the outermost descriptor.
+    direction: Option<Direction>,
+    all: Vec<Path>,
 }
 
 impl Default for Paths {
     fn default() -> Self {
-        Self { label: None, paths: vec![Path::default()] }
+        Self { label: None, direction: None, all: vec![Path::default()] }
     }
 }
 
@@ -152,7 +154,7 @@ fn block(
         let remedy = "add a limit; without one, drop and reject alone have a meaning: they block";
         return without(action, "action", remedy);
     }
-    if paths.paths.iter().any(|path| path.0.is_empty()) {
+    if paths.all.iter().any(|path| path.parts.is_empty()) {
         let remedy = "it would drop every packet: put a key around it, or add a limit";
         return without(action, "action", remedy);
     }
@@ -183,18 +185,21 @@ fn extended(
         let location = descriptor.key.as_ref().and_then(|key| key.referenced.place());
         Err((location.or(place), Problem::KeyTwice(key)))
     };
-    let parts = match added(descriptor, place)? {
+    let direction = direction(descriptor, outer)?;
+    let going = |path: &Path| path.clone().going(direction);
+    let parts = match added(descriptor, direction, place)? {
         Added::Label(_) if outer.label.is_some() => return twice("generic_key"),
         Added::Label(label) => {
-            return Ok(Paths { label: Some(label.into()), paths: outer.paths.clone() });
+            let all = outer.all.iter().map(going).collect();
+            return Ok(Paths { label: Some(label.into()), direction: Some(direction), all });
         }
         Added::Parts(parts) => parts,
     };
     let mut paths = Vec::new();
-    for path in &outer.paths {
+    for path in outer.all.iter().map(going) {
         for part in &parts {
-            if path.0.iter().any(|other| other.same_key(part)) {
-                return twice(part.key());
+            if path.parts.iter().any(|other| other.same_key(part)) {
+                return twice(part.key(direction));
             }
             let path = path.with(part.clone());
             if let Some((key, other)) = excluded(&path) {
@@ -212,20 +217,33 @@ fn extended(
     if paths.is_empty() {
         return Err((place, Problem::NoFamily));
     }
-    Ok(Paths { label: outer.label.clone(), paths })
+    Ok(Paths { label: outer.label.clone(), direction: Some(direction), all: paths })
+}
+
+/// The direction of a descriptor: that of the one around it, or else its own.
+fn direction(descriptor: &Descriptor, outer: &Paths) -> Result<Direction, Failure> {
+    let said = descriptor.direction.as_ref();
+    let own = said.map(|said| one_of(said, "direction", &Direction::NAMED)).transpose()?;
+    match (said.zip(own), outer.direction) {
+        (Some((said, own)), Some(outer)) if own != outer => {
+            Err(at(said.referenced, Problem::OtherDirection { own, outer }))
+        }
+        (_, outer) => Ok(outer.or(own).unwrap_or_default()),
+    }
 }
 
 /// Two keys of a path that no path has both.
 fn excluded(path: &Path) -> Option<(&'static str, &'static str)> {
-    let pairs = path.0.iter().flat_map(|part| path.0.iter().map(move |other| (part, other)));
+    let pairs =
+        path.parts.iter().flat_map(|part| path.parts.iter().map(move |other| (part, other)));
     let mut excluded = pairs.filter(|(part, other)| part.excludes(other));
-    excluded.next().map(|(part, other)| (part.key(), other.key()))
+    excluded.next().map(|(part, other)| (part.key(path.direction), other.key(path.direction)))
 }
 
 /// True if a packet can have both addresses.
 fn one_family(path: &Path) -> bool {
     let is_v4 = |net: &IpNet| matches!(net, IpNet::V4(_));
-    let destination = path.0.iter().find_map(|part| match part {
+    let destination = path.parts.iter().find_map(|part| match part {
         Part::Destination(value) => value.as_ref().map(is_v4),
         _ => None,
     });
@@ -246,7 +264,7 @@ fn rules(
     place: Option<Place>,
     checked: &mut RuleFile,
 ) -> Result<(), Failure> {
-    for path in &paths.paths {
+    for path in &paths.all {
         stand(checked, Subject::Rule(path.clone()), place)?;
         let (label, path) = (paths.label.clone(), path.clone());
         let rule = Rule { name: name.map(Box::from), label, path, terms: terms.clone() };
@@ -276,7 +294,7 @@ fn add_aggregate(
         Some(limits) => Terms::Limits(Limits { limits, ..besides.clone() }),
         None => Terms::Unlimited,
     };
-    let wider = Paths { label: paths.label.clone(), paths: wider(&paths.paths, masks, place)? };
+    let wider = Paths { all: wider(&paths.all, masks, place)?, ..paths.clone() };
     rules(&wider, read.name.as_deref(), &terms, place, &mut checked.file)
 }
 
@@ -295,11 +313,11 @@ fn wider(paths: &[Path], masks: SourceMasks, place: Option<Place>) -> Result<Vec
             }
             within_aggregate(net, masks).map_err(|error| (place, Problem::KeyValue(error)))?;
         }
-        let parts = path.0.iter().map(|part| match part {
+        let parts = path.parts.iter().map(|part| match part {
             Part::Source(..) => Part::Source(masks, value),
             other => other.clone(),
         });
-        let path = Path(parts.collect());
+        let path = Path { parts: parts.collect(), direction: path.direction };
         if one_family(&path) {
             wider.push(path);
         }

@@ -3,7 +3,7 @@
 use limiter_common::wire::{Count, Evidence, Full, OnLoss};
 use limiter_sharing::OnPartition;
 
-use crate::model::Martians;
+use crate::model::{Direction, Martians};
 
 pub(super) const COUNTS: [(&str, Count); 4] = [
     (Count::Packets.name(), Count::Packets),
@@ -67,6 +67,11 @@ pub(in crate::file) fn evidence() -> impl Iterator<Item = &'static str> {
 /// Treatments of packets whose source no host can have.
 pub(in crate::file) fn martians() -> impl Iterator<Item = &'static str> {
     first(&Martians::NAMED)
+}
+
+/// Directions of a rule.
+pub(in crate::file) fn directions() -> impl Iterator<Item = &'static str> {
+    first(&Direction::NAMED)
 }
 
 /// Nodes that a budget's limits are of.

@@ -130,6 +130,11 @@ pub(in crate::file) fn value(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// `direction`.
+pub(in crate::file) fn direction(_: &mut SchemaGenerator) -> Schema {
+    words_of(words::directions())
+}
+
 /// `v4_prefix_mask_len`.
 pub(in crate::file) fn v4_bits(_: &mut SchemaGenerator) -> Schema {
     number_within(1, Some(32))

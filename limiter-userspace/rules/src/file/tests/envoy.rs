@@ -247,6 +247,6 @@ fn a_mask_is_all_that_is_missing_for_a_masked_address() {
          192.0.2.0/24, {limit}}}\n"
     );
     let rules = parse(&text).unwrap().rules.rules;
-    let Path(parts) = &rules[0].path;
+    let Path { parts, .. } = &rules[0].path;
     assert!(matches!(&**parts, [Part::Source(_, Some(_))]), "{parts:?}");
 }

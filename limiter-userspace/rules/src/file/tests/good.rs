@@ -196,7 +196,7 @@ fn every_key_takes_its_values() {
         let text =
             format!("descriptors: [{{key: {key}, descriptors: [{{key: {other}, {limit}}}]}}]\n");
         let rules = parse(&text).unwrap_or_else(|error| panic!("{key}: {error}")).rules.rules;
-        assert_eq!(rules[0].path.0[0], part, "{key}");
+        assert_eq!(rules[0].path.parts[0], part, "{key}");
     }
 }
 
@@ -335,7 +335,7 @@ fn a_name_is_no_key() {
         "descriptors: [{{key: generic_key, value: web, descriptors: [{{key: vlan, {limit}}}]}}]\n"
     );
     let rules = parse(&text).unwrap().rules.rules;
-    assert_eq!(rules[0].path, Path([Part::Fact(Fact::Vlan, None)].into()));
+    assert_eq!(rules[0].path, Path::of([Part::Fact(Fact::Vlan, None)]));
     assert_eq!(rules[0].label.as_deref(), Some("web"));
 }
 

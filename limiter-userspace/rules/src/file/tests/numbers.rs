@@ -55,7 +55,7 @@ fn a_number_of_a_key_is_in_decimal_or_refused_as_it_is_written() {
         for text in NUMBERS {
             for file in with_value(fact.key(), text) {
                 let rules = parse(&file).unwrap_or_else(|error| panic!("{error}\n{file}")).rules;
-                let path = rules.rules[0].path.0.to_vec();
+                let path = rules.rules[0].path.parts.to_vec();
                 assert_eq!(path, [Part::Fact(fact, Some(22.into()))], "{file}");
             }
         }
@@ -82,7 +82,7 @@ fn a_name_is_the_text_that_is_written() {
             for file in with_value("interface", &name) {
                 let rules = parse(&file).unwrap_or_else(|error| panic!("{error}\n{file}")).rules;
                 let path = &rules.rules[0].path;
-                assert_eq!(path.0.to_vec(), [Part::Interface(Some(text.into()))], "{file}");
+                assert_eq!(path.parts.to_vec(), [Part::Interface(Some(text.into()))], "{file}");
             }
             let [block, flow, ..] = with_value("generic_key", &name);
             for file in [block, flow] {

@@ -12,8 +12,8 @@ use proptest::option::of;
 use super::*;
 use crate::model::Martians;
 use crate::model::{
-    Ban, Budget, Fact, Limits, Listing, Mark, Meter, Over, Part, Path, Quota, RateLimit, RuleLimit,
-    SOURCE_MASKS, Share, Sharing, SourceMasks, Terms, Upper, Values,
+    Ban, Budget, Direction, Fact, Limits, Listing, Mark, Meter, Over, Part, Path, Quota, RateLimit,
+    RuleLimit, SOURCE_MASKS, Share, Sharing, SourceMasks, Terms, Upper, Values,
 };
 use crate::{Environment, Installed};
 
@@ -181,8 +181,13 @@ fn any_part() -> impl Strategy<Value = Part> {
     ]
 }
 
+pub(super) fn any_direction() -> impl Strategy<Value = Direction> {
+    proptest::sample::select(Direction::NAMED.map(|(_, direction)| direction).to_vec())
+}
+
 fn any_keyed() -> impl Strategy<Value = Rule> {
-    let parts = vec(any_part(), 0..6).prop_map(|parts| {
+    let parts = (vec(any_part(), 0..6), any_direction()).prop_map(|(mut parts, direction)| {
+        parts.retain(|part| !direction.has_out() || !matches!(part, Part::Inner(_)));
         let mut path: Vec<Part> = Vec::new();
         for part in parts {
             let beside = |other: &Part| other.excludes(&part) || part.excludes(other);
@@ -190,18 +195,19 @@ fn any_keyed() -> impl Strategy<Value = Rule> {
                 path.push(part);
             }
         }
-        Path(path.into())
+        Path::of(path).going(direction)
     });
     let terms = (any_terms(), of(any_block()));
     let terms = terms.prop_map(|(terms, block)| block.unwrap_or(terms));
     (parts, of(any_name()), of(any_name()), terms).prop_map(|(path, name, label, terms)| {
         let is_block = terms.limits().is_some_and(|limits| limits.limits.is_empty());
-        if is_block && path.0.is_empty() {
+        if is_block && path.parts.is_empty() {
             let label = Some("x".into());
             return Rule { name: None, label, path, terms: Terms::Unlimited };
         }
         let name = name.filter(|_| !is_block);
-        let label = if path.0.is_empty() { Some(label.unwrap_or_default() + "x") } else { label };
+        let label =
+            if path.parts.is_empty() { Some(label.unwrap_or_default() + "x") } else { label };
         // A budget has its own name.
         let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
         let (name, label) = (name.map(String::into_boxed_str), label.map(String::into_boxed_str));
@@ -211,11 +217,14 @@ fn any_keyed() -> impl Strategy<Value = Rule> {
 
 fn any_rule() -> impl Strategy<Value = Rule> {
     let selector = prop_oneof![Just(Selector::Every), any::<IpAddr>().prop_map(Selector::address)];
-    (of(any_name()), selector, any_terms()).prop_map(|(name, selector, terms)| {
-        let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
-        let name = name.map(String::into_boxed_str);
-        Rule { name, ..Rule::new(Path::of_source(&selector), terms) }
-    })
+    (of(any_name()), selector, any_direction(), any_terms()).prop_map(
+        |(name, selector, direction, terms)| {
+            let name = name.filter(|_| !matches!(terms, Terms::Budget(_)));
+            let name = name.map(String::into_boxed_str);
+            let path = Path::of_source(&selector).going(direction);
+            Rule { name, ..Rule::new(path, terms) }
+        },
+    )
 }
 
 fn any_sharing() -> impl Strategy<Value = Sharing> {
@@ -287,6 +296,7 @@ fn planned(set: &RuleSet) -> Option<Installed> {
         interface_index: &|name| name.bytes().next().map(u32::from),
         cpus: u32::MAX,
         cluster: Some(3),
+        in_at_tc: false,
     };
     Installed::default().plan(set, 1, 1024, &environment).map(|plan| plan.installed).ok()
 }

@@ -1,5 +1,6 @@
 //! Plans of whole rule files.
 
+mod direction;
 mod edits;
 mod full;
 mod shared;
@@ -15,7 +16,7 @@ use limiter_common::wire::{
 use super::*;
 use crate::RuleFile;
 use crate::compile::{BANS, REPLIES};
-use crate::model::Path;
+use crate::model::{Direction, Path};
 
 /// The maps that plans write, and nothing else.
 #[derive(Debug, Default)]
@@ -38,7 +39,13 @@ fn interface(name: &str) -> Option<u32> {
 }
 
 fn environment() -> Environment<'static> {
-    Environment { max_frame: 1522, interface_index: &interface, cpus: 4, cluster: None }
+    Environment {
+        max_frame: 1522,
+        interface_index: &interface,
+        cpus: 4,
+        cluster: None,
+        in_at_tc: false,
+    }
 }
 
 fn parse(text: &str) -> RuleSet {
@@ -157,7 +164,8 @@ fn a_table_has_its_keys_masks_and_shapes() {
     let tables = &plan.tables.tables;
     assert_eq!(plan.tables.header.tables(), 2);
     let (table, shapes) = &tables[0];
-    assert_eq!(table.fields, field::DESTINATION_PORT | field::SOURCE | field::V4 | field::V6);
+    let fields = field::DESTINATION_PORT | field::SOURCE | field::V4 | field::V6 | field::IN;
+    assert_eq!(table.fields, fields);
     let masks: [[u8; 16]; 2] = table.source_masks.map(bytemuck::cast);
     assert_eq!(masks[0], [0xff; 16]);
     assert_eq!(masks[1][..8], [0xff; 8]);
@@ -167,7 +175,7 @@ fn a_table_has_its_keys_masks_and_shapes() {
     assert_eq!(shapes[1].mask.destination_port, 0);
     assert_eq!(shapes[0].mask.version, u8::MAX);
     let (table, _) = &tables[1];
-    assert_eq!(table.fields, field::SOURCE | field::V4);
+    assert_eq!(table.fields, field::SOURCE | field::V4 | field::IN);
     let masks: [[u8; 16]; 2] = table.source_masks.map(bytemuck::cast);
     assert_eq!((masks[0][14], masks[0][15], masks[1]), (0xff, 0, [0; 16]));
 
@@ -361,9 +369,9 @@ fn rules_of_a_budget_share_its_record() {
     assert_eq!(word(plan.tables.replies).budget_tag, budget_tag(REPLIES));
     assert_eq!(word(plan.tables.bans).budget_tag, budget_tag(BANS));
     assert!(plan.tables.keeps_bans);
-    let everything = plan.tables.tables.iter().find(|(table, _)| table.shapes == 0).unwrap().0;
-    assert_eq!(everything.fields, field::V4 | field::V6);
-    assert_eq!(maps.records[&everything.fixed].budget_tag, budget_tag(EVERYTHING));
+    let of_all = plan.tables.tables.iter().find(|(table, _)| table.shapes == 0).unwrap().0;
+    assert_eq!(of_all.fields, field::V4 | field::V6 | field::IN);
+    assert_eq!(maps.records[&of_all.fixed].budget_tag, budget_tag(everything(Direction::In)));
     let mut begun = plan.tables.begun_budgets.clone();
     begun.sort_unstable();
     assert_eq!(begun, [0, 1, 2, 3, 4]);

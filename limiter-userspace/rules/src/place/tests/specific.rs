@@ -106,7 +106,7 @@ fn naive(rules: &[Arc<Rule>], packet: &Packet) -> Option<usize> {
         .enumerate()
         .filter_map(|(index, rule)| {
             let digits: Option<Vec<u32>> =
-                rule.path.0.iter().map(|part| matched(part, packet)).collect();
+                rule.path.parts.iter().map(|part| matched(part, packet)).collect();
             digits.map(|digits| (Reverse(digits), index))
         })
         .min()
@@ -211,7 +211,7 @@ fn found_compact(plan: &Plan, packet: &Packet) -> Option<u32> {
 }
 
 /// Rules by one address and one fact, and packets of a table that may be narrow.
-fn any_compact() -> impl Strategy<Value = (Vec<Vec<Part>>, bool, Vec<Packet>)> {
+fn any_compact() -> impl Strategy<Value = (Vec<Vec<Part>>, Direction, usize, Vec<Packet>)> {
     let rules = (any::<bool>(), any::<bool>()).prop_flat_map(|(by_source, by_port)| {
         let part = (of(any_net(64)), of(0u16..3), of(Just(FlagClass::Syn)));
         let parts = part.prop_map(move |(net, value, flags)| {
@@ -225,7 +225,17 @@ fn any_compact() -> impl Strategy<Value = (Vec<Vec<Part>>, bool, Vec<Packet>)> {
         });
         vec(parts, 1..6)
     });
-    (rules, any::<bool>(), vec(any_packet(), 1..40))
+    let direction = any_direction().prop_flat_map(|direction| {
+        // Rules by source alone are in the source table, on the way in.
+        let least = if direction == Direction::In { 2 } else { 1 };
+        (Just(direction), least..=3usize)
+    });
+    let all = (rules, direction, vec(any_packet(), 1..40));
+    all.prop_map(|(rules, (direction, keys), packets)| (rules, direction, keys, packets))
+}
+
+fn any_direction() -> impl Strategy<Value = Direction> {
+    proptest::sample::select(Direction::NAMED.map(|(_, direction)| direction).to_vec())
 }
 
 thread_local! {
@@ -236,13 +246,12 @@ thread_local! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    fn a_compact_key_finds_the_rule_of_the_table((paths, flags, packets) in any_compact()) {
+    fn a_compact_key_finds_the_rule_of_the_table((paths, direction, keys, packets) in any_compact()) {
         let mut set = RuleSet::default();
         let mut seen = BTreeSet::new();
         for mut parts in paths {
-            let without_flags = parts.len() - 1;
-            parts.truncate(if flags { parts.len() } else { without_flags });
-            let path = Path(parts.into());
+            parts.truncate(keys);
+            let path = Path::of(parts).going(direction);
             if seen.insert(path.clone()) {
                 set.rules.push(Arc::new(Rule::new(path, Terms::Unlimited)));
             }
@@ -250,7 +259,7 @@ proptest! {
         let mut maps = Maps::default();
         // A rule on IPv6 sources around all names in the trie.
         let every = Part::Source(SOURCE_MASKS, Some("::/0".parse().unwrap()));
-        set.rules.push(Arc::new(Rule::new(Path([every].into()), Terms::Unlimited)));
+        set.rules.push(Arc::new(Rule::new(Path::of([every]), Terms::Unlimited)));
         let plan = maps.apply(&set);
         set.rules.pop();
         for packet in packets {
@@ -284,13 +293,15 @@ proptest! {
         paths in vec(any_path(), 1..12),
         order in Just(vec![0usize, 1, 2, 3, 4]).prop_shuffle(),
         keys in 1usize..=5,
+        direction in any_direction(),
         packets in vec(any_packet(), 1..40),
     ) {
         let mut set = RuleSet::default();
         let mut seen = BTreeSet::new();
         for (parts, number) in paths.into_iter().zip(1u64..) {
-            let kept = order.iter().take(keys).map(|index| parts[*index].clone()).collect();
-            let path = Path(kept);
+            let kept: Vec<Part> =
+                order.iter().take(keys).map(|index| parts[*index].clone()).collect();
+            let path = Path::of(kept).going(direction);
             if path.selector().is_some() || !seen.insert(path.clone()) {
                 continue;
             }
@@ -326,7 +337,7 @@ fn a_missing_value_loses_against_every_value() {
     let terms = Terms::Unlimited;
     let rule = |source: Option<&str>| {
         let source = Part::Source(SOURCE_MASKS, source.map(|net| net.parse().unwrap()));
-        Rule::new(Path([source, Part::Fact(Fact::Vlan, None)].into()), terms.clone())
+        Rule::new(Path::of([source, Part::Fact(Fact::Vlan, None)]), terms.clone())
     };
     let keyed = [rule(None), rule(Some("::/0"))];
     let mut maps = Maps::default();

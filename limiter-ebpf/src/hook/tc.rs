@@ -1,0 +1,116 @@
+//! The tc hook (TCX, or a filter of clsact): skbs that came in, behind generic receive offload, or
+//! that go out, before they are split.
+
+use aya_ebpf::Global;
+use aya_ebpf::bindings::{__sk_buff, TC_ACT_SHOT, TC_ACT_UNSPEC};
+use aya_ebpf::helpers::generated::{
+    bpf_redirect, bpf_skb_change_tail, bpf_skb_load_bytes, bpf_skb_store_bytes,
+};
+use limiter_common::header::Direction;
+use limiter_decision::packet::Segments;
+
+/// The context that the kernel passes.
+pub(crate) type Context = __sk_buff;
+
+/// The verdict for an skb that goes on: the next program is asked (`TCX_NEXT`).
+pub(crate) const PASS: u32 = TC_ACT_UNSPEC.cast_unsigned();
+
+/// The verdict for an skb that is dropped.
+pub(crate) const DROP: u32 = TC_ACT_SHOT.cast_unsigned();
+
+/// Skbs may be super-frames.
+pub(crate) const SUPER_FRAMES: bool = true;
+
+/// 1 where the program is attached to the way out. Set by the loader, so that the verifier removes
+/// the code for the other direction.
+#[unsafe(no_mangle)]
+static OUT: Global<u32> = Global::new(0);
+
+/// `BPF_F_RECOMPUTE_CSUM`: the card's sum of the packet follows what is written.
+const RECOMPUTE_CHECKSUM: u64 = 1;
+
+/// The direction of skbs.
+#[inline(always)]
+pub(crate) fn direction() -> Direction {
+    if OUT.load() == 0 { Direction::In } else { Direction::Out }
+}
+
+/// The VLAN tag that is not among the bytes.
+#[inline(always)]
+pub(crate) fn tag(ctx: *mut Context) -> Option<u16> {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    let (present, tci) = unsafe { ((*ctx).vlan_present, (*ctx).vlan_tci) };
+    if present == 0 { None } else { Some((tci & 0xffff) as u16) }
+}
+
+/// Where the linear part of the skb begins.
+#[inline(always)]
+pub(crate) fn data(ctx: *mut Context) -> usize {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    unsafe { (*ctx).data as usize }
+}
+
+/// Where the linear part of the skb ends.
+#[inline(always)]
+pub(crate) fn data_end(ctx: *mut Context) -> usize {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    unsafe { (*ctx).data_end as usize }
+}
+
+/// Bytes in the buffer, all fragments included.
+#[inline(always)]
+pub(crate) fn length(ctx: *mut Context) -> u64 {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    unsafe { (*ctx).len.into() }
+}
+
+/// What an skb stands for if it is a super-frame.
+#[inline(always)]
+pub(crate) fn segments(ctx: *mut Context) -> Option<Segments> {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    let (count, size) = unsafe { ((*ctx).gso_segs, (*ctx).gso_size) };
+    if size == 0 { None } else { Some(Segments { count, size }) }
+}
+
+/// The index of the interface that the skb came in by or goes out by.
+#[inline(always)]
+pub(crate) fn interface(ctx: *mut Context) -> u32 {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    unsafe { (*ctx).ifindex }
+}
+
+/// Copies bytes of the skb, wherever in it they are; false where they are not there.
+///
+/// # Safety
+///
+/// There must be room for them.
+#[inline(always)]
+pub(crate) unsafe fn load(ctx: *mut Context, offset: u32, to: *mut u8, bytes: u32) -> bool {
+    // SAFETY: the context is the kernel's; the rest is the caller's.
+    unsafe { bpf_skb_load_bytes(ctx.cast_const().cast(), offset, to.cast(), bytes) == 0 }
+}
+
+/// Writes bytes to the skb; false where it has no such bytes.
+///
+/// # Safety
+///
+/// As many bytes must be there to be read.
+#[inline(always)]
+pub(crate) unsafe fn store(ctx: *mut Context, offset: u32, from: *const u8, bytes: u32) -> bool {
+    // SAFETY: the context is the kernel's; the helper only reads what the caller has.
+    unsafe { bpf_skb_store_bytes(ctx, offset, from.cast(), bytes, RECOMPUTE_CHECKSUM) == 0 }
+}
+
+/// Cuts the skb off behind `length` bytes. The kernel refuses to cut a super-frame.
+#[inline(always)]
+pub(crate) fn cut(ctx: *mut Context, length: u32, _of: u32) -> bool {
+    // SAFETY: the context is the kernel's, which checks the rest.
+    unsafe { bpf_skb_change_tail(ctx, length, 0) == 0 }
+}
+
+/// The verdict for an skb that has become an answer: out of the interface that it came in by.
+#[inline(always)]
+pub(crate) fn answered(ctx: *mut Context) -> u32 {
+    // SAFETY: the helper takes two numbers.
+    (unsafe { bpf_redirect(interface(ctx), 0) } & 0xffff_ffff) as u32
+}

@@ -1,0 +1,94 @@
+//! The XDP hook: frames as a driver receives them, before the kernel makes an skb.
+
+use aya_ebpf::bindings::{xdp_action, xdp_md};
+use aya_ebpf::helpers::bpf_xdp_get_buff_len;
+use aya_ebpf::helpers::generated::{bpf_xdp_adjust_tail, bpf_xdp_load_bytes, bpf_xdp_store_bytes};
+use aya_ebpf::programs::XdpContext;
+use limiter_common::header::Direction;
+
+/// The context that the kernel passes.
+pub(crate) type Context = xdp_md;
+
+/// The verdict for a frame that goes on.
+pub(crate) const PASS: u32 = xdp_action::XDP_PASS;
+
+/// The verdict for a frame that is dropped.
+pub(crate) const DROP: u32 = xdp_action::XDP_DROP;
+
+/// No frame stands for several packets here.
+pub(crate) const SUPER_FRAMES: bool = false;
+
+/// The direction of frames.
+#[inline(always)]
+pub(crate) const fn direction() -> Direction {
+    Direction::In
+}
+
+/// The VLAN tag that is not among the bytes. XDP is not shown any.
+#[inline(always)]
+pub(crate) const fn tag(_: *mut Context) -> Option<u16> {
+    None
+}
+
+/// Where the linear part of the frame begins.
+#[inline(always)]
+pub(crate) fn data(ctx: *mut Context) -> usize {
+    XdpContext::new(ctx).data()
+}
+
+/// Where the linear part of the frame ends.
+#[inline(always)]
+pub(crate) fn data_end(ctx: *mut Context) -> usize {
+    XdpContext::new(ctx).data_end()
+}
+
+/// Bytes in the buffer, all fragments included. Computing `data_end - data` instead would need
+/// `CAP_PERFMON`: the verifier refuses pointer subtraction to the unprivileged.
+#[inline(always)]
+pub(crate) fn length(ctx: *mut Context) -> u64 {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    unsafe { bpf_xdp_get_buff_len(ctx) }
+}
+
+/// The index of the interface that the frame came in by.
+#[inline(always)]
+pub(crate) fn interface(ctx: *mut Context) -> u32 {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    unsafe { (*ctx).ingress_ifindex }
+}
+
+/// Copies bytes of the frame, wherever in it they are; false where they are not there.
+///
+/// # Safety
+///
+/// There must be room for them.
+#[inline(always)]
+pub(crate) unsafe fn load(ctx: *mut Context, offset: u32, to: *mut u8, bytes: u32) -> bool {
+    // SAFETY: the context is the kernel's; the rest is the caller's.
+    unsafe { bpf_xdp_load_bytes(ctx, offset, to.cast(), bytes) == 0 }
+}
+
+/// Writes bytes to the frame; false where it has no such bytes.
+///
+/// # Safety
+///
+/// As many bytes must be there to be read.
+#[inline(always)]
+pub(crate) unsafe fn store(ctx: *mut Context, offset: u32, from: *const u8, bytes: u32) -> bool {
+    // SAFETY: the context is the kernel's; the helper only reads what the caller has.
+    unsafe { bpf_xdp_store_bytes(ctx, offset, from.cast_mut().cast(), bytes) == 0 }
+}
+
+/// Cuts the frame off behind `length` bytes, of the `of` that it has.
+#[inline(always)]
+pub(crate) fn cut(ctx: *mut Context, length: u32, of: u32) -> bool {
+    let change = length.wrapping_sub(of).cast_signed();
+    // SAFETY: the context is the kernel's, which checks the rest.
+    unsafe { bpf_xdp_adjust_tail(ctx, change) == 0 }
+}
+
+/// The verdict for a frame that has become an answer: back to where it came from.
+#[inline(always)]
+pub(crate) const fn answered(_: *mut Context) -> u32 {
+    xdp_action::XDP_TX
+}

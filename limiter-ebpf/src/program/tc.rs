@@ -1,0 +1,87 @@
+//! The programs for tc, and what they have of their own above the context.
+
+use aya_ebpf::EbpfContext as _;
+use aya_ebpf::programs::TcContext;
+use limiter_common::frame_size::FrameSize;
+
+use crate::call::call;
+use crate::context::Frame;
+use crate::define_subprograms::define_subprograms;
+use crate::facts::facts;
+use crate::hook::{self, Context, PASS};
+use crate::maps;
+use crate::path;
+
+/// Bytes of a VLAN tag.
+const TAG: u64 = 4;
+
+/// Judges one skb.
+#[aya_ebpf::macros::classifier]
+#[expect(clippy::needless_pass_by_value, reason = "the macro passes the context so")]
+pub(crate) fn limiter(ctx: TcContext) -> i32 {
+    path::run(&Frame::<false>::new(ctx.as_ptr().cast())).cast_signed()
+}
+
+/// Judges one skb of an interface without Ethernet headers.
+#[aya_ebpf::macros::classifier]
+#[expect(clippy::needless_pass_by_value, reason = "the macro passes the context so")]
+pub(crate) fn limiter_l3(ctx: TcContext) -> i32 {
+    path::run(&Frame::<true>::new(ctx.as_ptr().cast())).cast_signed()
+}
+
+/// The size of an skb: of the packets that it was merged from or will be split into.
+#[inline(always)]
+pub(crate) fn size<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameSize {
+    let ctx = frame.context();
+    if hook::segments(ctx).is_some() {
+        return call!(here super_frame(; frame));
+    }
+    FrameSize::of_packet(length(ctx))
+}
+
+/// Bytes of the skb with a tag that is not among them.
+#[inline(always)]
+fn length(ctx: *mut Context) -> u64 {
+    let tag = if hook::tag(ctx).is_some() { TAG } else { 0 };
+    hook::length(ctx).wrapping_add(tag)
+}
+
+/// The size of a super-frame.
+#[inline(always)]
+pub(crate) fn super_frame<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameSize {
+    let ctx = frame.context();
+    let length = length(ctx);
+    let Some(segments) = hook::segments(ctx) else {
+        return FrameSize::of_packet(length);
+    };
+    match maps::scratch() {
+        Some(scratch) if facts(frame) => segments.size_of(frame, &scratch.facts, length),
+        _ => FrameSize::of_super_frame(length, segments.count, 0),
+    }
+}
+
+/// The way out of a packet that is redirected. Rules that redirect are refused at tc, so there is
+/// none.
+#[inline(always)]
+pub(crate) const fn redirect(_action: u32) -> u32 {
+    PASS
+}
+
+/// The subprograms of this hook.
+macro_rules! own_subprograms {
+    ($made:ident) => {
+        $made! {
+            super_frame = crate::program::tc::super_frame, () (twin);
+        }
+    };
+}
+
+own_subprograms!(define_subprograms);
+
+/// The subprograms of this hook as BPF functions.
+#[cfg(target_arch = "bpf")]
+mod call {
+    use limiter_decision::declare_subprograms;
+
+    own_subprograms!(declare_subprograms);
+}

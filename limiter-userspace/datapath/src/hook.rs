@@ -1,0 +1,35 @@
+//! The hooks of an interface: places where the kernel runs limiter's program.
+
+use aya::programs::tc::TcAttachType;
+use limiter_common::header::Direction;
+
+/// A hook of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Hook {
+    /// Frames that come in, as the driver receives them.
+    Xdp,
+    /// Packets that come in behind XDP and generic receive offload, or that go out.
+    Tc(Direction),
+}
+
+impl Hook {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Xdp, Self::Tc(Direction::In), Self::Tc(Direction::Out)];
+
+    /// The direction of its packets.
+    pub const fn direction(self) -> Direction {
+        match self {
+            Self::Xdp => Direction::In,
+            Self::Tc(direction) => direction,
+        }
+    }
+
+    /// The place at tc in aya's terms; none of XDP.
+    pub(super) const fn tc(self) -> Option<TcAttachType> {
+        match self {
+            Self::Xdp => None,
+            Self::Tc(Direction::In) => Some(TcAttachType::Ingress),
+            Self::Tc(Direction::Out) => Some(TcAttachType::Egress),
+        }
+    }
+}

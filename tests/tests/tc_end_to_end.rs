@@ -1,0 +1,315 @@
+//! Limits at tc with real packets: what goes out, what comes in behind XDP, and both together; and
+//! super-frames, which count as the packets that they become.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::cables::{FAR, NEAR, SEEN_WITHIN, passed_of, second_cable, send_ten};
+use limiter_tests::limiter::Limiter;
+use limiter_tests::packet_socket::{receive_buffer, segment};
+use limiter_tests::root::require_root;
+use limiter_tests::testbed::Testbed;
+use limiter_tests::veth::{self, RECEIVER, SENDER};
+use serde_json::Value;
+
+/// A quota of ten packets for the sender, which no time refills.
+fn quota(direction: &str) -> String {
+    format!(
+        "domain: test\ndescriptors:\n  - key: protocol\n    value: icmp\n    direction: {direction}\n    \
+         descriptors:\n      - key: remote_address\n        \
+         rate_limit: {{rate: 10/week, algorithm: fixed_window}}\n"
+    )
+}
+
+/// Pings the sender from the machine with limits, 40 times, and says how many answers came.
+fn answers(bed: &Testbed) -> Result<usize> {
+    let target = SENDER.ipv4.to_string();
+    let output = bed
+        .receiver
+        .output(Command::new("ping").args(["-n", "-c", "40", "-i", "0.01", "-W", "1", &target]))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(said.matches("bytes from").count())
+}
+
+fn limited(bed: &Testbed, rules: &str, options: [&str; 2]) -> Result<Limiter> {
+    let mut limiter = bed.limiter(rules)?;
+    limiter.options(options);
+    limiter.start()?;
+    Ok(limiter)
+}
+
+#[test]
+fn what_goes_out_is_limited_and_what_comes_in_is_not() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("tcout")?;
+    let mut limiter = limited(&bed, &quota("out"), ["--direction", "out"])?;
+    ensure!(answers(&bed)? == 10, "ten requests go out, and are answered");
+    // A restart adopts the link and the bucket.
+    limiter.terminate()?;
+    limiter.start()?;
+    ensure!(answers(&bed)? == 0, "the quota is used up");
+    let status = limiter.ok(["status"])?;
+    ensure!(status.contains("tc out"), "{status}");
+    // With the daemon dead the program goes on.
+    limiter.kill()?;
+    ensure!(answers(&bed)? == 0, "the program does not need the daemon");
+    limiter.on_pins("detach")?;
+    ensure!(answers(&bed)? == 40, "nothing limits after `detach`");
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn what_comes_in_is_limited_at_tc() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("tcin")?;
+    let limiter = limited(&bed, &quota("in"), ["--hook", "tc"])?;
+    ensure!(answers(&bed)? == 10, "ten answers come in");
+    limiter.close()?;
+    bed.close()
+}
+
+#[test]
+fn a_rule_for_both_directions_has_one_bucket() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("tcboth")?;
+    let limiter = limited(&bed, &quota("both"), ["--direction", "both"])?;
+    ensure!(answers(&bed)? == 5, "five requests and five answers are ten packets");
+    limiter.close()?;
+    bed.close()
+}
+
+/// The one that starts last is asked first; each is without the other when that one is detached.
+#[test]
+fn two_programs_at_tc_leave_each_other_alone() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("tctwo")?;
+    let mut first = bed.limiter(&quota("out").replace("10/week", "30/week"))?;
+    first.options(["--direction", "out"]);
+    first.start()?;
+    // A rule file of its own.
+    let mut second = bed.limiter(&quota("out"))?;
+    second.apart("second").options(["--direction", "out"]);
+    second.start()?;
+    ensure!(answers(&bed)? == 10, "the second one is not in force");
+    second.terminate()?;
+    second.on_pins("detach")?;
+    let left = answers(&bed)?;
+    ensure!(left == 20, "{left} of the 20 that are left of the first one's quota");
+    // Attached again, the second one uses up its quota before a first one that has nothing left.
+    second.start()?;
+    ensure!(answers(&bed)? == 0, "the first one is gone");
+    first.close()?;
+    ensure!(answers(&bed)? == 0, "the second one went with the first one");
+    second.terminate()?;
+    second.on_pins("detach")?;
+    ensure!(answers(&bed)? == 40, "nothing limits any more");
+    second.close()?;
+    bed.close()
+}
+
+#[test]
+fn an_interface_that_comes_back_is_limited_again_at_tc() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("tcback")?;
+    second_cable(&bed)?;
+    let mut limiter = bed.limiter(
+        "domain: test\ndescriptors:
+  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 20, burst: 5}}\n",
+    )?;
+    limiter.on(NEAR).options(["--hook", "tc", "--direction", "both"]);
+    limiter.start()?;
+    let source = [203, 0, 113, 77];
+    send_ten(&bed, FAR, source)?;
+    ensure!(passed_of(&limiter, source, 10)? == 5);
+    bed.receiver.ip(["link", "delete", NEAR])?;
+    wait_for_hooks(&limiter, false)?;
+    second_cable(&bed)?;
+    wait_for_hooks(&limiter, true)?;
+    send_ten(&bed, FAR, source)?;
+    ensure!(passed_of(&limiter, source, 20)? == 5, "the interface came back with a full bucket");
+    // Down and up changes nothing, and a start adopts both links.
+    bed.receiver.ip(["link", "set", NEAR, "down"])?;
+    bed.receiver.ip(["link", "set", NEAR, "up"])?;
+    limiter.kill()?;
+    limiter.start()?;
+    let status = wait_for_hooks(&limiter, true)?;
+    ensure!(status.iter().all(|at| at["adopted"] == true), "{status:?}");
+    limiter.close()?;
+    bed.close()
+}
+
+/// Waits until both hooks of the only interface are attached, or none is.
+fn wait_for_hooks(limiter: &Limiter, attached: bool) -> Result<Vec<Value>> {
+    let deadline = Instant::now() + SEEN_WITHIN;
+    loop {
+        let status = limiter.json(&["status"])?;
+        let all = status["interfaces"].as_array().context("no interfaces")?;
+        let modes: Vec<_> = all.iter().filter_map(|at| at["mode"].as_str()).collect();
+        ensure!(all.len() == 2, "{status}");
+        if all.iter().all(|at| at["attached"] == attached) {
+            ensure!(!attached || modes == ["tc in", "tc out"], "{modes:?}");
+            return Ok(all.clone());
+        }
+        ensure!(Instant::now() < deadline, "{status}; it said: {}", limiter.said());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Bytes of a datagram, and of its headers on the wire.
+const DATAGRAM: u16 = 1_000;
+const HEADERS: u64 = 14 + 20 + 8;
+
+/// A rule for outgoing UDP to each destination.
+fn outgoing_udp(rate_limit: &str) -> String {
+    format!(
+        "domain: test\ndescriptors:\n  - key: protocol\n    value: udp\n    direction: out\n    \
+         descriptors:\n      - key: remote_address\n        rate_limit: {{{rate_limit}}}\n"
+    )
+}
+
+/// Sends super-frames of so many datagrams from the machine with limits, and says how many
+/// datagrams arrive: the stack at the other end sees them one by one.
+fn arrived(bed: &Testbed, frames: &[u16]) -> Result<usize> {
+    let target = SocketAddr::from((SENDER.ipv4, 9_000));
+    let at = bed.sender.enter(|| -> Result<UdpSocket> {
+        let socket = UdpSocket::bind(target)?;
+        receive_buffer(&socket, 64 << 20)?;
+        socket.set_read_timeout(Some(Duration::from_millis(500)))?;
+        Ok(socket)
+    })??;
+    bed.receiver.enter(|| -> Result<()> {
+        let socket = UdpSocket::bind((RECEIVER.ipv4, 0))?;
+        segment(&socket, DATAGRAM)?;
+        for datagrams in frames {
+            let bytes = vec![0; usize::from(*datagrams) * usize::from(DATAGRAM)];
+            // A frame that is dropped on its way out is no error of every kernel.
+            drop(socket.send_to(&bytes, target));
+        }
+        Ok(())
+    })??;
+    let mut buffer = [0; 2_048];
+    let mut count = 0;
+    while let Ok(bytes) = at.recv(&mut buffer) {
+        ensure!(bytes == usize::from(DATAGRAM), "a datagram of {bytes} bytes");
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Whatever the datagrams of a frame are, no more pass than the quota has, and those that fit do.
+#[test]
+fn a_super_frame_counts_as_its_datagrams() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("tcgso")?;
+    let frames: Vec<u16> = [45; 30].into_iter().chain([10, 10, 1]).collect();
+    let quota = outgoing_udp("rate: 1000/week, algorithm: fixed_window");
+    let limiter = limited(&bed, &quota, ["--direction", "out"])?;
+    // 22 frames of 45, and one of 10.
+    let count = arrived(&bed, &frames)?;
+    ensure!(count == 1_000, "{count} datagrams of 1,000");
+    limiter.close()?;
+    bed.close()
+}
+
+/// Each datagram has headers of its own on the wire.
+#[test]
+fn bytes_of_a_super_frame_are_those_on_the_wire() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("tcgsob")?;
+    let frames: Vec<u16> = [45; 30].into_iter().chain([10; 3]).collect();
+    let each = u64::from(DATAGRAM) + HEADERS;
+    let quota = 21 * 45 * each + 10 * each + each - 1;
+    let quota = outgoing_udp(&format!(
+        "unit: week, requests_per_unit: {quota}, count: bytes, algorithm: fixed_window"
+    ));
+    let limiter = limited(&bed, &quota, ["--direction", "out"])?;
+    let count = arrived(&bed, &frames)?;
+    ensure!(count == 21 * 45 + 10, "{count} datagrams");
+    limiter.close()?;
+    bed.close()
+}
+
+/// A frame that no burst could hold passes when the bucket is full, and the bucket owes the rest.
+#[test]
+fn a_super_frame_larger_than_the_burst_passes_once_and_is_owed() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("tcowes")?;
+    let limiter = limited(&bed, &outgoing_udp("rate: 10/week, burst: 5"), ["--direction", "out"])?;
+    let count = arrived(&bed, &[45, 45, 1, 1])?;
+    ensure!(count == 45, "{count} datagrams of 45");
+    limiter.close()?;
+    bed.close()
+}
+
+/// Bytes of one TCP stream that arrive, of four million; it stands still when its quota is used up.
+fn streamed(bed: &Testbed, is_out: bool) -> Result<u64> {
+    let ((near, from), (far, to)) = if is_out {
+        ((&bed.receiver, RECEIVER.ipv4), (&bed.sender, SENDER.ipv4))
+    } else {
+        ((&bed.sender, SENDER.ipv4), (&bed.receiver, RECEIVER.ipv4))
+    };
+    let target = SocketAddr::from((to, 9_001));
+    let listener = far.enter(|| TcpListener::bind(target))??;
+    let mut stream = near.enter(|| -> Result<TcpStream> {
+        let stream = TcpStream::connect_timeout(&target, Duration::from_secs(5))?;
+        stream.set_write_timeout(Some(Duration::from_millis(300)))?;
+        ensure!(stream.local_addr()?.ip() == from, "{stream:?}");
+        Ok(stream)
+    })??;
+    let (mut accepted, _) = listener.accept()?;
+    accepted.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let reading = thread::spawn(move || {
+        let (mut buffer, mut sum) = (vec![0; 1 << 16], 0);
+        while let Ok(bytes @ 1..) = accepted.read(&mut buffer) {
+            sum += u64::try_from(bytes).unwrap_or(0);
+        }
+        sum
+    });
+    let block = vec![0; 1 << 16];
+    for _ in 0..64 {
+        if stream.write(&block).is_err() {
+            break;
+        }
+    }
+    let sum = reading.join().map_err(|panic| anyhow::anyhow!("the reader panicked: {panic:?}"))?;
+    drop(stream);
+    Ok(sum)
+}
+
+/// With super-frames of TCP and without, out and in, a quota in bytes is one of bytes on the wire.
+#[test]
+fn a_quota_of_bytes_holds_whatever_the_offloads() -> Result<()> {
+    const QUOTA: u64 = 1_000_000;
+    /// Ethernet, IPv4, and TCP with time stamps, of a packet of 1,448 bytes.
+    const TCP_HEADERS: u64 = 66;
+    require_root();
+    for (is_out, is_off) in [(true, false), (true, true), (false, false), (false, true)] {
+        let bed = Testbed::create("tctcp")?;
+        if is_off {
+            veth::offloads_off(&bed.sender, &bed.receiver)?;
+        }
+        let direction = if is_out { "out" } else { "in" };
+        let quota = format!(
+            "domain: test\ndescriptors:\n  - key: protocol\n    value: tcp\n    direction: \
+             {direction}\n    descriptors:\n      - key: remote_address\n        rate_limit: {{unit: \
+             week, requests_per_unit: {QUOTA}, count: bytes, algorithm: fixed_window}}\n"
+        );
+        let options = if is_out { ["--direction", "out"] } else { ["--hook", "tc"] };
+        let limiter = limited(&bed, &quota, options)?;
+        let bytes = streamed(&bed, is_out)?;
+        let most = QUOTA * 1_448 / (1_448 + TCP_HEADERS);
+        let context = format!("{bytes} bytes, {direction}, offloads off: {is_off}");
+        ensure!(bytes <= most, "{context}: more than {most}");
+        // What is sent again is charged again, and so is the last attempt of a large frame not.
+        ensure!(bytes >= most * 8 / 10, "{context}: less than eight tenths of {most}");
+        eprintln!("{context}, at most {most}");
+        limiter.close()?;
+        bed.close()?;
+    }
+    Ok(())
+}
