@@ -72,6 +72,7 @@ mod systemd;
 mod tables;
 mod tc;
 mod tc_end_to_end;
+mod tc_kernels;
 mod time_namespace;
 mod top;
 mod totals;

@@ -165,7 +165,7 @@ const DATAGRAM: u16 = 1_000;
 const HEADERS: u64 = 14 + 20 + 8;
 
 /// A rule for outgoing UDP to each destination.
-fn outgoing_udp(rate_limit: &str) -> String {
+pub(crate) fn outgoing_udp(rate_limit: &str) -> String {
     format!(
         "domain: test\ndescriptors:\n  - key: protocol\n    value: udp\n    direction: out\n    \
          descriptors:\n      - key: remote_address\n        rate_limit: {{{rate_limit}}}\n"
@@ -174,7 +174,7 @@ fn outgoing_udp(rate_limit: &str) -> String {
 
 /// Sends super-frames of so many datagrams from the machine with limits, and says how many
 /// datagrams arrive: the stack at the other end sees them one by one.
-fn arrived(bed: &Testbed, frames: &[u16]) -> Result<usize> {
+pub(crate) fn arrived(bed: &Testbed, frames: &[u16]) -> Result<usize> {
     let target = SocketAddr::from((SENDER.ipv4, 9_000));
     let at = bed.sender.enter(|| -> Result<UdpSocket> {
         let socket = UdpSocket::bind(target)?;
