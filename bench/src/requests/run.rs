@@ -12,7 +12,7 @@ use crate::spread::Spread;
 
 /// Users, and what the ratios to limitador and governor are held to.
 const CASES: [(usize, [f64; 2]); 3] =
-    [(1, [4.0, 0.3]), (10_000, [4.0, 0.3]), (1_000_000, [2.0, 0.3])];
+    [(1, [4.0, 0.15]), (10_000, [4.0, 0.2]), (1_000_000, [4.0, 0.45])];
 
 /// One number of users.
 pub(super) struct Row {
