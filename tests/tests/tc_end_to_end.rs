@@ -1,6 +1,7 @@
 //! Limits at tc with real packets: what goes out, what comes in behind XDP, and both together; and
 //! super-frames, which count as the packets that they become.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
@@ -15,6 +16,9 @@ use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{self, RECEIVER, SENDER};
 use serde_json::Value;
+
+/// What [`RECEIVER`]'s address becomes on the wire.
+const TRANSLATED: &str = "192.0.2.250";
 
 /// A quota of ten packets for the sender, which no time refills.
 fn quota(direction: &str) -> String {
@@ -81,6 +85,68 @@ fn a_rule_for_both_directions_has_one_bucket() -> Result<()> {
     ensure!(answers(&bed)? == 5, "five requests and five answers are ten packets");
     limiter.close()?;
     bed.close()
+}
+
+/// A packet that met the old hook and the new one would be charged twice.
+#[test]
+fn a_start_at_other_hooks_ends_the_old_ones() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("tcmoves")?;
+    let mut limiter = limited(&bed, &quota("in"), ["--direction", "both"])?;
+    ensure!(answers(&bed)? == 10, "ten answers come in");
+    limiter.terminate()?;
+    // The buckets stay: nothing is left of the quota at tc, either.
+    limiter.without_options().options(["--hook", "tc"]);
+    limiter.start()?;
+    for left in ["recv0 is no longer limited at XDP", "recv0 is no longer limited at tc out"] {
+        ensure!(limiter.said().contains(left), "no {left:?}: {}", limiter.said());
+    }
+    ensure!(!limiter.said().contains("still limited"), "{}", limiter.said());
+    ensure!(limiter.xdp()?.is_null(), "a program is still at XDP");
+    let hooks = links(&limiter)?;
+    ensure!(hooks == ["links-in/recv0"], "{hooks:?}");
+    ensure!(answers(&bed)? == 0, "the quota is used up");
+    limiter.close()?;
+    bed.close()
+}
+
+/// The pinned links, each with its directory.
+fn links(limiter: &Limiter) -> Result<Vec<String>> {
+    let mut links = Vec::new();
+    for hook in ["links", "links-in", "links-out"] {
+        for entry in fs::read_dir(limiter.pins().join(hook))? {
+            links.push(format!("{hook}/{}", entry?.file_name().to_string_lossy()));
+        }
+    }
+    Ok(links)
+}
+
+/// Behind POSTROUTING: a rule for an address that is translated there matches nothing.
+#[test]
+fn outgoing_packets_have_the_addresses_of_the_wire() -> Result<()> {
+    require_root();
+    for (source, wanted) in [(RECEIVER.ipv4.to_string(), 40), (TRANSLATED.to_owned(), 10)] {
+        let bed = Testbed::create("tcsnat")?;
+        bed.receiver.ip(["address", "add", &format!("{TRANSLATED}/32"), "dev", "recv0"])?;
+        bed.sender.ip(["route", "add", TRANSLATED, "via", &RECEIVER.ipv4.to_string()])?;
+        for words in [
+            "add table ip t",
+            "add chain ip t c { type nat hook postrouting priority srcnat; }",
+            &format!("add rule ip t c ip protocol icmp snat to {TRANSLATED}"),
+        ] {
+            bed.receiver.run("nft", [words])?;
+        }
+        let rules = format!(
+            "domain: test\ndescriptors:\n  - key: source_address\n    value: {source}\n    \
+             direction: out\n    rate_limit: {{rate: 10/week, algorithm: fixed_window}}\n"
+        );
+        let limiter = limited(&bed, &rules, ["--direction", "out"])?;
+        let count = answers(&bed)?;
+        ensure!(count == wanted, "{count} answers with a rule for {source}");
+        limiter.close()?;
+        bed.close()?;
+    }
+    Ok(())
 }
 
 /// The one that starts last is asked first; each is without the other when that one is detached.

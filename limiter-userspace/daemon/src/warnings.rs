@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use limiter_common::header;
 use limiter_common::wire::field;
-use limiter_datapath::{Datapath, Mode, keep_tags};
+use limiter_datapath::{Datapath, Hook, Mode, keep_tags};
 use limiter_rules::model::{Direction, Limits, Listing, Martians, Over, Part};
 use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, Selector, Subject, Terms};
@@ -89,9 +89,9 @@ fn limits_anybody(set: &EffectiveSet) -> bool {
         || set.martians == Some(Martians::Drop)
 }
 
-/// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set.
+/// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set. At tc
+/// it sees those that were taken off, too.
 pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
-    // A packet that goes out has its tag still.
     let by_tag = |path: &&Path| {
         path.direction.has_in() && path.parts.iter().any(|part| part.field() == field::VLAN)
     };
@@ -100,8 +100,9 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
     let Some(who) = first_of(&rules) else {
         return Vec::new();
     };
-    let interfaces = datapath.attachments().iter().map(|attachment| &attachment.interface);
-    interfaces
+    let at_xdp = datapath.attachments().iter().filter(|at| at.mode.hook() == Hook::Xdp);
+    at_xdp
+        .map(|at| &at.interface)
         .filter_map(|interface| match datapath.strips_tags(interface) {
             Ok(false) => None,
             Ok(true) => Some(format!(

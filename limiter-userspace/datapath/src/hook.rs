@@ -13,6 +13,15 @@ pub enum Hook {
 }
 
 impl Hook {
+    /// Its name for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Xdp => "XDP",
+            Self::Tc(Direction::In) => "tc in",
+            Self::Tc(Direction::Out) => "tc out",
+        }
+    }
+
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Xdp, Self::Tc(Direction::In), Self::Tc(Direction::Out)];
 

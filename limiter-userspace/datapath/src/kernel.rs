@@ -174,10 +174,17 @@ impl Kernel {
     }
 
     /// Interfaces that an earlier start attached and this one was not asked to. Pins of interfaces
-    /// that are gone leave.
+    /// that are gone leave. Of an interface that was asked for, other hooks are not among them:
+    /// they are to be ended by [`Datapath::take_over`](super::Datapath::take_over).
     pub fn left_behind(&self) -> Result<Vec<LeftBehind>, DatapathError> {
-        let attached: Vec<u32> = self.held.attachments.iter().map(|at| at.link_id).collect();
-        own_links::left_behind(&self.held.pins, &attached)
+        own_links::left_behind(&self.held.pins, &self.held.attachments)
+    }
+
+    /// Ends the links of earlier starts at hooks that this start was not asked for, of the
+    /// interfaces that it was asked for: a packet that meets two of them is charged twice. What
+    /// replaces them is in force by now.
+    pub(super) fn end_other_hooks(&self) -> Result<(), DatapathError> {
+        own_links::end_other_hooks(&self.held.pins, &self.held.attachments)
     }
 
     /// Fails without its pins, before something is pinned: the directory may be another daemon's by

@@ -12,7 +12,7 @@ use aya::programs::xdp::XdpLink;
 use super::interface::Interface;
 use super::left_behind::LeftBehind;
 use super::programs::HookProgram;
-use super::{DatapathError, Hook, Mode, PinDir};
+use super::{Attachment, DatapathError, Hook, Mode, PinDir};
 
 /// The kernel's word on the descriptors of this process, links among them.
 const DESCRIPTORS: &str = "/proc/self/fdinfo";
@@ -73,6 +73,16 @@ impl OwnLink {
             }
             Hook::Tc(direction) => Mode::Tc(direction),
         }
+    }
+
+    /// True if it is the link of one of these.
+    fn is_of(&self, attached: &[Attachment]) -> bool {
+        attached.iter().any(|at| at.link_id == self.id)
+    }
+
+    /// True if it is on the interface of one of these.
+    fn is_on(&self, attached: &[Attachment]) -> bool {
+        attached.iter().any(|at| self.index_here() == Some(at.ifindex))
     }
 
     /// True if the interface is here, and the pin has its name.
@@ -199,14 +209,15 @@ pub(super) fn make_room(pins: &PinDir, hook: Hook, name: &str) -> Result<(), Dat
     fs::rename(&pin, aside).map_err(DatapathError::path("renaming the pin", pin))
 }
 
-/// The interfaces that are under limits by these pins, but for those links; pins of interfaces that
-/// are gone leave.
+/// The interfaces that are under limits by these pins, but for those that are attached; pins of
+/// interfaces that are gone leave.
 pub(super) fn left_behind(
     pins: &PinDir,
-    attached: &[u32],
+    attached: &[Attachment],
 ) -> Result<Vec<LeftBehind>, DatapathError> {
     let mut left = Vec::new();
-    for mut link in all(pins)?.into_iter().filter(|link| !attached.contains(&link.id)) {
+    let is_other = |link: &OwnLink| !link.is_of(attached) && !link.is_on(attached);
+    for mut link in all(pins)?.into_iter().filter(is_other) {
         if link.place == Place::Nowhere {
             PinDir::drop_pin(&link.pin);
             tracing::info!("the pin of {}, which is gone, is removed", link.called);
@@ -221,6 +232,23 @@ pub(super) fn left_behind(
         left.push(found);
     }
     Ok(left)
+}
+
+/// Ends the links on interfaces that are attached, at hooks that are not.
+pub(super) fn end_other_hooks(pins: &PinDir, attached: &[Attachment]) -> Result<(), DatapathError> {
+    for link in all(pins)? {
+        if link.is_of(attached) || !link.is_on(attached) {
+            continue;
+        }
+        fs::remove_file(&link.pin).map_err(DatapathError::path("removing", &link.pin))?;
+        tracing::warn!(
+            "{} is no longer limited at {}, as an earlier start left it: this start was not asked \
+             for that",
+            link.called,
+            link.hook.name()
+        );
+    }
+    Ok(())
 }
 
 /// The ones that are under limits, as far as can be seen, without changing anything.

@@ -1,6 +1,5 @@
 //! State of the daemon, its interfaces and its rules.
 
-use limiter_common::header::Direction;
 use limiter_datapath::{Attachment, LinkState, Mode};
 use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
@@ -311,12 +310,11 @@ fn rates_text(rates: &Rates) -> String {
     )
 }
 
-/// `native` or `generic`.
+/// `native` or `generic`, or the hook at tc.
 pub(crate) const fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Native => "native",
         Mode::Generic => "generic",
-        Mode::Tc(Direction::In) => "tc in",
-        Mode::Tc(Direction::Out) => "tc out",
+        Mode::Tc(_) => mode.hook().name(),
     }
 }

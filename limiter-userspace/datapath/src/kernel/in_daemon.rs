@@ -26,7 +26,8 @@ use crate::{
 
 impl Datapath for Kernel {
     fn take_over(&mut self) -> Result<(), DatapathError> {
-        self.succeed()
+        self.succeed()?;
+        self.end_other_hooks()
     }
 
     fn look_after_links(&mut self) -> Vec<LinkChange> {
