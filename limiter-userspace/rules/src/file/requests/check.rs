@@ -4,26 +4,23 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
-use limiter_common::wire::Count;
 
 use super::super::check::Failure;
 use super::super::check::actions;
-use super::super::check::limits;
-use super::super::check::scalar::{at, number, plain, ranged, text};
+use super::super::check::scalar::{at, plain, text};
 use super::super::error::{KeyValueError, Problem};
 use super::super::one_or_many::OneOrMany;
 use super::super::place::Place;
-use super::super::placed::{At, Item, Placed, Scalar};
-use super::super::shape as of_packets;
+use super::super::placed::{At, Item, Placed};
 use super::bans::{self, SOURCE, Sources};
+use super::limit::{Term, limit};
 use super::model::{
-    Calendar, Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern,
-    RequestFile, RequestLimit, RequestRule, RequestTerms,
+    Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern, RequestFile,
+    RequestRule, RequestTerms,
 };
 use super::shape::{self, Descriptor, File, RateLimit};
 use crate::compile::compile;
-use crate::model::{LimitList, Meter, Period, Quota, RuleLimit, Unit};
-use crate::rate_text::RateTextError;
+use crate::model::{LimitList, RuleLimit};
 
 /// More rules than a file of 16 MiB has, so that lists inside lists end.
 const MAX_RULES: usize = 1 << 18;
@@ -473,158 +470,4 @@ fn replaces(
         names.push(text.into());
     }
     Ok(names.into())
-}
-
-enum Term {
-    Unlimited,
-    Block(Period),
-    Limit(RequestLimit),
-}
-
-fn limit(raw: &Placed<RateLimit>) -> Result<Term, Failure> {
-    let limit = &raw.value;
-    if let Some(calendar) = calendar(raw)? {
-        return Ok(calendar);
-    }
-    let zero = limit.requests_per_unit.as_ref().is_some_and(is_zero);
-    let is_unlimited = limit.unlimited.as_ref().is_some_and(|unlimited| unlimited.value);
-    if zero && !is_unlimited {
-        // Whatever else is wrong with it is found with another number.
-        let one = RateLimit {
-            requests_per_unit: Some(Placed::from(Some("1".to_owned()))),
-            ..copy(limit)
-        };
-        let raw = Placed { value: one, referenced: raw.referenced };
-        return Ok(match limits::rate_limit(&as_of_packets(&raw), 1)?.1 {
-            Some(found) => Term::Block(found.meter.quota().period),
-            None => Term::Unlimited,
-        });
-    }
-    let (_, found) = limits::rate_limit(&as_of_packets(raw), 1).map_err(without_packets)?;
-    let Some(RuleLimit { meter, .. }) = found else {
-        return Ok(Term::Unlimited);
-    };
-    if meter.quota().count != Count::Packets {
-        let place = limit.rate.as_ref().map_or(raw.referenced, |rate| rate.referenced);
-        let what = meter.quota().count.name().to_owned();
-        let reason = "requests are counted: write a rate like 100/s";
-        return Err(at(place, Problem::NotSupported { what, reason }));
-    }
-    Ok(Term::Limit(RequestLimit { meter, calendar: None }))
-}
-
-fn is_zero(scalar: &Scalar) -> bool {
-    let text = scalar.value.as_deref().unwrap_or_default();
-    !text.is_empty() && text.bytes().all(|byte| byte == b'0')
-}
-
-/// An error without the words for packets.
-fn without_packets((place, problem): Failure) -> Failure {
-    match problem {
-        Problem::RateText { error, .. } if *error == RateTextError::Zero => {
-            let what = "a rate of 0".to_owned();
-            let reason = "to refuse every request, write `unit: second, requests_per_unit: 0`";
-            (place, Problem::NotSupported { what, reason })
-        }
-        problem => (place, problem),
-    }
-}
-
-/// A limit in months or years, which are those of the calendar.
-fn calendar(raw: &Placed<RateLimit>) -> Result<Option<Term>, Failure> {
-    let limit = &raw.value;
-    let Some(unit) = &limit.unit else {
-        return Ok(None);
-    };
-    let word = unit.value.as_deref().unwrap_or_default();
-    let is_year = word.eq_ignore_ascii_case("year");
-    if !is_year && !word.eq_ignore_ascii_case("month") {
-        return Ok(None);
-    }
-    let algorithm = limit.algorithm.as_ref().and_then(|algorithm| algorithm.value.as_deref());
-    if algorithm != Some("fixed_window") {
-        let reason = if is_year {
-            "a year has no fixed length: write `algorithm: fixed_window` for those of the calendar \
-             in UTC, or `unit: day, unit_multiplier: 365`"
-        } else {
-            "a month has no fixed length: write `algorithm: fixed_window` for those of the calendar \
-             in UTC, or `unit: day, unit_multiplier: 30`"
-        };
-        return Err(at(unit.referenced, Problem::NotSupported { what: word.to_owned(), reason }));
-    }
-    let fields = [("burst", &limit.burst), ("backlog", &limit.backlog), ("slots", &limit.slots)];
-    for (field, scalar) in fields {
-        if let Some(scalar) = scalar {
-            return Err(at(scalar.referenced, Problem::Beside(field, "fixed_window")));
-        }
-    }
-    if let Some(rate) = &limit.rate {
-        return Err(at(rate.referenced, Problem::Beside("rate", "unit")));
-    }
-    if let Some(unlimited) = limit.unlimited.as_ref().filter(|unlimited| unlimited.value) {
-        return Err(at(unlimited.referenced, Problem::UnlimitedWith("unit")));
-    }
-    let most = if is_year { 1 } else { 6 };
-    let months: u8 = match &limit.unit_multiplier {
-        None => 1,
-        Some(multiplier) => {
-            let months = ranged(multiplier, "unit_multiplier", 1..=most)?;
-            if 12 % months != 0 {
-                let reason = "1, 2, 3, 4 and 6 months divide a year; write one of those";
-                let what = format!("{months} months");
-                return Err(at(multiplier.referenced, Problem::NotSupported { what, reason }));
-            }
-            months
-        }
-    };
-    let (months, days) = if is_year { (12, 366) } else { (months, u32::from(months) * 31) };
-    let period = Period { unit: Unit::Day, multiplier: days };
-    let Some(requests) = &limit.requests_per_unit else {
-        let (field, remedy) = ("requests_per_unit", "write a number, or `unlimited: true`");
-        return Err(at(raw.referenced, Problem::Missing { field, remedy }));
-    };
-    if is_zero(requests) {
-        return Ok(Some(Term::Block(period)));
-    }
-    let requests_per_unit = number(requests, "requests_per_unit")?;
-    let quota = Quota::new(Count::Packets, requests_per_unit, period);
-    let calendar = Some(Calendar { months });
-    Ok(Some(Term::Limit(RequestLimit { meter: Meter::FixedWindow(quota), calendar })))
-}
-
-fn copy(limit: &RateLimit) -> RateLimit {
-    RateLimit {
-        name: limit.name.clone(),
-        replaces: None,
-        rate: limit.rate.clone(),
-        unit: limit.unit.clone(),
-        unit_multiplier: limit.unit_multiplier.clone(),
-        requests_per_unit: limit.requests_per_unit.clone(),
-        burst: limit.burst.clone(),
-        algorithm: limit.algorithm.clone(),
-        backlog: limit.backlog.clone(),
-        slots: limit.slots.clone(),
-        strict: limit.strict.clone(),
-        unlimited: limit.unlimited.clone(),
-    }
-}
-
-/// The fields as those of a rule for packets.
-fn as_of_packets(raw: &Placed<RateLimit>) -> Placed<of_packets::RateLimit> {
-    let limit = copy(&raw.value);
-    let value = of_packets::RateLimit {
-        name: limit.name,
-        rate: limit.rate.map(Box::new),
-        unit: limit.unit,
-        unit_multiplier: limit.unit_multiplier.map(Box::new),
-        requests_per_unit: limit.requests_per_unit,
-        burst: limit.burst,
-        algorithm: limit.algorithm,
-        backlog: limit.backlog,
-        slots: limit.slots,
-        strict: limit.strict,
-        unlimited: limit.unlimited,
-        ..of_packets::RateLimit::default()
-    };
-    Placed { value, referenced: raw.referenced }
 }

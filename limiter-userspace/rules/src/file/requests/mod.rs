@@ -5,6 +5,7 @@
 
 mod bans;
 mod check;
+mod limit;
 mod model;
 mod schema;
 mod search;

@@ -14,7 +14,8 @@ use super::search::has_part;
 /// A rule file for requests.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "A rule file of limiter for requests", extend("required" = ["domain", "descriptors"]))]
+#[schemars(title = "A rule file of limiter for requests")]
+#[schemars(extend("required" = ["domain", "descriptors"]))]
 pub(super) struct File {
     /// The name that a request gives, too.
     #[serde(default, deserialize_with = "present")]
