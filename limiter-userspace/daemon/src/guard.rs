@@ -111,7 +111,7 @@ pub(super) fn objection_to_rules(scene: Scene<'_>, session: Option<&Session>) ->
     let of_file =
         |entry: &Selector| scene.laid.is_some_and(|laid| laid.entries.contains_key(entry));
     barriers.find_map(|barrier| match barrier {
-        Barrier::Limited(rule, _) => Some(limited(&rule, &Selector::address(session.peer))),
+        Barrier::Limited(rule, _) => Some(limited(&rule, session)),
         Barrier::Denied(entry) if of_file(&entry) => Some(denied_by_file(&entry, session)),
         Barrier::Denied(_) => None,
     })
@@ -128,7 +128,7 @@ pub(super) fn objection_to_edit(
     }
     let session = session?;
     Some(match after.new_barrier(before, session)? {
-        Barrier::Limited(rule, _) => limited(&rule, &Selector::address(session.peer)),
+        Barrier::Limited(rule, _) => limited(&rule, session),
         Barrier::Denied(entry) => denied_by_file(&entry, session),
     })
 }
@@ -169,8 +169,9 @@ pub(super) fn objection_to_lists(
              run `limiter allow {peer}` before, {otherwise}"
         ),
         Barrier::Limited(rule, _) => format!(
-            "the rule for {rule} would limit your own SSH session from {peer}, which would not be \
-             allowed any more: {otherwise}"
+            "the rule for {rule} {} limit your own SSH session from {peer}, which would not be \
+             allowed any more: {otherwise}",
+            verb(&rule, session)
         ),
     })
 }
@@ -194,12 +195,22 @@ pub(super) fn hazard(
     Some(format!("it has {}, the own address of {interface}, in it", net.addr()))
 }
 
-/// The objection to a rule that would limit the session.
-fn limited(rule: &Path, peer: &Selector) -> String {
+/// The objection to a rule that limits the session, or may: some keys it cannot compare with what is
+/// known of the session, such as the client's port.
+fn limited(rule: &Path, session: &Session) -> String {
+    let (verb, peer) = (verb(rule, session), Selector::address(session.peer));
     format!(
-        "the rule for {rule} would limit your own SSH session from {peer}: run `limiter allow \
+        "the rule for {rule} {verb} limit your own SSH session from {peer}: run `limiter allow \
          {peer}` before, start the daemon with --management {peer}, or use --force"
     )
+}
+
+/// Whether a rule would limit the session, or may do so.
+fn verb(rule: &Path, session: &Session) -> &'static str {
+    match rule.overlap(&Selector::address(session.peer), session.port) {
+        Overlap::All => "would",
+        Overlap::Some | Overlap::None => "may",
+    }
 }
 
 impl Scene<'_> {
