@@ -139,7 +139,8 @@ fn functions(object: &[u8]) -> Result<HashMap<Place, Function>> {
     Ok(functions)
 }
 
-/// The longest chain from a function on, where frames are rounded up to so many bytes. `known` are those that were asked before.
+/// The longest chain from a function on, where frames are rounded up to so many bytes. `known` are
+/// those that were asked before.
 fn longest(
     functions: &HashMap<Place, Function>,
     place: Place,

@@ -12,9 +12,9 @@ pub(super) fn markdown(rows: &[Row], effort: &Effort) -> String {
     let (rounds, decisions) =
         (effort.rounds, thousands(u64::try_from(effort.decisions).unwrap_or(0)));
     let mut page = format!(
-        "One thread, all limiters in one process, in turn: {rounds} rounds of {decisions} decisions \
-         each, the median with lowest and highest in brackets. Each user, chosen by chance, may make \
-         100 requests a second; all were seen before. limiter takes a request as `limiter serve` \
+        "One thread, all limiters in one process, in turn: {rounds} rounds of {decisions} \
+         decisions each, the median with lowest and highest in brackets. Each user, chosen by \
+         chance, may make 100 requests a second; all were seen before. limiter takes a request as `limiter serve` \
          does and finds its rule; limitador takes a map of values and evaluates its expression; \
          governor takes the name of the user, and has no rules.\n\n\
          | users | | a decision, ns | a second | over limiter | passed, % |\n\

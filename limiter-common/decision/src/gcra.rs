@@ -15,8 +15,8 @@
 //! admitted costs sum to at most `t + tolerance`: burst + rate * t, whatever the interleaving of
 //! CPUs and however their clocks disagree in between. Costs are rounded up, never down.
 //!
-//! A super-frame ([`FrameSize`]) passes or is dropped as a whole. One that costs more than the whole
-//! burst conforms when the bucket is full, and the rest of its cost is owed: so the bound is
+//! A super-frame ([`FrameSize`]) passes or is dropped as a whole. One that costs more than the
+//! whole burst conforms when the bucket is full, and the rest of its cost is owed: so the bound is
 //! burst + rate * t + one super-frame where super-frames are larger than the burst, and the rate
 //! stays exact. Otherwise such a stream would never pass.
 
@@ -57,8 +57,8 @@ impl Charge {
         Self::of_units(limit, now, units, false)
     }
 
-    /// The charge of a super-frame, if it is one: such a frame is not split, and so it conforms when
-    /// the bucket is full, whatever it costs.
+    /// The charge of a super-frame, if it is one: such a frame is not split, and so it conforms
+    /// when the bucket is full, whatever it costs.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_whole(self, is_super_frame: bool) -> Self {
         let whole = self.now.plus(self.cost);

@@ -108,8 +108,8 @@ pub struct InterfaceCounters {
 }
 
 impl InterfaceCounters {
-    /// Places for counters of each direction: a power of two. Two interfaces whose indices differ by
-    /// a multiple of it are counted together.
+    /// Places for counters of each direction: a power of two. Two interfaces whose indices differ
+    /// by a multiple of it are counted together.
     const EACH: u32 = 1024;
 
     /// Places for counters.

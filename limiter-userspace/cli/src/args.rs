@@ -155,8 +155,8 @@ pub(super) enum Command {
     #[cfg(feature = "requests")]
     #[command(
         after_help = "Over gRPC, Envoy's rate limit service (v3), health and reflection, at \
-        the same addresses. Over HTTP, POST /json takes the JSON of envoyproxy/ratelimit; /check is \
-        for proxies that ask by a request of their own; /reserve says when a request may go; \
+        the same addresses. Over HTTP, POST /json takes the JSON of envoyproxy/ratelimit; /check \
+        is for proxies that ask by a request of their own; /reserve says when a request may go; \
         /metrics is for Prometheus, /healthcheck for supervisors.\n\
         Signals: SIGHUP reads the rule files again, and refuses bad ones; SIGTERM and SIGINT answer \
         what is under way and end.\n\

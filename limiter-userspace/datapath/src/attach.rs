@@ -17,8 +17,8 @@ use super::programs::HookProgram;
 use super::{Attachment, DatapathError, Hook, LinkState, Mode, ModeChoice, PinDir, own_links};
 
 impl Kernel {
-    /// Attaches to the hooks of an interface and pins the links, or adopts links that are pinned for
-    /// them and replaces their program in place, without a packet in between.
+    /// Attaches to the hooks of an interface and pins the links, or adopts links that are pinned
+    /// for them and replaces their program in place, without a packet in between.
     pub fn attach(
         &mut self,
         interface: &str,

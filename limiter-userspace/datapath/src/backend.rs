@@ -75,7 +75,8 @@ pub trait Observed: Reading<Error = DatapathError> {
     /// Packets and bytes by [`Reason`] since the maps were made, summed over the CPUs.
     fn reasons(&self) -> Result<[Tally; Reason::COUNT], DatapathError>;
     /// Packets and bytes that came in by an interface or went out by it, by its index, since the
-    /// program is on it, summed over the CPUs. Interfaces with one [`InterfaceCounters::place`] have the same counters.
+    /// program is on it, summed over the CPUs. Interfaces with one [`InterfaceCounters::place`]
+    /// have the same counters.
     fn interface_counters(
         &self,
         index: u32,
@@ -199,9 +200,9 @@ pub trait Backend {
     fn interface_index(&self, name: &str) -> Option<u32>;
     /// How many CPUs there are: 0 to one less.
     fn cpus(&self) -> u32;
-    /// Loads the programs or adopts the pinned ones, and attaches them to the hooks of `interfaces`; over maps of
-    /// another layout [`Datapath::take_over`] does that. Called inside a tokio runtime. On an error
-    /// nothing new is left behind.
+    /// Loads the programs or adopts the pinned ones, and attaches them to the hooks of
+    /// `interfaces`; over maps of another layout [`Datapath::take_over`] does that. Called inside a
+    /// tokio runtime. On an error nothing new is left behind.
     fn open(
         &self,
         options: &Options,

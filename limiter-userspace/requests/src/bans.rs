@@ -63,7 +63,7 @@ pub enum BanAnswer {
     Refused(String),
 }
 
-/// Whoever can ban sources: the daemon, asked over its socket. Calls may block for a while.
+/// What bans sources: the daemon, asked over its socket. Calls may block for a while.
 pub trait Bans: fmt::Debug + Send + Sync {
     /// Asks for bans: an answer for each, in their order.
     ///

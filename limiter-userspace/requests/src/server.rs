@@ -35,7 +35,7 @@ pub struct Options {
     pub threads: usize,
     /// True if answers over gRPC name headers for the proxy to add.
     pub response_headers: bool,
-    /// Whoever bans the sources that rules say; without, nobody is banned.
+    /// What bans the sources that rules name; if there is none, nobody is banned.
     pub bans: Option<Arc<dyn Bans>>,
 }
 

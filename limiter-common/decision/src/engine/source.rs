@@ -170,8 +170,8 @@ fn charge_at_once<W: Maps>(
     if word.is_gone() { None } else { Some(Outcome::over(limit)) }
 }
 
-/// Counts the packets of a frame that was dropped. A CPU that drops many of one source in a row holds them back
-/// and adds them to the bucket together: [`limiter_common::wire::Uncounted`].
+/// Counts the packets of a frame that was dropped. A CPU that drops many of one source in a row
+/// holds them back and adds them to the bucket together: [`limiter_common::wire::Uncounted`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn count_drop<W: Maps>(
     maps: &W,

@@ -16,8 +16,9 @@ pub trait Bytes {
     /// of tun and `WireGuard` interfaces do.
     const LAYER_3: bool = false;
 
-    /// True for a frame on its way out of an interface. Its facts are those of the conversation: the
-    /// other end is their source, and this end their destination ([`super::Facts::direction`]).
+    /// True for a frame on its way out of an interface. Its facts are those of the conversation:
+    /// the other end is their source, and this end their destination
+    /// ([`super::Facts::direction`]).
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn is_out(&self) -> bool {
         false

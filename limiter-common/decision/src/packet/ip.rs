@@ -39,8 +39,9 @@ pub(super) struct Header {
     pub(super) end: usize,
 }
 
-/// The source of an IPv4 packet, of one on its way out the destination. It is charged even when the header length or the total length is
-/// wrong: such a packet costs the machine as much as a good one, so it is no way around the limit.
+/// The other end of an IPv4 packet: its source, or the destination of one on its way out. It is
+/// charged even when the header length or the total length is wrong: such a packet costs the machine
+/// as much as a good one, so it is no way around the limit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn v4_source(frame: &impl Bytes, offset: usize) -> Result<Source, Reason> {
     let [.., a, b, c, d, _, _, _, _] = v4_bytes(frame, offset)?;
@@ -50,7 +51,7 @@ pub(super) fn v4_source(frame: &impl Bytes, offset: usize) -> Result<Source, Rea
     Ok(Source::V4([a, b, c, d]))
 }
 
-/// The source of an IPv6 packet, of one on its way out the destination.
+/// The other end of an IPv6 packet, likewise.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
 pub(super) fn v6_source(frame: &impl Bytes, offset: usize) -> Result<Source, Reason> {

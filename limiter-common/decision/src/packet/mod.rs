@@ -58,7 +58,7 @@ pub enum Packet {
     Exempt(Reason),
 }
 
-/// Finds the source of a frame, of one on its way out the destination, and nothing more.
+/// Finds the source of a frame, or the destination of one on its way out, and nothing more.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn parse(frame: &impl Bytes) -> Packet {
     match simple::source(frame) {

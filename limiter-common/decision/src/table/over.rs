@@ -82,7 +82,8 @@ pub fn over_source<W: Maps>(maps: &W, scratch: &Scratch, outcome: Packed) -> Pac
         _ => Reason::Contended,
     };
     let passed = matches!(reason.verdict(), Verdict::Pass);
-    call!(count_source(maps; &scratch.facts.source().into(), passed, scratch.size::<W>().packets()));
+    let packets = scratch.size::<W>().packets();
+    call!(count_source(maps; &scratch.facts.source().into(), passed, packets));
     Outcome { reason, counted: reason, ..outcome }.pack()
 }
 

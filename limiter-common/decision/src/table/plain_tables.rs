@@ -305,12 +305,13 @@ fn look_at_once<W: Maps>(
     let Some(change) = exchange else {
         #[cfg(not(target_arch = "bpf"))]
         scratch.stop_in_row(place);
+        let packets = scratch.size::<W>().packets();
         if is_first {
             let bucket_key = BucketKey::compact(word.get());
-            either!(&bucket, bucket => count_drop(maps, &bucket_key, bucket, scratch.size::<W>().packets()));
+            either!(&bucket, bucket => count_drop(maps, &bucket_key, bucket, packets));
         } else {
             // Not at once, of which the verifier would walk every way for each place.
-            call!(count_over(maps; &BucketKey::compact(word.get()), scratch.size::<W>().packets()));
+            call!(count_over(maps; &BucketKey::compact(word.get()), packets));
         }
         return Err(Some(Outcome::new(Reason::OverLimit, rule).pack()));
     };

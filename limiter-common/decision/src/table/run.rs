@@ -265,7 +265,8 @@ pub fn note_dropped<W: Maps>(
         bucket.count(false, scratch.size::<W>().packets());
     }
     if index >= SOURCE_CLASS {
-        call!(count_source(maps; &scratch.facts.source().into(), false, scratch.size::<W>().packets()));
+        let packets = scratch.size::<W>().packets();
+        call!(count_source(maps; &scratch.facts.source().into(), false, packets));
     }
     let (plan, rule, action, reason) = match scratch.account(index) {
         Some(account) => {

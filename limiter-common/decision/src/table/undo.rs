@@ -11,7 +11,8 @@ use crate::maps::Maps;
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn undo_source<W: Maps>(maps: &W, scratch: &Scratch) {
     let (old, new) = (scratch.source_old.get(), scratch.source_new.get());
-    call!(undo_bucket_key(maps; &scratch.facts.source().into(), old, new, scratch.size::<W>().packets()));
+    let packets = scratch.size::<W>().packets();
+    call!(undo_bucket_key(maps; &scratch.facts.source().into(), old, new, packets));
 }
 
 /// Takes back a whole account: its charges and its counts.

@@ -384,8 +384,8 @@ fn a_ban_by_requests_is_said_and_needs_a_source() {
     assert_eq!(
         answer.text,
         "ok: 1 file with 2 rules for requests, in 1 domain\n\n\
-         auth: auth_type=login remote_address: fixed_window 3/min; ban 10 min to 1 d of the source\n\
-         auth: auth_type=login user remote_address: fixed_window 3/min; ban 1 min to 1 d of the \
+         auth: auth_type=login remote_address: fixed_window 3/min; ban 10 min to 1 d of the \
+         source\nauth: auth_type=login user remote_address: fixed_window 3/min; ban 1 min to 1 d of the \
          source after 5 refused requests\n"
     );
     let bad = nested(&format!("{{key: user, {limit}, action: {{ban: {{first: 10min}}}}}}"));

@@ -275,8 +275,8 @@ impl Events {
     }
 }
 
-/// The rule of a drop, with its name. No rule is asked about a banned source: if a rule for requests
-/// banned it, that is the one.
+/// The rule of a drop, with its name. No rule is asked about a banned source: if a rule for
+/// requests banned it, that is the one.
 fn title_of(
     event: &Event,
     rule: u32,

@@ -199,7 +199,8 @@ fn interfaces(page: &mut Exposition, datapath: &dyn Datapath) -> Result<()> {
     let of: [(_, _, Count); 2] = [
         (
             "limiter_interface_packets_total",
-            "Packets by the interface that they came in by or went out by, since the program is on it.",
+            "Packets by the interface that they came in by or went out by, since the program is \
+             on it.",
             |counts| counts.packets,
         ),
         ("limiter_interface_bytes_total", "Bytes of their frames.", |counts| counts.bytes),

@@ -92,8 +92,9 @@ fn in_json(answer: &RateLimitResponse) -> Value {
         });
         if let Some(limit) = &status.current_limit {
             let unit = limit.unit().as_str_name();
+            let per_unit = limit.requests_per_unit;
             shown["currentLimit"] =
-                json!({"name": limit.name, "requestsPerUnit": limit.requests_per_unit, "unit": unit});
+                json!({"name": limit.name, "requestsPerUnit": per_unit, "unit": unit});
         }
         shown
     });
@@ -283,7 +284,7 @@ async fn health_is_that_of_the_server() {
         assert_eq!(check(service).await.unwrap(), ServingStatus::Serving);
     }
     assert_eq!(check("other").await.unwrap_err().code(), Code::NotFound);
-    // Who watches is told of the end.
+    // A watcher hears of the end.
     let watched = client.watch(HealthCheckRequest::default()).await;
     let mut watched = watched.unwrap().into_inner();
     assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::Serving);

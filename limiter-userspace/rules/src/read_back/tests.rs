@@ -107,7 +107,7 @@ proptest! {
         let set = RuleSet::of([Rule::new(Path::of_source(&Selector::Every), rate)]);
         let index = |_: &str| None;
         let environment =
-            Environment { max_frame: 1522, interface_index: &index, cpus: 1, cluster: None, in_at_tc: false };
+            Environment { interface_index: &index, cpus: 1, ..Environment::of_frame(1522) };
         // Too slow for its burst, or so.
         let Ok(plan) = Installed::default().plan(&set, 1, 64, &environment) else { return Ok(()) };
         let read = read(&plan);
