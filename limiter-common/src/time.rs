@@ -53,6 +53,12 @@ impl Ticks {
         self.0 >> TICK_BITS
     }
 
+    /// Whole nanoseconds, rounded up.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn as_nanos_rounded_up(self) -> u64 {
+        self.0.wrapping_add((1 << TICK_BITS) - 1) >> TICK_BITS
+    }
+
     /// `self + other`, at most [`MAX_TICKS`].
     ///
     /// Both are at most 2^63 - 1, so the sum itself cannot wrap.

@@ -65,11 +65,13 @@ pub enum Reason {
     Martian = 23,
     /// A rule blocks it: `action: drop` without a limit.
     Blocked = 24,
+    /// Over its limit, and delayed until it conforms.
+    Delayed = 25,
 }
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Conforming,
         Self::Unlimited,
         Self::NoRule,
@@ -95,6 +97,7 @@ impl Reason {
         Self::TableFull,
         Self::Martian,
         Self::Blocked,
+        Self::Delayed,
     ];
 
     /// The size of the `REASONS` map.
@@ -128,6 +131,7 @@ impl Reason {
             22 => Self::TableFull,
             23 => Self::Martian,
             24 => Self::Blocked,
+            25 => Self::Delayed,
             _ => Self::Contended,
         }
     }
@@ -166,7 +170,8 @@ impl Reason {
             | Self::Marked
             | Self::Class
             | Self::Redirected
-            | Self::Aggregate => Verdict::Pass,
+            | Self::Aggregate
+            | Self::Delayed => Verdict::Pass,
         }
     }
 
@@ -199,6 +204,7 @@ impl Reason {
             Self::TableFull => "table-full",
             Self::Martian => "martian",
             Self::Blocked => "blocked",
+            Self::Delayed => "delayed",
         }
     }
 }

@@ -51,6 +51,9 @@ pub(crate) fn run<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
     if outcome.is(Reason::Redirected) && !LAYER_3 {
         return call!(redirect(; outcome.action()));
     }
+    if hook::DELAYS && !outcome.drops() {
+        program::delay(frame);
+    }
     pass_or_drop(outcome)
 }
 

@@ -110,6 +110,7 @@ macro_rules! as_the_model {
 
 impl Maps for Counting {
     const SUPER_FRAMES: bool = true;
+    const DELAYS: bool = true;
 
     type Hashed = <Model as Maps>::Hashed;
     type Line = <Model as Maps>::Line;

@@ -164,6 +164,18 @@ const fn product(increment: u64, units: u64) -> u64 {
     }
 }
 
+/// The instant at which a packet that was charged at `now` conforms, where it may wait: the charge
+/// raised the TAT from `before` to `after`. Packets that depart then keep the bound of [`self`].
+///
+/// A super-frame that costs more than the whole burst departs when the bucket is full.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn departure(limit: &Limit, before: Ticks, after: Ticks, now: Ticks) -> Ticks {
+    let start = if before > now { before } else { now };
+    let room = after.since(Ticks::new_within(limit.tolerance));
+    let departure = if room < start { room } else { start };
+    if departure > now { departure } else { now }
+}
+
 /// The units that would conform at `now` if they came at once, rounded down.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn remaining(limit: &Limit, tat: Ticks, now: Ticks) -> u64 {

@@ -34,6 +34,9 @@ pub trait Maps: Sized {
     /// True where a frame may be a super-frame: [`FrameSize::is_super_frame`].
     const SUPER_FRAMES: bool;
 
+    /// True where a packet can be held back until it conforms.
+    const DELAYS: bool;
+
     /// The bucket of a source in a hash map, in place.
     type Hashed: SourceBucket;
 

@@ -26,6 +26,8 @@ pub enum ActionKind {
     Ban = 6,
     /// The packet passes.
     Pass = 7,
+    /// The packet passes once it conforms, and may get ECN's congestion mark.
+    Delay = 8,
 }
 
 /// [`Action::dscp`] of an action that sets ECN's congestion mark instead.
@@ -81,6 +83,7 @@ impl Action {
             5 => ActionKind::Cpu,
             6 => ActionKind::Ban,
             7 => ActionKind::Pass,
+            8 => ActionKind::Delay,
             _ => ActionKind::Drop,
         }
     }

@@ -7,7 +7,7 @@ use crate::time::Ticks;
 /// daemon adopts pinned maps only when their number is the same; others it replaces. A program that
 /// was built with `LIMITER_ANOTHER_LAYOUT` in the environment says the next one, and differs in
 /// nothing else: `cargo xtask vm --system` upgrades to it.
-pub const ABI_VERSION: u64 = 20 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
+pub const ABI_VERSION: u64 = 21 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
 /// Indices into the `CONTROL` array of `u64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

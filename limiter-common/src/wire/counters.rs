@@ -58,7 +58,8 @@ pub struct RuleCounters {
     pub dropped: Tally,
     /// Frames, of those that passed, that a rule in shadow mode would have dropped.
     pub shadowed: Tally,
-    /// Frames, of those that passed, that were over a limit and marked, or that went another way.
+    /// Frames, of those that passed, that were over a limit and marked or delayed, or that went
+    /// another way.
     pub marked: Tally,
 }
 
@@ -73,7 +74,10 @@ impl RuleCounters {
         self.passed.add_if(passed, size);
         self.dropped.add_if(1 - passed, size);
         self.shadowed.add_if(u64::from(matches!(reason, Reason::Shadow)), size);
-        let marked = matches!(reason, Reason::Marked | Reason::Class | Reason::Redirected);
+        let marked = matches!(
+            reason,
+            Reason::Marked | Reason::Class | Reason::Redirected | Reason::Delayed
+        );
         self.marked.add_if(u64::from(marked), size);
     }
 

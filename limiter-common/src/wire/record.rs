@@ -5,6 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use super::{Count, Kind};
 use crate::bucket::MAX_SLOTS;
 use crate::frame_size::FrameSize;
+use crate::time::{TICK_BITS, Ticks};
 use crate::window::{LogLimit, WindowLimit};
 use crate::wire::Limit;
 
@@ -146,12 +147,48 @@ impl LimitSpec {
         Self { first, ..self }
     }
 
-    /// True if it is a hard token bucket of packets or bytes, in the word at an index.
+    /// Bits of a [`LimitSpec::longest_wait`] that its unit leaves out: the unit is 65.5 µs.
+    const WAIT_BITS: u32 = 16 + TICK_BITS;
+
+    /// The longest possible [`LimitSpec::longest_wait`].
+    pub const MAX_WAIT: Ticks = Ticks::new(0x7fff << Self::WAIT_BITS);
+
+    /// The token or leaky bucket whose packets over the limit wait until they conform, at most so
+    /// long: rounded down to a multiple of 65.5 µs, and to [`LimitSpec::MAX_WAIT`].
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "masked")]
+    pub const fn with_longest_wait(self, longest: Ticks) -> Self {
+        let units = longest.get() >> Self::WAIT_BITS;
+        let units = if units > 0x7fff { 0x7fff } else { units };
+        Self { d: self.d & Limit::LARGEST | (units >> 8) as u8, e: (units & 0xff) as u8, ..self }
+    }
+
+    /// How long a packet over the limit may wait until it conforms: zero where it never waits.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn longest_wait(&self) -> Ticks {
+        if !self.is_rate() {
+            return Ticks::ZERO;
+        }
+        let units = ((self.d & !Limit::LARGEST) as u64) << 8 | self.e as u64;
+        Ticks::new(units << Self::WAIT_BITS)
+    }
+
+    /// The rate with the longest wait added to its tolerance: what is over that is dropped.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn rate_with_wait(&self) -> Limit {
+        let rate = self.rate();
+        let units = ((self.d & !Limit::LARGEST) as u64) << 8 | self.e as u64;
+        Limit { tolerance: rate.tolerance.wrapping_add(units << Self::WAIT_BITS), ..rate }
+    }
+
+    /// True if it is a hard token bucket of packets or bytes, in the word at an index, whose
+    /// packets do not wait.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_plain(&self, index: u8) -> bool {
         // One comparison: the numbers of these are zero but for that of bytes, which is one.
         let count = self.count & !(Count::Bytes as u8);
-        self.algorithm | self.role | self.first ^ index | count
+        let wait = self.d & !Limit::LARGEST | self.e;
+        self.algorithm | self.role | self.first ^ index | count | wait
             == Algorithm::TokenBucket as u8 | Role::Hard as u8 | Count::Packets as u8
     }
 
@@ -197,7 +234,8 @@ impl LimitSpec {
     #[must_use]
     pub const fn with_largest(self, largest: bool) -> Self {
         if self.is_rate() {
-            Self { d: if largest { Limit::LARGEST } else { 0 }, ..self }
+            let d = self.d & !Limit::LARGEST;
+            Self { d: if largest { d | Limit::LARGEST } else { d }, ..self }
         } else {
             self
         }
@@ -256,11 +294,12 @@ impl LimitSpec {
         // verifier walks both sides.
         let rate = (self.is_rate() as u64).wrapping_neg();
         let number = (self.b ^ other.b) & rate;
+        // A longer wait changes nothing of what a rate's word means.
+        let wait = (self.e ^ other.e) as u64 & !rate;
         let small = (self.c ^ other.c)
-            | (self.e ^ other.e)
             | (self.count ^ other.count)
             | (self.algorithm ^ other.algorithm);
-        (self.a ^ other.a) | number | small as u64 == 0
+        (self.a ^ other.a) | number | wait | small as u64 == 0
     }
 
     /// True if `other` is a log of the same window, maybe of another size, that counts the same.

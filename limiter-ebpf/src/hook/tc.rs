@@ -21,6 +21,9 @@ pub(crate) const DROP: u32 = TC_ACT_SHOT.cast_unsigned();
 /// Skbs may be super-frames.
 pub(crate) const SUPER_FRAMES: bool = true;
 
+/// Skbs can wait, in the queueing discipline behind this hook.
+pub(crate) const DELAYS: bool = true;
+
 /// 1 where the program is attached to the way out. Set by the loader, so that the verifier removes
 /// the code for the other direction.
 #[unsafe(no_mangle)]
@@ -106,6 +109,18 @@ pub(crate) unsafe fn store(ctx: *mut Context, offset: u32, from: *const u8, byte
 pub(crate) fn cut(ctx: *mut Context, length: u32, _of: u32) -> bool {
     // SAFETY: the context is the kernel's, which checks the rest.
     unsafe { bpf_skb_change_tail(ctx, length, 0) == 0 }
+}
+
+/// Sets the earliest departure time, in nanoseconds of the monotonic clock, which `fq` waits for:
+/// the later one of that and the one that the sender's own pacing has set.
+#[inline(always)]
+pub(crate) fn delay(ctx: *mut Context, departure: u64) {
+    // SAFETY: the context pointer is the one that the kernel passed.
+    unsafe {
+        if departure > (*ctx).tstamp {
+            (*ctx).tstamp = departure;
+        }
+    }
 }
 
 /// The verdict for an skb that has become an answer: out of the interface that it came in by.

@@ -18,6 +18,9 @@ pub(crate) const DROP: u32 = xdp_action::XDP_DROP;
 /// No frame stands for several packets here.
 pub(crate) const SUPER_FRAMES: bool = false;
 
+/// No frame waits here.
+pub(crate) const DELAYS: bool = false;
+
 /// The direction of frames.
 #[inline(always)]
 pub(crate) const fn direction() -> Direction {

@@ -129,6 +129,7 @@ pub(crate) fn inserted(result: Result<(), i32>) -> Insert {
 
 impl Maps for Kernel {
     const SUPER_FRAMES: bool = SUPER_FRAMES;
+    const DELAYS: bool = hook::DELAYS;
 
     type Hashed = MapBucket;
     type Line = MapLine;

@@ -60,6 +60,16 @@ pub(crate) fn super_frame<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameS
     }
 }
 
+/// Holds a packet that passes back until it conforms.
+#[inline(always)]
+pub(crate) fn delay<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
+    if let Some(scratch) = maps::scratch()
+        && let Some(departure) = scratch.departure()
+    {
+        hook::delay(frame.context(), departure.as_nanos_rounded_up());
+    }
+}
+
 /// The way out of a packet that is redirected. Rules that redirect are refused at tc, so there is
 /// none.
 #[inline(always)]

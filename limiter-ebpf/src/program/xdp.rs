@@ -32,6 +32,10 @@ pub(crate) fn size<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameSize {
     FrameSize::of_packet(hook::length(frame.context()))
 }
 
+/// Frames do not wait here.
+#[inline(always)]
+pub(crate) const fn delay<const LAYER_3: bool>(_: &Frame<LAYER_3>) {}
+
 /// The way out of a packet that is redirected: by the map of its action, and to the network stack
 /// if that has no such entry.
 #[inline(always)]

@@ -40,6 +40,7 @@ fn of_buffer(buffer: u64) -> Generation {
 
 impl Maps for Model {
     const SUPER_FRAMES: bool = true;
+    const DELAYS: bool = true;
 
     type Hashed = ModelSourceBucketRef;
     type Line = ModelLine;

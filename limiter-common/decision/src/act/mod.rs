@@ -39,6 +39,12 @@ where
         }
         return outcome;
     }
+    if outcome.is(Reason::Delayed) {
+        if matches!(kind, ActionKind::Delay) {
+            call!(mark(scratch; frame, action.dscp));
+        }
+        return outcome;
+    }
     if !outcome.is(Reason::OverLimit) && !outcome.is(Reason::Blocked) {
         return outcome;
     }

@@ -70,6 +70,14 @@ pub const fn backlog(tat: Ticks, now: Ticks) -> Ticks {
     tat.since(now)
 }
 
+/// The instant at which a packet that was charged at `now` conforms, where it may wait: the charge
+/// found the TAT `before`.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn departure(limit: &Limit, before: Ticks, now: Ticks) -> Ticks {
+    let departure = before.since(Ticks::new_within(limit.tolerance));
+    if departure > now { departure } else { now }
+}
+
 /// Charges a packet to the word of a key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge(limit: &Limit, cell: &impl Cell, now: Ticks, units: u64) -> Charged {

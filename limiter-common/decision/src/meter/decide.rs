@@ -60,12 +60,12 @@ pub(super) fn with<W: Words, A: Visitor>(
     let place = Place::new(spec, words, scale);
     match spec.algorithm() {
         Algorithm::TokenBucket => {
-            let charge = gcra::Charge::of_units(&spec.rate(), now, units, is_super_frame);
+            let charge = gcra::Charge::of_units(&spec.rate_with_wait(), now, units, is_super_frame);
             visitor.visit(&Token { place, charge })
         }
         Algorithm::LeakyBucket => visitor.visit(&Leaky {
             place,
-            charge: leaky_bucket::Charge::of_units(&spec.rate(), now, units, is_super_frame),
+            charge: leaky_bucket::Charge::of_units(&spec.rate_with_wait(), now, units, is_super_frame),
         }),
         Algorithm::FixedWindow => visitor.visit(&Fixed(Counting::new(
             spec,

@@ -36,12 +36,13 @@ pub use share::Share;
 
 use limiter_common::time::Ticks;
 use limiter_common::window::WallOffset;
-use limiter_common::wire::LimitSpec;
+use limiter_common::wire::{Algorithm, LimitSpec};
 
 use self::decide::{Decide, Decision, Visitor};
 use self::place::LAST;
-use crate::algorithm::Words;
+use crate::algorithm::{Words, leaky_bucket};
 use crate::cell::Cell;
+use crate::gcra;
 use crate::register::variants;
 use crate::rounds::MAX_TRIES;
 use crate::rounds::Rounds;
@@ -215,6 +216,18 @@ impl<W: Words> Visitor for ChargeVisitor<'_, W> {
 
 /// The index in the undo of a packet of no units.
 const NOWHERE: u32 = LAST + 1;
+
+/// The instant at which a packet that was charged to a limit at `now` conforms there: `now`, or
+/// later where the limit lets packets wait ([`LimitSpec::longest_wait`]).
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn departure(spec: &LimitSpec, charge: &Undo, now: Ticks) -> Ticks {
+    let (before, after) = (Ticks::new_within(charge.old >> 1), Ticks::new_within(charge.new >> 1));
+    match spec.algorithm() {
+        Algorithm::TokenBucket => gcra::departure(&spec.rate(), before, after, now),
+        Algorithm::LeakyBucket => leaky_bucket::departure(&spec.rate(), before, now),
+        _ => now,
+    }
+}
 
 /// Takes a charge back if nobody has charged the word since; otherwise it stays charged, the safe
 /// side. True if the charge was taken back.

@@ -36,7 +36,7 @@ pub(super) fn over<W: Maps>(maps: &W, scratch: &Scratch, action: u32) -> Over {
     };
     let goes_on = Over { plan: Plan::Count, result: TableResult::READY, ..gone };
     match action.kind() {
-        ActionKind::Drop | ActionKind::Reject | ActionKind::Ban => gone,
+        ActionKind::Drop | ActionKind::Reject | ActionKind::Ban | ActionKind::Delay => gone,
         ActionKind::Mark | ActionKind::Pass => Over { reason: Reason::Marked, ..goes_on },
         ActionKind::Interface | ActionKind::Cpu => Over { reason: Reason::Redirected, ..goes_on },
         ActionKind::Class => match target_of(maps, scratch, Slot::new(action.target), None) {

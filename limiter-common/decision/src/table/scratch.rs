@@ -196,6 +196,8 @@ pub struct Scratch {
     /// A bucket that is being made.
     pub(super) made: Cell<KeyedEntry>,
     now: Cell<u64>,
+    /// The instant before which the packet may not go on, in ticks; 0 for at once.
+    departure: Cell<u64>,
     size: Cell<u64>,
     generation: Cell<u64>,
     /// The part of a subprogram's answer that has no room in a register.
@@ -256,6 +258,7 @@ impl Scratch {
             changed_at: Cell::new(0),
             made: Cell::new(KeyedEntry::zeroed()),
             now: Cell::new(0),
+            departure: Cell::new(0),
             size: Cell::new(0),
             generation: Cell::new(0),
             out_parameter: OutParameter::default(),
@@ -286,6 +289,7 @@ impl Scratch {
     pub(super) fn begin(&self, now: Ticks, size: FrameSize, generation: Generation) {
         self.key_facts.set(KeyFacts::of(&self.facts));
         self.now.set(now.get());
+        self.departure.set(0);
         self.size.set(size.raw());
         self.generation.set(u64::from(generation.get()));
         self.flows.set(0);
@@ -310,6 +314,21 @@ impl Scratch {
     pub(super) fn set_now(&self, now: Ticks) {
         self.now.set(now.get());
         self.is_exact.set(1);
+    }
+
+    /// The instant before which the packet may not go on, if it passes; none for at once.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub fn departure(&self) -> Option<Ticks> {
+        let departure = self.departure.get();
+        if departure == 0 { None } else { Some(Ticks::new_within(departure)) }
+    }
+
+    /// Holds the packet back until an instant, or until a later one that was set before.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub(super) fn depart_at(&self, instant: Ticks) {
+        if instant.get() > self.departure.get() {
+            self.departure.set(instant.get());
+        }
     }
 
     /// True if the time of arrival is exact.

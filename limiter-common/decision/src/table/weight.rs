@@ -13,7 +13,7 @@ pub(super) const fn weight(reason: Reason) -> u32 {
         Reason::Conforming => CONFORMING,
         Reason::Untracked | Reason::Aggregate => 3,
         Reason::Shadow => 4,
-        Reason::Marked => MARKED,
+        Reason::Marked | Reason::Delayed => MARKED,
         Reason::Class => 6,
         _ => 7,
     }

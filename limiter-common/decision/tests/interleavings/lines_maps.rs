@@ -276,6 +276,7 @@ fn number(source: &BucketKey) -> u32 {
 
 impl maps::Maps for Maps {
     const SUPER_FRAMES: bool = true;
+    const DELAYS: bool = true;
 
     type Hashed = LoomBucket;
     type Line = LoomLine;

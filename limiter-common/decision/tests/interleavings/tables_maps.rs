@@ -385,6 +385,7 @@ pub(crate) fn passes(reason: Reason) -> bool {
 
 impl maps::Maps for Maps {
     const SUPER_FRAMES: bool = true;
+    const DELAYS: bool = true;
 
     type Hashed = LoomBucket;
     type Line = &'static HostLine;

@@ -233,6 +233,7 @@ impl<H: SourceStore> Maps<'_, H> {
 
 impl<H: SourceStore> maps::Maps for Maps<'_, H> {
     const SUPER_FRAMES: bool = true;
+    const DELAYS: bool = true;
 
     type Hashed = H::Hashed;
     type Line = H::Line;
