@@ -37,7 +37,12 @@ pub(super) fn of_whole(set: &EffectiveSet) -> Vec<String> {
             Over::Class(name) => {
                 named.insert(name.clone());
             }
-            Over::Drop | Over::Mark(_) | Over::Interface(_) | Over::Cpu(_) | Over::Ban(_) => {}
+            Over::Drop
+            | Over::Mark(_)
+            | Over::Interface(_)
+            | Over::Cpu(_)
+            | Over::Ban(_)
+            | Over::Delay(_) => {}
         }
     };
     let mut charged = BTreeSet::new();

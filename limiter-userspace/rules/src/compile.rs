@@ -11,6 +11,7 @@ use super::model::{Period, RateLimit, Terms, Unit};
 use super::rate_text;
 
 mod compact;
+mod delay;
 mod environment;
 mod error;
 mod layout;

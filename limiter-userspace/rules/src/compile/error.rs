@@ -128,6 +128,21 @@ pub enum LimitError {
         "marks another way than the limit before it: a rule marks in one way, so give one mark"
     )]
     TwoMarks,
+    /// A soft limit whose packets are to wait.
+    #[error("{upper} lets packets over the limit pass: remove it, or write `action: drop`")]
+    DelayedSoft {
+        /// `ceiling`, `peak` or `excess`.
+        upper: &'static str,
+    },
+    /// A limit that does not say when the next packet conforms, and packets are to wait.
+    #[error(
+        "`action: delay` needs a limit that says when the next packet conforms, and {algorithm} \
+         does not: write `algorithm: token_bucket` or `leaky_bucket`, or `action: drop`"
+    )]
+    DelayedWindow {
+        /// Name of the algorithm.
+        algorithm: &'static str,
+    },
     /// A soft limit over several nodes.
     #[error("{upper} makes a limit soft, which nodes cannot share: remove it, or `scope: cluster`")]
     SharedSoft {

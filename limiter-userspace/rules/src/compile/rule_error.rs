@@ -74,6 +74,15 @@ pub enum RuleError {
         /// The budget whose action it is, unless it is the rule's own.
         budget: Option<String>,
     },
+    /// A wait for packets that come in.
+    DelayIn {
+        /// Direction of the rule.
+        direction: Direction,
+        /// The budget whose action it is, unless it is the rule's own.
+        budget: Option<String>,
+    },
+    /// Nodes share it, and packets over it are to wait.
+    DelayShared,
     /// An interface that is not there.
     NoInterface(String),
     /// Nodes share it, and it has an interface among its keys.
@@ -178,6 +187,22 @@ impl RuleError {
                     direction.name()
                 )
             }
+            Self::DelayIn { direction, budget } => {
+                let of = match budget {
+                    Some(name) => format!("action: delay of the budget {name}"),
+                    None => "action: delay".to_owned(),
+                };
+                format!(
+                    "{subject}: {of} is not for `direction: {}`: only packets that go out can \
+                     wait, in the queue of their interface: write `direction: out`, or `action: \
+                     drop`",
+                    direction.name()
+                )
+            }
+            Self::DelayShared => format!(
+                "{subject}: nodes cannot share it, because packets over it wait on each node by \
+                 its own clock: write `scope: node`, or `action: drop`"
+            ),
             Self::NoInterface(name) => format!(
                 "{subject}: there is no interface {name:?}: `ip link` shows all; create it first"
             ),

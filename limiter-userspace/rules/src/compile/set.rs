@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use limiter_common::wire::{self, ActionKind, Count, Evidence, Full, Limit, MARK_ECN, Record};
 use limiter_sharing::SharedTerms;
 
+use super::delay::delayed;
 use super::environment::Environment;
 use super::layout::Layout;
 use super::ranges::Ranges;
@@ -15,7 +16,7 @@ use super::rule_id::RuleId;
 use super::shared::share;
 use super::{Compiled, compile, limit, ticks};
 use crate::model::{
-    Budget, Limits, Mark, Martians, Meter, Over, Path, Period, Quota, RateLimit, Rule, RuleSet,
+    Budget, Direction, Limits, Mark, Martians, Meter, Over, Path, Period, Quota, RateLimit, Rule, RuleSet,
     Selector, Subject, Terms, Unit,
 };
 
@@ -309,11 +310,25 @@ impl<'a> Compiler<'a, '_> {
     /// Refuses what a packet at tc cannot have, of the rule or of the budget that it is charged to.
     fn at_tc(&mut self, path: &Path, limits: &Limits, budget: Option<&str>, subject: &Subject) {
         let has_out = path.direction.has_out();
+        let class = match &limits.over {
+            Over::Class(name) => self.by_name.get(name.as_str()).copied(),
+            _ => None,
+        };
+        let delays = |limits: &Limits| matches!(limits.over, Over::Delay(_));
+        let own = delays(limits).then(|| budget.map(str::to_owned));
+        let by_class =
+            class.filter(|class| delays(&class.limits)).map(|class| Some(class.name.clone()));
+        if let Some(budget) = own.or(by_class)
+            && path.direction != Direction::Out
+        {
+            self.refuse(subject, RuleError::DelayIn { direction: path.direction, budget });
+            return;
+        }
         if !has_out && !self.environment.in_at_tc {
             return;
         }
         let is_possible = match limits.over {
-            Over::Drop | Over::Mark(_) | Over::Class(_) => true,
+            Over::Drop | Over::Mark(_) | Over::Class(_) | Over::Delay(_) => true,
             Over::Interface(_) | Over::Cpu(_) => false,
             Over::Reject | Over::Ban(_) => !has_out,
         };
@@ -322,12 +337,8 @@ impl<'a> Compiler<'a, '_> {
             let budget = budget.map(str::to_owned);
             self.refuse(subject, RuleError::ActionAtTc { action, direction, budget });
         }
-        let class = match &limits.over {
-            Over::Class(name) => self.by_name.get(name.as_str()).map(|class| &class.limits),
-            _ => None,
-        };
-        let mut all =
-            limits.limits.iter().chain(class.into_iter().flat_map(|class| class.limits.iter()));
+        let class = class.into_iter().flat_map(|class| class.limits.limits.iter());
+        let mut all = limits.limits.iter().chain(class);
         if all.any(|limit| matches!(limit.meter, Meter::SlidingLog(_))) {
             let direction = path.direction;
             self.refuse(subject, RuleError::LogAtTc { direction });
@@ -352,7 +363,13 @@ impl<'a> Compiler<'a, '_> {
         // A key of a block gets no bucket, whatever room there is.
         let full = if limits.limits.is_empty() { Full::Drop } else { full };
         let mut record = Record { full: full as u8, on_loss: on_loss as u8, ..record };
-        let soft = soft.then(|| mark.map_or(pass, marking));
+        let mut soft = soft.then(|| mark.map_or(pass, marking));
+        if let Over::Delay(delay) = &limits.over {
+            match delayed(*delay, limits, &mut record) {
+                Ok(action) => soft = action,
+                Err(errors) => errors.into_iter().for_each(|error| self.refuse(subject, error)),
+            }
+        }
         let shared = self.share(limits, subject, &mut record);
         Some(CompiledLimits { record, over, soft, shared })
     }
@@ -361,7 +378,8 @@ impl<'a> Compiler<'a, '_> {
     fn over(&mut self, over: &'a Over, subject: &Subject) -> CompiledOver<'a> {
         let of = |kind: ActionKind| wire::Action { kind: kind as u8, ..wire::Action::default() };
         match over {
-            Over::Drop => CompiledOver::Drop,
+            // What waits is not over the limit: `delayed` has it.
+            Over::Drop | Over::Delay(_) => CompiledOver::Drop,
             Over::Reject => CompiledOver::Action(of(ActionKind::Reject)),
             Over::Mark(mark) => CompiledOver::Action(marking(*mark)),
             Over::Class(name) => CompiledOver::Class(name),

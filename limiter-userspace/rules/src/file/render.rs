@@ -14,7 +14,7 @@ use super::placed::{Item, Placed, Scalar};
 use super::shape::{self, Descriptor, File, Rules};
 use crate::compile::display_rate;
 use crate::model::{
-    Ban, Budget, Direction, LimitList, Limits, Listing, Mark, Meter, Over, Part, Path, Period,
+    Ban, Budget, Delay, Direction, LimitList, Limits, Listing, Mark, Meter, Over, Part, Path, Period,
     Quota, RateLimit, Rule, RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper,
     until_text,
 };
@@ -397,6 +397,10 @@ fn action(over: &Over) -> Option<Box<Placed<WordOr<shape::Action>>>> {
         Over::Interface(name) => shape::Action { interface: Some(text(name)), ..none() },
         Over::Cpu(cpu) => shape::Action { cpu: Some(number(u64::from(*cpu))), ..none() },
         Over::Ban(ban) => shape::Action { ban: Some(boxed(WordOr::Map(banning(ban)))), ..none() },
+        Over::Delay(Delay { longest, ecn }) => {
+            let wait = shape::Delay { longest: Some(time(*longest)), ecn: flag(*ecn) };
+            shape::Action { delay: Some(boxed(WordOr::Map(wait))), ..none() }
+        }
     };
     Some(boxed(WordOr::Map(action)))
 }

@@ -430,6 +430,21 @@ pub(super) struct Mark {
     pub(super) ecn: Option<Placed<bool>>,
 }
 
+/// A wait until a packet conforms.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "delay", extend("required" = ["longest"]))]
+pub(super) struct Delay {
+    /// The longest wait, 1ms to 2s.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) longest: Option<Scalar>,
+    /// ECN's congestion mark for what waits at least half as long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    pub(super) ecn: Option<Placed<bool>>,
+}
+
 /// Action over a limit, unless it is a word.
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -460,6 +475,10 @@ pub(super) struct Action {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Ban")]
     pub(super) ban: Option<Box<Placed<WordOr<Ban>>>>,
+    /// Let it wait until it conforms, and drop what would wait too long.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Delay")]
+    pub(super) delay: Option<Box<Placed<WordOr<Delay>>>>,
 }
 
 /// A ban of the source for a time.

@@ -44,6 +44,16 @@ impl Default for Ban {
     }
 }
 
+/// A wait until a packet conforms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Delay {
+    /// The longest wait, whole milliseconds from 1 ms to 2 s: a packet that would have to wait
+    /// longer is dropped.
+    pub longest: Duration,
+    /// True if a packet that waits at least half as long gets ECN's congestion mark.
+    pub ecn: bool,
+}
+
 /// Action on a packet over a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Over {
@@ -62,6 +72,8 @@ pub enum Over {
     Cpu(u32),
     /// The packet is dropped, and its source may be banned. In a box: most rules have none.
     Ban(Box<Ban>),
+    /// The packet waits until it conforms.
+    Delay(Delay),
 }
 
 impl Over {
@@ -75,6 +87,7 @@ impl Over {
             Self::Interface(_) => "interface",
             Self::Cpu(_) => "cpu",
             Self::Ban(_) => "ban",
+            Self::Delay(_) => "delay",
         }
     }
 }

@@ -16,7 +16,7 @@ mod text;
 mod traffic;
 mod values;
 
-pub use action::{Ban, Limits, Mark, Over, Terms};
+pub use action::{Ban, Delay, Limits, Mark, Over, Terms};
 pub use bound::Bound;
 pub use crowd::{Crowd, crowd_hit};
 pub use direction::Direction;

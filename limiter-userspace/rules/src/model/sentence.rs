@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use ipnet::IpNet;
 use limiter_common::wire::Count;
+use limiter_text::spoken::exact;
 
 use super::action::{Limits, Over, Terms};
 use super::direction::Direction;
@@ -228,6 +229,11 @@ fn terms(limits: &Limits) -> String {
         Over::Class(name) => ("up to", format!("more is charged to the budget {name}")),
         Over::Interface(name) => ("up to", format!("more leaves by the interface {name}")),
         Over::Cpu(cpu) => ("up to", format!("more goes on on CPU {cpu}")),
+        Over::Delay(delay) => {
+            let (waits, is) = if limits.shadow { ("would wait", "be") } else { ("waits", "is") };
+            let longest = exact(delay.longest);
+            ("at most", format!("more {waits} up to {longest}, and then {is} dropped"))
+        }
     };
     let each: Vec<String> = if limits.sharing.is_some() {
         // The bound over all nodes is no number of one node.

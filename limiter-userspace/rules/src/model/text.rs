@@ -96,6 +96,10 @@ fn over_in(over: &Over, form: Form) -> String {
         Over::Class(name) | Over::Interface(name) => format!("{} {name}", over.name()),
         Over::Cpu(cpu) => format!("cpu {cpu}"),
         Over::Ban(ban) => format!("ban {} to {}", (form.time)(ban.first), (form.time)(ban.longest)),
+        Over::Delay(delay) => {
+            let ecn = if delay.ecn { ", mark ecn from half of it" } else { "" };
+            format!("delay up to {}{ecn}", (form.time)(delay.longest))
+        }
     }
 }
 
@@ -136,7 +140,7 @@ fn limits_in(limits: &Limits, form: Form) -> String {
             let text = over_in(over, form);
             parts.push(format!("{text}, memory {memory}, strikes {strikes}, evidence {evidence}"));
         }
-        Over::Reject | Over::Mark(_) | Over::Cpu(_) => parts.push(over_in(over, form)),
+        Over::Reject | Over::Mark(_) | Over::Cpu(_) | Over::Delay(_) => parts.push(over_in(over, form)),
     }
     if *full != Full::default() {
         parts.push(format!("on_full {}", full.name()));

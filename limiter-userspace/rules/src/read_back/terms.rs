@@ -11,7 +11,7 @@ use limiter_common::wire::{
 
 use super::rate::{Rates, period};
 use super::{Beside, Known, action, charged_to, is_budget, of_limits};
-use crate::model::{Ban, LimitList, Limits, Mark, Meter, Over, Quota, RuleLimit, Terms, Upper};
+use crate::model::{Ban, Delay, LimitList, Limits, Mark, Meter, Over, Quota, RuleLimit, Terms, Upper};
 use crate::place::Installed;
 
 /// The rule set under way.
@@ -81,7 +81,7 @@ impl Words<'_> {
         let full = if limits.is_empty() { Full::default() } else { record.when_full() };
         let loss = record.on_loss == OnLoss::Shadow as u8;
         let limits = Limits {
-            over: self.over(record.action),
+            over: self.delay(record).unwrap_or_else(|| self.over(record.action)),
             shadow: record.kind == Kind::Shadow as u8,
             full,
             on_loss: if loss { OnLoss::Shadow } else { OnLoss::Keep },
@@ -132,12 +132,24 @@ impl Words<'_> {
         }
     }
 
+    /// The wait over the limits of a record, if it has one. The program has it in units of 65.5 µs,
+    /// rounded down, and rules have it in whole milliseconds.
+    fn delay(&self, record: &Record) -> Option<Over> {
+        const MILLISECOND: u64 = 1_000_000;
+        let [first, ..] = &record.limits;
+        let nanos = first.longest_wait().as_nanos();
+        let ecn = action(self.installed, record.soft_action)
+            .is_some_and(|of| of.kind() == ActionKind::Delay);
+        let longest = Duration::from_millis(nanos.div_ceil(MILLISECOND));
+        (nanos > 0).then_some(Over::Delay(Delay { longest, ecn }))
+    }
+
     /// Action over a limit, by its index.
     fn over(&self, index: u16) -> Over {
         let Some(of) = action(self.installed, index) else { return Over::Drop };
         match of.kind() {
-            // No rule has an action that only passes, but over a soft limit.
-            ActionKind::Drop | ActionKind::Pass => Over::Drop,
+            // No rule has these, but over a soft limit or for packets that wait.
+            ActionKind::Drop | ActionKind::Pass | ActionKind::Delay => Over::Drop,
             ActionKind::Reject => Over::Reject,
             ActionKind::Mark => marked(of).map_or(Over::Drop, Over::Mark),
             ActionKind::Class => {

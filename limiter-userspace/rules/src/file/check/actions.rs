@@ -12,21 +12,29 @@ use crate::file::one_or_many::WordOr;
 use crate::file::placed::{Placed, Scalar};
 use crate::file::shape;
 use crate::model::key::DSCPS;
-use crate::model::{Ban, Mark, Over};
+use crate::model::{Ban, Delay, Mark, Over};
 
 /// The shortest ban, and the shortest memory of one.
 const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The shortest [`Delay::longest`].
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
+/// The longest [`Delay::longest`]: the program has no room for more, and TCP takes a packet that is
+/// as late for lost.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// The most strikes that the program counts.
 const MOST_STRIKES: u64 = 65_535;
 
 /// Actions that need more than their name, and how they are written.
-const LIKE: [(&str, &str); 5] = [
+const LIKE: [(&str, &str); 6] = [
     ("mark", "{mark: {dscp: 10}}"),
     ("class", "{class: BUDGET}"),
     ("interface", "{interface: eth1}"),
     ("cpu", "{cpu: 1}"),
     ("ban", "{ban: {first: 10min}}"),
+    ("delay", "{delay: {longest: 200ms}}"),
 ];
 
 pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, Failure> {
@@ -53,7 +61,7 @@ pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, 
             }
         },
         WordOr::Map(map) => {
-            let shape::Action { mark: marking, class, interface, cpu, ban: banning } = map;
+            let shape::Action { mark: marking, class, interface, cpu, ban: banning, delay: wait } = map;
             let mut found = Vec::new();
             if let Some(raw) = marking {
                 found.push((Over::Mark(mark(raw)?), raw.referenced));
@@ -72,6 +80,9 @@ pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, 
             }
             if let Some(raw) = banning {
                 found.push((Over::Ban(Box::new(ban(raw, Ban::default())?)), raw.referenced));
+            }
+            if let Some(raw) = wait {
+                found.push((Over::Delay(delay(raw)?), raw.referenced));
             }
             match found.as_slice() {
                 [] => Err(empty()),
@@ -121,6 +132,24 @@ pub(in crate::file) fn full(raw: &Scalar) -> Result<Full, Failure> {
 /// Reads `on_daemon_loss`.
 pub(super) fn on_loss(raw: Option<&Scalar>) -> Result<OnLoss, Failure> {
     raw.map_or(Ok(OnLoss::default()), |raw| one_of(raw, "on_daemon_loss", &ON_LOSS))
+}
+
+/// Reads `delay`.
+fn delay(raw: &Placed<WordOr<shape::Delay>>) -> Result<Delay, Failure> {
+    let like = "`delay: {longest: 200ms}`";
+    let shape::Delay { longest, ecn } = fields(raw, "delay", like)?;
+    let Some(scalar) = longest else {
+        let (field, remedy) = ("delay", "write `longest: 200ms` in it");
+        return Err(at(raw.referenced, Problem::Empty { field, remedy }));
+    };
+    let longest = time(scalar, "longest", Duration::ZERO)?;
+    let whole = longest.subsec_nanos().is_multiple_of(1_000_000);
+    if !whole || !(SHORTEST_WAIT..=LONGEST_WAIT).contains(&longest) {
+        let text = humantime::format_duration(longest).to_string();
+        let wrong = "is not a whole number of milliseconds from 1ms to 2s";
+        return Err(at(scalar.referenced, Problem::Time { field: "longest", text, wrong }));
+    }
+    Ok(Delay { longest, ecn: ecn.as_ref().is_some_and(|ecn| ecn.value) })
 }
 
 /// Reads `ban`; of what is not said, `ban` is as it was.

@@ -55,7 +55,7 @@ pub(super) fn ban(raw: &Placed<WordOr<shape::Action>>, sources: Sources) -> Resu
         at(place, Problem::NotSupported { what: what.to_owned(), reason })
     };
     let empty = || at(raw.referenced, Problem::Empty { field: "action", remedy });
-    let shape::Action { mark, class, interface, cpu, ban } = match &raw.value {
+    let shape::Action { mark, class, interface, cpu, ban, delay } = match &raw.value {
         WordOr::Map(map) => map,
         WordOr::Word(None) => return Err(empty()),
         WordOr::Word(Some(word)) if word == "ban" => {
@@ -69,6 +69,7 @@ pub(super) fn ban(raw: &Placed<WordOr<shape::Action>>, sources: Sources) -> Resu
         ("class", class.as_ref().map(|raw| raw.referenced)),
         ("interface", interface.as_ref().map(|raw| raw.referenced)),
         ("cpu", cpu.as_ref().map(|raw| raw.referenced)),
+        ("delay", delay.as_ref().map(|raw| raw.referenced)),
     ] {
         if let Some(place) = place {
             return Err(other(name, place));
