@@ -138,6 +138,7 @@ macro_rules! subprograms {
                 (maps scratch) (keyed half half half);
             note_passed = limiter_decision::table::note_passed, (maps scratch) (option half half);
             delay = limiter_decision::table::delay, (maps scratch) (half);
+            wait_for = limiter_decision::table::wait_for, (maps scratch) (half half);
             give_back = limiter_decision::table::give_back, (maps scratch) (option half);
             undo_lease = limiter_decision::table::undo_lease, (maps) (half word word);
             find_leases = limiter_decision::table::find_leases, (maps scratch) (half);

@@ -10,7 +10,7 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{MAX_TABLES, Role};
 
 use super::check::role;
-use super::delay::{Wait, delay, delays};
+use super::delay::delay;
 use super::limit::{self, charge_limit};
 use super::over::count_class;
 use super::peek::peek;
@@ -223,28 +223,18 @@ pub fn note_passed<W: Maps>(
     if matches!(plan, Plan::Class) {
         call!(count_class(maps, scratch; index, true, true));
     }
-    let record = maps.record(account.target().0);
-    let wait = match record {
-        Some(record) if W::DELAYS && delays(record) => call!(delay(maps, scratch; index)),
-        _ => Wait::None,
-    };
     if matches!(plan, Plan::Charge)
-        && let Some(record) = record
+        && let Some(record) = maps.record(account.target().0)
     {
         // A packet under its soft limit at the look may be over it now, and the other way round.
         let within = if budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming };
-        let (reason, weight, action) = if soft {
-            (Reason::Marked, MARKED, record.soft_action)
-        } else if W::DELAYS && !matches!(wait, Wait::None) {
-            // Of ECN's mark, if the rule has one, only what waits long gets it.
-            let action = if matches!(wait, Wait::Long) { record.soft_action } else { 0 };
-            (Reason::Delayed, MARKED, action)
-        } else {
-            (within, weight(within), 0)
-        };
+        let reason = if soft { Reason::Marked } else { within };
         account.reason.set(reason.index());
-        account.weight.set(weight);
-        account.action.set(u32::from(action));
+        account.weight.set(if soft { MARKED } else { weight(within) });
+        account.action.set(if soft { u32::from(record.soft_action) } else { 0 });
+    }
+    if W::DELAYS {
+        call!(delay(maps, scratch; index));
     }
     // A table without keys has no bucket but the budget.
     let counted = if !budget.is_own() && bucket.is_none() {

@@ -1,78 +1,80 @@
 //! The departure of a packet that is charged to limits which let packets wait.
 
+use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
 use limiter_common::wire::{MAX_LIMITS, Record};
 
 use super::result::PLACES;
-use super::scratch::{Charge, Scratch};
+use super::scratch::{Charge, Plan, Scratch};
+use super::weight::MARKED;
+use crate::call::call;
 use crate::maps::Maps;
 use crate::meter::{self, Undo};
-use crate::register::variants;
 use crate::rounds::Rounds;
 
-/// The wait of a packet at the limits of one table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Wait {
-    /// It conforms now.
-    None = 0,
-    /// It conforms later.
-    Some = 1,
-    /// It conforms later, after at least half of the longest wait.
-    Long = 2,
-}
-
-variants!(Wait: None Some, else Long; lost None);
-
-/// Holds the packet back until it conforms to every limit that account `index` has charged. The
-/// charges are done, so nothing is decided here.
+/// Holds the packet back until it conforms to every limit that account `index` has charged, where
+/// its rule says so. The charges are done, so this changes no verdict.
 ///
 /// Each charge raised the TAT of its bucket, so of two packets of one bucket the one that is
 /// charged later departs later.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn delay<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> Wait {
+pub fn delay<W: Maps>(maps: &W, scratch: &Scratch, index: u32) {
     let Some(account) = scratch.account(index) else {
-        return Wait::None;
+        return;
     };
     let Some(record) = maps.record(account.target().0) else {
-        return Wait::None;
+        return;
     };
-    if record.is_shadow(scratch.daemon_lost()) {
-        return Wait::None;
+    let longest = longest_wait(record).get();
+    if longest == 0 || record.is_shadow(scratch.daemon_lost()) {
+        return;
     }
     let now = scratch.now();
-    let mut departure = now;
+    scratch.conforms_at.set(now.get());
     let mut rounds = Rounds::new();
     while let Some(number) = rounds.next(PLACES) {
         if number >= account.charges.get() {
             break;
         }
-        let number = scratch.unknown(number) as usize;
-        // A bucket in time has one word, so its word and its limit have one index.
-        if let Some(undo) = account.undos.get(number & (MAX_LIMITS - 1))
-            && let (Charge::Word(index), old, new) = undo.get()
-            && let Some(spec) = record.limits.get(index as usize & (MAX_LIMITS - 1))
-        {
-            let at = meter::departure(spec, &Undo { index, old, new }, now);
-            departure = if at > departure { at } else { departure };
-        }
+        call!(wait_for(maps, scratch; index, number));
     }
-    // Also a packet that conforms now: the queue has no order between one with a time and one
+    let departure = Ticks::new_within(scratch.conforms_at.get());
+    // Also of a packet that conforms now: the queue has no order between one with a time and one
     // without.
     scratch.depart_at(departure);
-    let [first, ..] = &record.limits;
     let wait = departure.since(now).get();
-    if wait == 0 {
-        Wait::None
-    } else if wait < first.longest_wait().get() >> 1 {
-        Wait::Some
-    } else {
-        Wait::Long
+    if wait != 0 && account.plan.get() == Plan::Charge as u32 {
+        account.reason.set(Reason::Delayed.index());
+        account.weight.set(MARKED);
+        // ECN's congestion mark, if the rule has it.
+        let marked = if wait < longest >> 1 { 0 } else { record.soft_action };
+        account.action.set(u32::from(marked));
     }
 }
 
-/// True if packets over the limits of a record wait. All of its limits have the same longest wait.
+/// Notes when the packet conforms to the limit that account `index` charged as `number`, if that is
+/// later than what was noted before.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) const fn delays(record: &Record) -> bool {
+pub fn wait_for<W: Maps>(maps: &W, scratch: &Scratch, index: u32, number: u32) {
+    let Some(account) = scratch.account(index) else {
+        return;
+    };
+    // A bucket in time has one word, so its word and its limit have one index.
+    if let Some(undo) = account.undos.get(number as usize & (MAX_LIMITS - 1))
+        && let (Charge::Word(index), old, new) = undo.get()
+        && let Some(record) = maps.record(account.target().0)
+        && let Some(spec) = record.limits.get(index as usize & (MAX_LIMITS - 1))
+    {
+        let at = meter::departure(spec, &Undo { index, old, new }, scratch.now());
+        if at.get() > scratch.conforms_at.get() {
+            scratch.conforms_at.set(at.get());
+        }
+    }
+}
+
+/// How long packets over the limits of a record wait, which all have the same longest wait.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+const fn longest_wait(record: &Record) -> Ticks {
     let [first, ..] = &record.limits;
-    first.longest_wait().get() != 0
+    first.longest_wait()
 }

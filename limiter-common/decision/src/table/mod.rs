@@ -50,7 +50,7 @@ pub use compact_row::{
     charge_at_compact, charge_compact, look_at_compact, look_compact, settle_compact,
     undo_at_compact, undo_compact,
 };
-pub use delay::{Wait, delay};
+pub use delay::{delay, wait_for};
 pub use entry::{evict_keyed, freeze, make_keyed, probe_keyed};
 pub use key::{KeyFacts, locate};
 pub use key_cell::KeyCell;

@@ -198,6 +198,8 @@ pub struct Scratch {
     now: Cell<u64>,
     /// The instant before which the packet may not go on, in ticks; 0 for at once.
     departure: Cell<u64>,
+    /// The instant at which the packet conforms in the table under way, in ticks.
+    pub(super) conforms_at: Cell<u64>,
     size: Cell<u64>,
     generation: Cell<u64>,
     /// The part of a subprogram's answer that has no room in a register.
@@ -259,6 +261,7 @@ impl Scratch {
             made: Cell::new(KeyedEntry::zeroed()),
             now: Cell::new(0),
             departure: Cell::new(0),
+            conforms_at: Cell::new(0),
             size: Cell::new(0),
             generation: Cell::new(0),
             out_parameter: OutParameter::default(),
