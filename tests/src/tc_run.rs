@@ -13,6 +13,9 @@ const NEXT: u32 = u32::MAX;
 const SHOT: u32 = 2;
 const REDIRECT: u32 = 7;
 
+/// Where the time of departure is in `struct __sk_buff`, in words of 32 bits.
+const TSTAMP: usize = 38;
+
 /// A program for tc of a [`Kernel`], by an open descriptor of its own.
 #[derive(Debug)]
 pub struct TcRunner(SchedClassifier);
@@ -41,6 +44,8 @@ impl TcRunner {
         options.data_in = Some(frame);
         options.ctx_in = Some(&context);
         options.data_out = Some(&mut out);
+        let mut left = vec![0; context.len()];
+        options.ctx_out = Some(&mut left);
         let result = self.0.test_run(options)?;
         let way = match result.return_value {
             NEXT => Some(Way::Pass),
@@ -49,7 +54,10 @@ impl TcRunner {
             _ => None,
         };
         out.truncate(usize::try_from(result.data_size_out)?);
-        Ok(TestRun { way, frame: out, duration: result.duration })
+        let departure = left.get(4 * TSTAMP..).and_then(|bytes| bytes.first_chunk());
+        let departure = u64::from_ne_bytes(*departure.context("no such field")?);
+        let departure = (departure != 0).then_some(departure);
+        Ok(TestRun { way, frame: out, departure, duration: result.duration })
     }
 
     /// The maps that only the program for tc has, as the runner of XDP opens its own.

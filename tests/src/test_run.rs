@@ -35,6 +35,8 @@ pub struct TestRun {
     pub way: Option<Way>,
     /// The frame as it leaves; empty after several runs.
     pub frame: Vec<u8>,
+    /// The instant before which an skb may not go on, in nanoseconds of the monotonic clock.
+    pub departure: Option<u64>,
     /// Mean time of one run.
     pub duration: Duration,
 }
@@ -108,7 +110,7 @@ impl Runner {
             _ => None,
         };
         out.truncate(usize::try_from(result.data_size_out)?);
-        Ok(TestRun { way, frame: out, duration: result.duration })
+        Ok(TestRun { way, frame: out, departure: None, duration: result.duration })
     }
 
     /// A map of the program, by its name of at most 15 bytes.

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::PoisonError;
 
 use limiter_common::source::Source;
+use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{ActionKind, Ban, FlowKey};
 use limiter_decision::act::{self, FrameMut};
@@ -31,6 +32,12 @@ impl Model {
     /// Bytes of the last frame as it left.
     pub fn frame(&self) -> &[u8] {
         &self.left.frame
+    }
+
+    /// The instant before which the last frame may not go on, if it passed under a limit whose
+    /// packets wait.
+    pub fn departure(&self) -> Option<Ticks> {
+        self.left.departure
     }
 
     /// As `Observed::bans` of a data path.
@@ -101,7 +108,8 @@ pub(super) fn carry_out(
         (_, Verdict::Pass) => Way::Pass,
         (_, Verdict::Drop) => Way::Drop,
     };
-    (outcome, Left { way: Some(way), frame: bytes.bytes.into_inner(), trail })
+    let departure = scratch.departure().filter(|_| way == Way::Pass);
+    (outcome, Left { way: Some(way), frame: bytes.bytes.into_inner(), trail, departure })
 }
 
 fn redirect(model: &Model, action: u32) -> Way {

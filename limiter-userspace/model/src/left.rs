@@ -1,5 +1,7 @@
 //! How a frame left the model.
 
+use limiter_common::time::Ticks;
+
 use super::trail::Trail;
 use super::way::Way;
 
@@ -9,4 +11,6 @@ pub(super) struct Left {
     pub(super) trail: Trail,
     pub(super) way: Option<Way>,
     pub(super) frame: Vec<u8>,
+    /// When it may go on, if it passes and waits for that.
+    pub(super) departure: Option<Ticks>,
 }

@@ -66,17 +66,17 @@ impl Program {
         Ok((way, run.frame))
     }
 
-    /// Judges a packet at tc, which is a super-frame if it has segments.
+    /// Judges a packet at tc, which is a super-frame if it has segments, and says how it left.
     ///
     /// # Errors
     ///
-    /// Without root, or when the program returned a number that is no verdict.
+    /// Without root.
     pub fn run_at_tc(
         &mut self,
         frame: &[u8],
         direction: Direction,
         segments: Option<Segments>,
-    ) -> Result<Verdict> {
+    ) -> Result<TestRun> {
         let now = self.now();
         let hooks = match self.tc.entry(direction) {
             Entry::Occupied(hooks) => hooks.into_mut(),
@@ -87,8 +87,7 @@ impl Program {
             }
         };
         hooks.clock.set(now)?;
-        let run = hooks.runner.run(frame, segments)?;
-        run.way.map(Way::verdict).context("the program returned no verdict")
+        hooks.runner.run(frame, segments)
     }
 
     fn load_layer3(&mut self) -> Result<()> {

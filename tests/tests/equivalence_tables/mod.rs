@@ -19,7 +19,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{Ask, BUDGET_LEASES, KEY_LEASES, KeyLeases, TableKey, lease_of_budget};
-use limiter_datapath::{Framing, Reading, SourceTable};
+use limiter_datapath::{Framing, Reading, SourceTable, Way};
 use limiter_decision::outcome::Outcome;
 use limiter_decision::packet::Segments;
 use limiter_model::{Model, Packet};
@@ -106,6 +106,8 @@ struct Met {
     model: Duration,
     commits: Duration,
     comparisons: Duration,
+    /// Packets that wait.
+    departures: u64,
 }
 
 /// Says that the daemon is lost some time before or after now.
@@ -246,14 +248,16 @@ fn judge(model: &mut Model, frame: &[u8], hook: At, now: Ticks) -> Outcome {
     }
 }
 
-fn run_at(program: &mut Program, frame: &[u8], hook: At) -> Verdict {
-    match hook {
-        None => program.run(frame, 1).unwrap(),
-        Some((direction, segments)) => program
-            .run_at_tc(frame, direction, segments)
-            .map_err(|error| format!("{error:?} of {segments:?} {frame:02x?}"))
-            .unwrap(),
-    }
+/// The verdict on a frame, and the instant at which it departs, in nanoseconds, if it waits.
+fn run_at(program: &mut Program, frame: &[u8], hook: At) -> (Verdict, Option<u64>) {
+    let Some((direction, segments)) = hook else {
+        return (program.run(frame, 1).unwrap(), None);
+    };
+    let run = program
+        .run_at_tc(frame, direction, segments)
+        .map_err(|error| format!("{error:?} of {segments:?} {frame:02x?}"))
+        .unwrap();
+    (run.way.map(Way::verdict).unwrap(), run.departure)
 }
 
 fn run(seed: u64, steps: u32, met: &mut Met) {
@@ -342,13 +346,19 @@ fn run(seed: u64, steps: u32, met: &mut Met) {
         let expected = expected.reason;
         let begun = Instant::now();
         program.set_time(ticks).unwrap();
-        let verdict = run_at(&mut program, &frame, hook);
+        let (verdict, departure) = run_at(&mut program, &frame, hook);
         met.kernel += begun.elapsed();
         assert!(
             verdict == expected.verdict(),
             "seed {seed} step {step}: {verdict:?} for {} at {hook:?}\n{file}{frame:02x?}",
             expected.name()
         );
+        assert_eq!(
+            departure,
+            hook.and(model.departure()).map(Ticks::as_nanos_rounded_up),
+            "seed {seed} step {step}: at {hook:?}\n{file}{frame:02x?}",
+        );
+        met.departures += u64::from(departure.is_some_and(|departure| departure > now));
         // This clock goes backwards, which the kernel's does not: no packet may be before the end
         // again.
         if trial.is_some_and(|end| now >= end) {
@@ -388,6 +398,7 @@ fn run_all(seeds: std::ops::RangeInclusive<u64>, steps: u32) {
         Reason::Marked,
         Reason::Class,
         Reason::Blocked,
+        Reason::Delayed,
     ] {
         let index = usize::try_from(reason.index()).unwrap();
         assert!(met.reasons[index] > 0, "no {}", reason.name());
@@ -395,6 +406,7 @@ fn run_all(seeds: std::ops::RangeInclusive<u64>, steps: u32) {
     eprintln!("{:?}", met.asked);
     assert!(met.asked.by_a_table > 0 && met.asked.passed > 0);
     assert!(met.asks > 100, "{} keys asked for leases", met.asks);
+    assert!(met.departures > 1_000, "{} packets wait", met.departures);
     assert!(met.ended > 0, "no trial ended by itself");
     assert_eq!(met.reasons[Reason::Contended as usize], 0, "nobody is in the way here");
     assert_eq!(met.reasons[Reason::Untracked as usize], 0, "there is room for every key");

@@ -87,6 +87,8 @@ const FORMS: &[Form] = &[
 
 const UNITS: [&str; 5] = ["second", "minute", "hour", "day", "week"];
 const BUDGETS: [&str; 3] = ["slow", "shared", "other"];
+/// The budget whose packets wait, for what goes out.
+const LATER: &str = "later";
 
 /// The direction of a table's rules.
 type Way = &'static str;
@@ -95,6 +97,7 @@ type Way = &'static str;
 pub(crate) struct Rules {
     random: Rng,
     budgets: [String; 3],
+    later: String,
     tables: Vec<(usize, Way)>,
     /// By table and values: what the rule does.
     held: Vec<((usize, Way), Vec<&'static str>, String)>,
@@ -105,12 +108,14 @@ impl Rules {
         let mut rules = Self {
             random: Rng::with_seed(seed ^ 0x5eed),
             budgets: Default::default(),
+            later: String::new(),
             tables: Vec::new(),
             held: Vec::new(),
         };
         for index in 0..BUDGETS.len() {
             rules.new_budget(index);
         }
+        rules.new_later();
         rules
     }
 
@@ -124,6 +129,7 @@ impl Rules {
             1..4 => {
                 let index = self.random.usize(0..BUDGETS.len());
                 self.new_budget(index);
+                self.new_later();
             }
             4 if !self.tables.is_empty() => {
                 let gone = self.tables.swap_remove(self.random.usize(0..self.tables.len()));
@@ -166,6 +172,14 @@ impl Rules {
         if way != "in" {
             // What no outgoing packet can have.
             terms = terms.replace("sliding_log", "fixed_window").replace("reject", "drop");
+        }
+        if way == "out" && self.random.u8(0..3) == 0 {
+            terms = match self.random.u8(0..6) {
+                0 => format!("budget: {LATER}"),
+                1 => format!("{}, action: {{class: {LATER}}}", self.waiting()),
+                2 => format!("{}, {}, shadow_mode: true", self.waiting(), self.delay()),
+                _ => format!("{}, {}", self.waiting(), self.delay()),
+            };
         }
         match self.held.iter_mut().find(|(at, held, _)| *at == table && *held == values) {
             Some((.., old)) => *old = terms,
@@ -229,6 +243,40 @@ impl Rules {
             _ => (limits, String::new()),
         };
         self.budgets[index] = format!("{{name: {}, {limits}{action}{shared}}}", BUDGETS[index]);
+    }
+
+    fn new_later(&mut self) {
+        self.later = format!("{{name: {LATER}, {}, {}}}", self.waiting(), self.delay());
+    }
+
+    /// A wait over limits.
+    fn delay(&mut self) -> String {
+        let longest = [self.random.u32(1..20), self.random.u32(1..=2_000)][self.random.usize(0..2)];
+        let ecn = ["", ", ecn: true"][self.random.usize(0..2)];
+        format!("action: {{delay: {{longest: {longest}ms{ecn}}}}}")
+    }
+
+    /// One to four limits whose packets can wait.
+    fn waiting(&mut self) -> String {
+        let count = [1, 1, 1, 2, 3, 4][self.random.usize(0..6)];
+        let limits: Vec<String> = (0..count).map(|_| self.bucket()).collect();
+        format!("rate_limits: [{}]", limits.join(", "))
+    }
+
+    fn bucket(&mut self) -> String {
+        let random = &mut self.random;
+        let count = ["packets", "packets", "bytes", "syns", "flows"][random.usize(0..5)];
+        let (requests, burst) = if count == "bytes" {
+            (random.u64(5_000..2_000_000), random.u64(1522..20_000))
+        } else {
+            (random.u64(1..500), random.u64(1..30))
+        };
+        let rest = match random.u8(0..4) {
+            0 => ", algorithm: leaky_bucket".to_owned(),
+            1 => format!(", algorithm: leaky_bucket, backlog: {}ms", random.u32(1..2_000)),
+            _ => format!(", burst: {burst}"),
+        };
+        format!("{{unit: second, requests_per_unit: {requests}, count: {count}{rest}}}")
     }
 
     /// How nodes share limits; `open` is not for buckets by key.
@@ -358,7 +406,7 @@ impl Rules {
 
     pub(crate) fn file(&self) -> String {
         let mut file = String::from("budgets:\n");
-        for budget in &self.budgets {
+        for budget in self.budgets.iter().chain([&self.later]) {
             let _ = writeln!(file, "  - {budget}");
         }
         file.push_str("descriptors:\n");
