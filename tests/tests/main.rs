@@ -21,6 +21,7 @@ mod concurrency;
 mod concurrency_tables;
 mod counts;
 mod dashboards;
+mod delay_kernels;
 mod doctor;
 mod doctor_devices;
 mod documented;

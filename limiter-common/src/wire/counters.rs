@@ -74,10 +74,8 @@ impl RuleCounters {
         self.passed.add_if(passed, size);
         self.dropped.add_if(1 - passed, size);
         self.shadowed.add_if(u64::from(matches!(reason, Reason::Shadow)), size);
-        let marked = matches!(
-            reason,
-            Reason::Marked | Reason::Class | Reason::Redirected | Reason::Delayed
-        );
+        let marked =
+            matches!(reason, Reason::Marked | Reason::Class | Reason::Redirected | Reason::Delayed);
         self.marked.add_if(u64::from(marked), size);
     }
 

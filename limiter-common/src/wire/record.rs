@@ -296,9 +296,8 @@ impl LimitSpec {
         let number = (self.b ^ other.b) & rate;
         // A longer wait changes nothing of what a rate's word means.
         let wait = (self.e ^ other.e) as u64 & !rate;
-        let small = (self.c ^ other.c)
-            | (self.count ^ other.count)
-            | (self.algorithm ^ other.algorithm);
+        let small =
+            (self.c ^ other.c) | (self.count ^ other.count) | (self.algorithm ^ other.algorithm);
         (self.a ^ other.a) | number | wait | small as u64 == 0
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use limiter_common::header;
 use limiter_common::wire::field;
-use limiter_datapath::{Datapath, Hook, Mode, keep_tags};
+use limiter_datapath::{Datapath, Hook, Mode, Queueing, hold_packets, keep_tags};
 use limiter_rules::model::{Direction, Limits, Listing, Martians, Over, Part};
 use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, Selector, Subject, Terms};
@@ -119,6 +119,47 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
                 "{who} may match nothing on {interface}, if that takes VLAN tags off, which \
                  is not known ({error}): see rx-vlan-offload in ethtool -k {interface}"
             )),
+        })
+        .collect()
+}
+
+/// Rules whose packets are to wait, on interfaces where they do not; asked anew for each rule set.
+pub(super) fn of_delays(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
+    let rules = set.rules.iter().filter_map(|Effective { rule, .. }| {
+        Some((Subject::Rule(rule.path.clone()), rule.terms.limits()?))
+    });
+    let budgets = set.budgets.iter().map(|of| (Subject::Budget(of.name.clone()), &of.limits));
+    let all = rules.chain(budgets);
+    let waiting = all.filter_map(|(subject, limits)| Some((subject, limits.most_waiting()?)));
+    let (subjects, packets): (Vec<Subject>, Vec<u64>) = waiting.unzip();
+    let (Some(who), Some(packets)) = (first_of(&subjects), packets.into_iter().max()) else {
+        return Vec::new();
+    };
+    let outgoing = Mode::Tc(header::Direction::Out);
+    let limited = datapath.attachments().iter().filter(|at| at.mode == outgoing);
+    limited
+        .map(|at| &at.interface)
+        .filter_map(|interface| {
+            let command = hold_packets(interface, packets);
+            match datapath.queueing(interface) {
+                Ok(Queueing::Fq(fq)) if u64::from(fq.flow_packets.min(fq.packets)) >= packets => {
+                    None
+                }
+                Ok(Queueing::Fq(fq)) => Some(format!(
+                    "fq on {interface} has room for {} packets of a flow, and of {who} up to \
+                     {packets} may wait: fq drops the others, which limiter does not count: \
+                     {command}",
+                    fq.flow_packets.min(fq.packets)
+                )),
+                Ok(Queueing::Other(kind)) => Some(format!(
+                    "packets of {who} do not wait on {interface}, which has {kind} and not fq: \
+                     those that should wait go out at once: {command}"
+                )),
+                Err(error) => Some(format!(
+                    "packets of {who} wait on {interface} only if it has fq, which is not known \
+                     ({error}): see tc qdisc show dev {interface}; {command}"
+                )),
+            }
         })
         .collect()
 }

@@ -23,8 +23,8 @@ use limiter_sharing::Leases;
 
 use super::words::header_of;
 use super::{
-    Attachment, CapturedPacket, DatapathError, Hook, LinkChange, ModeChoice, Options, SourceTable,
-    Sweep, TrialOutcome,
+    Attachment, CapturedPacket, DatapathError, Hook, LinkChange, ModeChoice, Options, Queueing,
+    SourceTable, Sweep, TrialOutcome,
 };
 
 /// Keys of tables with their buckets, and the place after them.
@@ -134,6 +134,8 @@ pub trait Datapath: Observed + Send {
     fn cpus(&self) -> u32;
     /// True if an interface takes VLAN tags off before the program sees a frame.
     fn strips_tags(&self, interface: &str) -> Result<bool, DatapathError>;
+    /// The queueing discipline of what goes out by an interface.
+    fn queueing(&self, interface: &str) -> Result<Queueing, DatapathError>;
     /// `limiter off` and `on`: with the bypass every packet passes.
     fn set_bypass(&mut self, engaged: bool) -> Result<(), DatapathError>;
     /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.

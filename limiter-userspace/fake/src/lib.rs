@@ -29,7 +29,7 @@ use limiter_common::wire::{
 };
 use limiter_datapath::{
     Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, LinkChange, LinkState,
-    Mode, ModeChoice, Observed, Options, Reading as _, SourceTable,
+    Mode, ModeChoice, Observed, Options, Queueing, Reading as _, SourceTable,
 };
 use limiter_model::Model;
 use limiter_rules::{Installed, Selector};
@@ -59,6 +59,8 @@ pub struct State {
     pub refuse_commits: bool,
     /// True if interfaces take VLAN tags off; `None` for a kernel that does not say.
     pub strips_tags: Option<bool>,
+    /// Queueing discipline of interfaces; `None` for a kernel that does not say.
+    pub queueing: Option<Queueing>,
     /// Time that the last sign of life lasts.
     pub sign_of_life: Option<Duration>,
     /// True once the program was taken off.
@@ -158,6 +160,7 @@ impl Default for Fake {
             commits: 0,
             refuse_commits: false,
             strips_tags: Some(false),
+            queueing: Some(Queueing::Other("pfifo_fast".to_owned())),
             sign_of_life: None,
             detached: false,
             left: false,

@@ -9,7 +9,7 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Ban, CaptureBudget, CaptureFilter, Event, EventBudget, ListEntry, map};
 use limiter_datapath::{
-    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, TrialOutcome,
+    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Queueing, TrialOutcome,
 };
 use limiter_rules::{Installed, Plan, Selector};
 use limiter_sharing::Leases;
@@ -100,6 +100,14 @@ impl Datapath for Opened {
             source: std::io::Error::other("the fake refuses"),
         };
         self.fake.state().strips_tags.ok_or_else(refused)
+    }
+
+    fn queueing(&self, interface: &str) -> Result<Queueing, DatapathError> {
+        let refused = || DatapathError::Netlink {
+            interface: interface.to_owned(),
+            source: std::io::Error::other("the fake refuses"),
+        };
+        self.fake.state().queueing.clone().ok_or_else(refused)
     }
 
     fn set_bypass(&mut self, engaged: bool) -> Result<(), DatapathError> {

@@ -159,7 +159,7 @@ pub(crate) fn frame(random: &mut Rng, direction: Direction) -> Vec<u8> {
 pub(crate) fn hook(random: &mut Rng) -> Option<(Direction, Option<Segments>)> {
     let direction = match random.u8(0..8) {
         0 => Direction::In,
-        1 => Direction::Out,
+        1 | 2 => Direction::Out,
         _ => return None,
     };
     let segments = random.bool().then(|| Segments {

@@ -136,7 +136,7 @@ impl Rules {
                 self.held.retain(|(table, ..)| *table != gone);
             }
             // Nothing but a new generation.
-            5 => return,
+            5 if !self.held.is_empty() => return,
             _ => {}
         }
         while self.tables.len() < 2 || self.tables.len() < 7 && self.random.u8(..) < 40 {
@@ -150,6 +150,10 @@ impl Rules {
             }
         }
         for _ in 0..self.random.usize(1..5) {
+            let table = self.tables[self.random.usize(0..self.tables.len())];
+            self.new_rule(table);
+        }
+        while self.held.is_empty() {
             let table = self.tables[self.random.usize(0..self.tables.len())];
             self.new_rule(table);
         }
@@ -173,7 +177,7 @@ impl Rules {
             // What no outgoing packet can have.
             terms = terms.replace("sliding_log", "fixed_window").replace("reject", "drop");
         }
-        if way == "out" && self.random.u8(0..3) == 0 {
+        if way == "out" && self.random.bool() {
             terms = match self.random.u8(0..6) {
                 0 => format!("budget: {LATER}"),
                 1 => format!("{}, action: {{class: {LATER}}}", self.waiting()),
@@ -269,7 +273,7 @@ impl Rules {
         let (requests, burst) = if count == "bytes" {
             (random.u64(5_000..2_000_000), random.u64(1522..20_000))
         } else {
-            (random.u64(1..500), random.u64(1..30))
+            ([random.u64(1..4), random.u64(1..500)][random.usize(0..2)], random.u64(1..6))
         };
         let rest = match random.u8(0..4) {
             0 => ", algorithm: leaky_bucket".to_owned(),

@@ -13,7 +13,7 @@ use super::userland::Userland;
 /// The script that runs as process 1.
 const INIT: &str = include_str!("init.sh");
 /// Programs that the tests and their harness call.
-const TOOLS: [&str; 2] = ["ip", "ping"];
+const TOOLS: [&str; 3] = ["ip", "ping", "tc"];
 const MOUNTS: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "var"];
 /// Path of the binary under test in the guest.
 pub(super) const LIMITER: &str = "/tests/limiter";

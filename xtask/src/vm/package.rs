@@ -13,7 +13,7 @@ use crate::failure::Refused;
 use crate::{process, setup};
 
 /// The kernel's modules that a guest loads.
-const MODULES: [&str; 4] = ["veth", "bonding", "8021q", "bridge"];
+const MODULES: [&str; 5] = ["veth", "bonding", "8021q", "bridge", "sch_fq"];
 /// Modules of a machine with a disk.
 const DISK_MODULES: [&str; 3] = ["veth", "virtio_pci", "virtio_blk"];
 /// Directories of modules that are kept of a kernel.

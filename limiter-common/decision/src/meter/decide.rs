@@ -65,7 +65,12 @@ pub(super) fn with<W: Words, A: Visitor>(
         }
         Algorithm::LeakyBucket => visitor.visit(&Leaky {
             place,
-            charge: leaky_bucket::Charge::of_units(&spec.rate_with_wait(), now, units, is_super_frame),
+            charge: leaky_bucket::Charge::of_units(
+                &spec.rate_with_wait(),
+                now,
+                units,
+                is_super_frame,
+            ),
         }),
         Algorithm::FixedWindow => visitor.visit(&Fixed(Counting::new(
             spec,

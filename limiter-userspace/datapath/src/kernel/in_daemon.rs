@@ -20,8 +20,8 @@ use crate::found::removed;
 use crate::leases::HeldLeases;
 use crate::pod::Wire;
 use crate::{
-    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, TrialOutcome, events,
-    links, own_links, strips_tags, xdp,
+    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Queueing, TrialOutcome,
+    events, links, own_links, queueing, strips_tags, xdp,
 };
 
 impl Datapath for Kernel {
@@ -65,6 +65,10 @@ impl Datapath for Kernel {
 
     fn strips_tags(&self, interface: &str) -> Result<bool, DatapathError> {
         strips_tags(interface)
+    }
+
+    fn queueing(&self, interface: &str) -> Result<Queueing, DatapathError> {
+        queueing(interface)
     }
 
     fn set_bypass(&mut self, engaged: bool) -> Result<(), DatapathError> {

@@ -16,8 +16,8 @@ use super::rule_id::RuleId;
 use super::shared::share;
 use super::{Compiled, compile, limit, ticks};
 use crate::model::{
-    Budget, Direction, Limits, Mark, Martians, Meter, Over, Path, Period, Quota, RateLimit, Rule, RuleSet,
-    Selector, Subject, Terms, Unit,
+    Budget, Direction, Limits, Mark, Martians, Meter, Over, Path, Period, Quota, RateLimit, Rule,
+    RuleSet, Selector, Subject, Terms, Unit,
 };
 
 /// The budget of replies.

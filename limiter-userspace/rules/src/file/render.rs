@@ -14,8 +14,8 @@ use super::placed::{Item, Placed, Scalar};
 use super::shape::{self, Descriptor, File, Rules};
 use crate::compile::display_rate;
 use crate::model::{
-    Ban, Budget, Delay, Direction, LimitList, Limits, Listing, Mark, Meter, Over, Part, Path, Period,
-    Quota, RateLimit, Rule, RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper,
+    Ban, Budget, Delay, Direction, LimitList, Limits, Listing, Mark, Meter, Over, Part, Path,
+    Period, Quota, RateLimit, Rule, RuleLimit, RuleSet, SOURCE_MASKS, Share, Sharing, Terms, Upper,
     until_text,
 };
 use crate::rate_text::{RateText, default_burst};

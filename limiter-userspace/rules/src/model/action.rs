@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use limiter_common::wire::{Count, Evidence, Full, OnLoss};
 
-use super::limit::{LimitList, RateLimit};
+use super::limit::{LimitList, Quota, RateLimit};
 use super::sharing::Sharing;
 use super::traffic::Meeting;
 
@@ -131,6 +131,25 @@ impl Limits {
         let counts_others =
             self.limits.iter().any(|limit| limit.meter.quota().count != Count::Syns);
         meeting.evidence && (self.limits.is_empty() || counts_others)
+    }
+
+    /// The most packets of one bucket that wait at once, where packets wait at all. Of bytes, as
+    /// many of the smallest frames.
+    pub fn most_waiting(&self) -> Option<u64> {
+        /// Bytes of the smallest frame of Ethernet, without the checksum.
+        const SMALLEST: u128 = 60;
+        let Over::Delay(delay) = &self.over else {
+            return None;
+        };
+        let of = |quota: Quota| {
+            let units = u128::from(quota.requests_per_unit) * delay.longest.as_nanos();
+            let units = units.div_ceil(u128::from(quota.period.nanos()));
+            let bytes = matches!(quota.count, Count::Bytes);
+            let packets = if bytes { units.div_ceil(SMALLEST) } else { units };
+            u64::try_from(packets).unwrap_or(u64::MAX)
+        };
+        // Of several limits the tightest one holds them back; which that is depends on the packets.
+        self.limits.iter().map(|limit| of(limit.meter.quota())).max()
     }
 
     /// The rate, if this is one hard token bucket on packets or bytes and nothing else, which stays

@@ -140,7 +140,9 @@ fn limits_in(limits: &Limits, form: Form) -> String {
             let text = over_in(over, form);
             parts.push(format!("{text}, memory {memory}, strikes {strikes}, evidence {evidence}"));
         }
-        Over::Reject | Over::Mark(_) | Over::Cpu(_) | Over::Delay(_) => parts.push(over_in(over, form)),
+        Over::Reject | Over::Mark(_) | Over::Cpu(_) | Over::Delay(_) => {
+            parts.push(over_in(over, form))
+        }
     }
     if *full != Full::default() {
         parts.push(format!("on_full {}", full.name()));

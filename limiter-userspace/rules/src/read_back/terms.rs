@@ -11,7 +11,9 @@ use limiter_common::wire::{
 
 use super::rate::{Rates, period};
 use super::{Beside, Known, action, charged_to, is_budget, of_limits};
-use crate::model::{Ban, Delay, LimitList, Limits, Mark, Meter, Over, Quota, RuleLimit, Terms, Upper};
+use crate::model::{
+    Ban, Delay, LimitList, Limits, Mark, Meter, Over, Quota, RuleLimit, Terms, Upper,
+};
 use crate::place::Installed;
 
 /// The rule set under way.

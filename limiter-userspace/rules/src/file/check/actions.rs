@@ -61,7 +61,8 @@ pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, 
             }
         },
         WordOr::Map(map) => {
-            let shape::Action { mark: marking, class, interface, cpu, ban: banning, delay: wait } = map;
+            let shape::Action { mark: marking, class, interface, cpu, ban: banning, delay: wait } =
+                map;
             let mut found = Vec::new();
             if let Some(raw) = marking {
                 found.push((Over::Mark(mark(raw)?), raw.referenced));

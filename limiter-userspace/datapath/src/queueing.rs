@@ -1,0 +1,176 @@
+//! The queueing discipline of an interface, over rtnetlink: of all that Linux has, `fq` alone holds
+//! packets back until their time of departure.
+
+use std::io;
+
+use netlink_packet_core::Nla as _;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+use super::{DatapathError, Interface, netlink};
+
+/// `TCA_FQ_PLIMIT` and `TCA_FQ_FLOW_PLIMIT` of `include/uapi/linux/pkt_sched.h`.
+const TCA_FQ_PLIMIT: u16 = 1;
+const TCA_FQ_FLOW_PLIMIT: u16 = 2;
+
+/// The queueing discipline of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Queueing {
+    /// `fq`, on every queue.
+    Fq(Fq),
+    /// Another one on some queue, by its name: packets do not wait in it.
+    Other(String),
+}
+
+/// Room of an `fq`; of several, the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fq {
+    /// Packets of a flow that wait: `flow_limit` of `tc`.
+    pub flow_packets: u32,
+    /// Packets that wait in all: `limit` of `tc`.
+    pub packets: u32,
+}
+
+/// One queueing discipline as the kernel lists it.
+struct Listed {
+    handle: TcHandle,
+    parent: TcHandle,
+    kind: String,
+    fq: Fq,
+}
+
+/// The queueing discipline of what goes out by an interface.
+pub fn queueing(interface: &str) -> Result<Queueing, DatapathError> {
+    let index = Interface::query(interface)?.index;
+    let found = listed(index)
+        .map_err(|source| DatapathError::Netlink { interface: interface.to_owned(), source })?;
+    Ok(judged(&found))
+}
+
+/// The command that makes packets wait on an interface, with room for so many of one flow.
+pub fn hold_packets(interface: &str, flow_packets: u64) -> String {
+    /// `limit` of an `fq` of which nothing was said.
+    const USUAL: u64 = 10_000;
+    let all = flow_packets.max(USUAL);
+    format!("tc qdisc replace dev {interface} root fq flow_limit {flow_packets} limit {all}")
+}
+
+fn listed(index: u32) -> io::Result<Vec<Listed>> {
+    let index = i32::try_from(index).map_err(io::Error::other)?;
+    let socket = netlink::open(NETLINK_ROUTE)?;
+    let asked = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index));
+    let answers = netlink::dump(&socket, asked)?;
+    // The kernel lists those of all interfaces.
+    let here = answers.into_iter().filter_map(|answer| match answer {
+        RouteNetlinkMessage::NewQueueDiscipline(of) if of.header.index == index => Some(of),
+        _ => None,
+    });
+    Ok(here.map(read).collect())
+}
+
+fn read(message: TcMessage) -> Listed {
+    let TcMessage { header, attributes, .. } = message;
+    let mut listed = Listed {
+        handle: header.handle,
+        parent: header.parent,
+        kind: String::new(),
+        fq: Fq { flow_packets: u32::MAX, packets: u32::MAX },
+    };
+    for attribute in attributes {
+        match attribute {
+            TcAttribute::Kind(kind) => listed.kind = kind,
+            TcAttribute::Options(options) => {
+                for option in options {
+                    set(&mut listed.fq, &option);
+                }
+            }
+            _ => {}
+        }
+    }
+    listed
+}
+
+fn set(fq: &mut Fq, option: &TcOption) {
+    let place = match option.kind() {
+        TCA_FQ_PLIMIT => &mut fq.packets,
+        TCA_FQ_FLOW_PLIMIT => &mut fq.flow_packets,
+        _ => return,
+    };
+    let mut value = [0; 4];
+    if option.value_len() == value.len() {
+        option.emit_value(&mut value);
+        *place = u32::from_ne_bytes(value);
+    }
+}
+
+/// What holds of all queues: of a root, or of everything right below `mq`.
+fn judged(listed: &[Listed]) -> Queueing {
+    let none = || Queueing::Other("noqueue".to_owned());
+    let Some(root) = listed.iter().find(|of| of.parent == TcHandle::ROOT) else {
+        return none();
+    };
+    let leaves: Vec<&Listed> = match root.kind.as_str() {
+        // A leaf's parent is the class of its queue: the handle of the root, and a number.
+        "mq" => listed
+            .iter()
+            .filter(|of| of.parent.major == root.handle.major && of.parent != TcHandle::ROOT)
+            .filter(|of| of.parent.minor != 0)
+            .collect(),
+        _ => vec![root],
+    };
+    if let Some(other) = leaves.iter().find(|of| of.kind != "fq") {
+        return Queueing::Other(other.kind.clone());
+    }
+    let least = |room: fn(&Fq) -> u32| leaves.iter().map(|of| room(&of.fq)).min();
+    match (least(|fq| fq.flow_packets), least(|fq| fq.packets)) {
+        (Some(flow_packets), Some(packets)) => Queueing::Fq(Fq { flow_packets, packets }),
+        _ => none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(kind: &str, handle: (u16, u16), parent: TcHandle, flow_packets: u32) -> Listed {
+        let handle = TcHandle { major: handle.0, minor: handle.1 };
+        Listed { handle, parent, kind: kind.to_owned(), fq: Fq { flow_packets, packets: 10_000 } }
+    }
+
+    fn class(major: u16, minor: u16) -> TcHandle {
+        TcHandle { major, minor }
+    }
+
+    #[test]
+    fn packets_wait_where_every_queue_has_fq() {
+        let fq = |flow_packets| Queueing::Fq(Fq { flow_packets, packets: 10_000 });
+        let other = |kind: &str| Queueing::Other(kind.to_owned());
+        assert_eq!(judged(&[of("fq", (1, 0), TcHandle::ROOT, 100)]), fq(100));
+        let mq = || of("mq", (1, 0), TcHandle::ROOT, u32::MAX);
+        let queues = |a: &str, b: &str| {
+            [mq(), of(a, (2, 0), class(1, 1), 500), of(b, (3, 0), class(1, 2), 100)]
+        };
+        assert_eq!(judged(&queues("fq", "fq")), fq(100));
+        assert_eq!(judged(&queues("fq", "fq_codel")), other("fq_codel"));
+        // The mq that the kernel makes by itself has no number.
+        let usual = [
+            of("mq", (0, 0), TcHandle::ROOT, u32::MAX),
+            of("fq", (0, 0), class(0, 1), 100),
+            of("fq", (0, 0), class(0, 2), 200),
+            of("clsact", (0xffff, 0), class(0xffff, 0xfff1), u32::MAX),
+        ];
+        assert_eq!(judged(&usual), fq(100));
+        // An fq below something else holds what that gives it, in another order.
+        let below = [of("htb", (1, 0), TcHandle::ROOT, 0), of("fq", (2, 0), class(1, 10), 100)];
+        assert_eq!(judged(&below), other("htb"));
+        assert_eq!(judged(&[]), other("noqueue"));
+    }
+
+    #[test]
+    fn the_kernel_answers_anybody() {
+        assert_eq!(queueing("lo").unwrap(), Queueing::Other("noqueue".to_owned()));
+        let error = queueing("nosuch0").unwrap_err().to_string();
+        assert!(error.contains("nosuch0"), "{error}");
+    }
+}
