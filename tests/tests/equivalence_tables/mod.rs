@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
+mod departures;
 mod frames;
 mod rules;
 mod short;
@@ -406,7 +407,7 @@ fn run_all(seeds: std::ops::RangeInclusive<u64>, steps: u32) {
     eprintln!("{:?}", met.asked);
     assert!(met.asked.by_a_table > 0 && met.asked.passed > 0);
     assert!(met.asks > 100, "{} keys asked for leases", met.asks);
-    assert!(met.departures > 100, "{} packets wait", met.departures);
+    assert!(met.departures > 10, "{} packets wait", met.departures);
     assert!(met.ended > 0, "no trial ended by itself");
     assert_eq!(met.reasons[Reason::Contended as usize], 0, "nobody is in the way here");
     assert_eq!(met.reasons[Reason::Untracked as usize], 0, "there is room for every key");

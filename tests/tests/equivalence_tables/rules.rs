@@ -249,6 +249,32 @@ impl Rules {
         self.budgets[index] = format!("{{name: {}, {limits}{action}{shared}}}", BUDGETS[index]);
     }
 
+    /// A file of rules for what goes out, of which all but few let packets wait.
+    pub(crate) fn that_wait(&mut self) -> String {
+        self.new_later();
+        let mut file = format!("budgets:\n  - {}\ndescriptors:\n", self.later);
+        let key = ["remote_address", "source_address"][self.random.usize(0..2)];
+        for (port, nested) in [("22", true), ("53", false), ("", true)] {
+            let terms = match self.random.u8(0..6) {
+                0 => format!("budget: {LATER}"),
+                1 => format!("{}, action: {{class: {LATER}}}", self.waiting()),
+                2 => self.waiting(),
+                _ => format!("{}, {}", self.waiting(), self.delay()),
+            };
+            let value = if port.is_empty() { String::new() } else { format!(", value: {port}") };
+            let _ = if nested {
+                writeln!(
+                    file,
+                    "  - {{key: destination_port{value}, direction: out, descriptors: [{{key: \
+                     {key}, {terms}}}]}}"
+                )
+            } else {
+                writeln!(file, "  - {{key: protocol, value: udp, direction: out, {terms}}}")
+            };
+        }
+        file
+    }
+
     fn new_later(&mut self) {
         self.later = format!("{{name: {LATER}, {}, {}}}", self.waiting(), self.delay());
     }
