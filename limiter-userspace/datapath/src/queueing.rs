@@ -8,6 +8,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
+use super::generic::attribute;
 use super::{DatapathError, Interface, netlink};
 
 /// `TCA_FQ_PLIMIT` and `TCA_FQ_FLOW_PLIMIT` of `include/uapi/linux/pkt_sched.h`.
@@ -75,14 +76,17 @@ fn read(message: TcMessage) -> Listed {
         handle: header.handle,
         parent: header.parent,
         kind: String::new(),
-        fq: Fq { flow_packets: u32::MAX, packets: u32::MAX },
+        fq: Fq { flow_packets: 0, packets: 0 },
     };
     for attribute in attributes {
         match attribute {
             TcAttribute::Kind(kind) => listed.kind = kind,
+            // Of kinds that the library does not know, among them fq, this is all of it.
             TcAttribute::Options(options) => {
-                for option in options {
-                    set(&mut listed.fq, &option);
+                if let [TcOption::Other(all)] = options.as_slice() {
+                    let mut bytes = vec![0; all.value_len()];
+                    all.emit_value(&mut bytes);
+                    listed.fq = room(&bytes);
                 }
             }
             _ => {}
@@ -91,17 +95,13 @@ fn read(message: TcMessage) -> Listed {
     listed
 }
 
-fn set(fq: &mut Fq, option: &TcOption) {
-    let place = match option.kind() {
-        TCA_FQ_PLIMIT => &mut fq.packets,
-        TCA_FQ_FLOW_PLIMIT => &mut fq.flow_packets,
-        _ => return,
+/// Room of an fq by its options; none of what is not said.
+fn room(options: &[u8]) -> Fq {
+    let packets = |kind| {
+        let value = attribute(options, kind).ok().flatten();
+        value.and_then(|value| value.try_into().ok()).map_or(0, u32::from_ne_bytes)
     };
-    let mut value = [0; 4];
-    if option.value_len() == value.len() {
-        option.emit_value(&mut value);
-        *place = u32::from_ne_bytes(value);
-    }
+    Fq { flow_packets: packets(TCA_FQ_FLOW_PLIMIT), packets: packets(TCA_FQ_PLIMIT) }
 }
 
 /// What holds of all queues: of a root, or of everything right below `mq`.
@@ -165,6 +165,17 @@ mod tests {
         let below = [of("htb", (1, 0), TcHandle::ROOT, 0), of("fq", (2, 0), class(1, 10), 100)];
         assert_eq!(judged(&below), other("htb"));
         assert_eq!(judged(&[]), other("noqueue"));
+    }
+
+    /// As Linux 6.12 lists an fq: attributes with a length and a kind.
+    #[test]
+    fn the_room_of_an_fq_is_read() {
+        let option = |kind: u16, value: u32| {
+            [&8u16.to_ne_bytes()[..], &kind.to_ne_bytes(), &value.to_ne_bytes()].concat()
+        };
+        let options = [option(1, 10_000), option(2, 100), option(3, 3_028)].concat();
+        assert_eq!(room(&options), Fq { flow_packets: 100, packets: 10_000 });
+        assert_eq!(room(&[]), Fq { flow_packets: 0, packets: 0 });
     }
 
     #[test]

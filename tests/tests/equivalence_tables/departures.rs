@@ -57,5 +57,5 @@ fn run(seed: u64) -> u32 {
 fn kernel_and_model_agree_on_departures() {
     require_root();
     let waited: u32 = (1..=4).map(run).sum();
-    assert!(waited > 1_000, "{waited} packets wait");
+    assert!(waited > 300, "{waited} packets wait");
 }

@@ -150,6 +150,11 @@ fn a_part_of(quota: &Quota, most: u64) -> u128 {
 
 /// Says how short a burst is, and what to write; none for one that TCP can live with.
 pub(super) fn burst(limit: &RuleLimit, traffic: &Traffic) -> Option<String> {
+    let waits = if limit.upper.is_none() && traffic.only_goes_out() {
+        ", or let packets wait: `action: {delay: {longest: 200ms}}`"
+    } else {
+        ""
+    };
     let bound = Bound::of(limit);
     let Quota { count, requests_per_unit, period, .. } = bound.quota;
     let most = match count {
@@ -175,11 +180,11 @@ pub(super) fn burst(limit: &RuleLimit, traffic: &Traffic) -> Option<String> {
             };
             format!(
                 "{has}, and a stream that is alone gets a part of it; write `burst: {burst}` or \
-                 more, a quarter of a second"
+                 more, a quarter of a second{waits}"
             )
         }
         Written::Backlog => format!(
-            "{has}, and a stream that is alone gets a part of it; write `backlog: 250ms` or more"
+            "{has}, and a stream that is alone gets a part of it; write `backlog: 250ms` or more{waits}"
         ),
         Written::Window => return None,
     })
