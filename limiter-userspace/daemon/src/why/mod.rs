@@ -145,7 +145,7 @@ impl Found {
             Reason::Rejected => "it is dropped, and its sender is notified".to_owned(),
             Reason::Marked if action.is_empty() => "it passes".to_owned(),
             Reason::Marked | Reason::Class | Reason::Redirected => format!("it passes: {action}"),
-            Reason::Delayed => format!("it passes once it conforms: {action}"),
+            Reason::Delayed => "it waits until it conforms, and then passes".to_owned(),
             Reason::Shadow => format!("it passes; without shadow mode: {action}"),
             reason => match reason.verdict() {
                 Verdict::Pass => "it passes".to_owned(),

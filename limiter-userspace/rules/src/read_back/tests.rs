@@ -210,6 +210,16 @@ budgets:
 descriptors:
   - {key: remote_address, direction: out, rate_limit: {rate: 100/s, burst: 20}}
   - {key: remote_address, value: 192.0.2.0/24, direction: out, budget: customer}
+  - key: remote_address
+    value: 198.51.100.0/24
+    direction: out
+    rate_limit: {rate: 10mbit/s, burst: 60kB}
+    action: {delay: {longest: 200ms}}
+  - key: remote_address
+    value: 203.0.113.0/24
+    direction: out
+    rate_limit: {unit: second, requests_per_unit: 5, algorithm: leaky_bucket, backlog: 20ms}
+    action: {delay: {longest: 1999ms, ecn: true}}
   - {key: remote_address, direction: both, rate_limit: {rate: 300/s, burst: 20}}
   - key: destination_port
     value: 53-60

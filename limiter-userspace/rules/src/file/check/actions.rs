@@ -146,9 +146,9 @@ fn delay(raw: &Placed<WordOr<shape::Delay>>) -> Result<Delay, Failure> {
     let longest = time(scalar, "longest", Duration::ZERO)?;
     let whole = longest.subsec_nanos().is_multiple_of(1_000_000);
     if !whole || !(SHORTEST_WAIT..=LONGEST_WAIT).contains(&longest) {
-        let text = humantime::format_duration(longest).to_string();
-        let wrong = "is not a whole number of milliseconds from 1ms to 2s";
-        return Err(at(scalar.referenced, Problem::Time { field: "longest", text, wrong }));
+        let what = format!("longest: {}", humantime::format_duration(longest));
+        let reason = "a wait is a whole number of milliseconds from 1ms to 2s, like 200ms";
+        return Err(at(scalar.referenced, Problem::NotSupported { what, reason }));
     }
     Ok(Delay { longest, ecn: ecn.as_ref().is_some_and(|ecn| ecn.value) })
 }

@@ -173,7 +173,7 @@ fn a_direction_refuses_what_it_cannot_have() {
     refused(&table.each_ref().map(|(text, message)| (text.clone(), message.as_str())));
 }
 
-fn compiled(text: &str) -> Result<(), Vec<String>> {
+pub(super) fn compiled(text: &str) -> Result<(), Vec<String>> {
     compiled_for(text, false)
 }
 

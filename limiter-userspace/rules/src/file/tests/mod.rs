@@ -2,6 +2,7 @@
 
 mod actions;
 mod bad;
+mod delay;
 mod direction;
 mod documented;
 mod envoy;

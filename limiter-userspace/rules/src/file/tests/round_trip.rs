@@ -12,8 +12,8 @@ use proptest::option::of;
 use super::*;
 use crate::model::Martians;
 use crate::model::{
-    Ban, Budget, Direction, Fact, Limits, Listing, Mark, Meter, Over, Part, Path, Quota, RateLimit,
-    RuleLimit, SOURCE_MASKS, Share, Sharing, SourceMasks, Terms, Upper, Values,
+    Ban, Budget, Delay, Direction, Fact, Limits, Listing, Mark, Meter, Over, Part, Path, Quota,
+    RateLimit, RuleLimit, SOURCE_MASKS, Share, Sharing, SourceMasks, Terms, Upper, Values,
 };
 use crate::{Environment, Installed};
 
@@ -85,8 +85,11 @@ fn any_over() -> impl Strategy<Value = Over> {
                 evidence: if none { Evidence::None } else { Evidence::Established },
             }
         });
+    let delay = (1u64..=2_000, any::<bool>())
+        .prop_map(|(longest, ecn)| Delay { longest: Duration::from_millis(longest), ecn });
     prop_oneof![
         Just(Over::Drop),
+        delay.prop_map(Over::Delay),
         Just(Over::Reject),
         any_mark().prop_map(Over::Mark),
         any_name().prop_map(Over::Class),

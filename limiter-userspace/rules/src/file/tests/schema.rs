@@ -43,6 +43,7 @@ fn the_schema_has_the_fields_of_the_reader() {
         ("/$defs/mark", "descriptors: [{action: {mark: {zzz: 1}}}]\n"),
         ("/$defs/listing", "allow: [{zzz: 1}]\n"),
         ("/$defs/ban", "descriptors: [{action: {ban: {zzz: 1}}}]\n"),
+        ("/$defs/delay", "descriptors: [{action: {delay: {zzz: 1}}}]\n"),
     ];
     let schema = schema();
     for (pointer, text) in places {
