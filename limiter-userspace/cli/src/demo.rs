@@ -20,9 +20,10 @@ const LONGEST: u64 = 600;
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Two network namespaces, a cable between them, a daemon on it, six \
-    senders and a table: what each may send, and what arrives. With --requests: nginx, which has to \
-    be installed, asks `limiter serve` before a small server answers, and a sender that does not stop \
-    is dropped by the XDP program. Daemon and nginx have sockets, pins and files of their own.\n\n\
+    senders and a table: what each may send, and what arrives. With --requests: nginx, which has \
+    to be installed, asks `limiter serve` before a small server answers, and a sender that does \
+    not stop is dropped by the XDP program. Daemon and nginx have sockets, pins and files of their \
+    own.\n\n\
     Exit code: 0 if every sender was held to its limit, 1 if one was not or the run broke off, 2 \
     if it could not run, 130 if it was interrupted.")]
 pub(super) struct Ask {
