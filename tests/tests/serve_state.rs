@@ -2,9 +2,10 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,6 +54,11 @@ impl Bed {
     }
 
     fn start(&self, save_every: &str) -> Result<Serve> {
+        self.start_at(self.listener.try_clone()?.into(), &["--save-every", save_every])
+    }
+
+    /// Starts a process that is passed this socket.
+    fn start_at(&self, socket: OwnedFd, options: &[&str]) -> Result<Serve> {
         self.started.set(self.started.get() + 1);
         let log = self.dir.path().join(format!("log-{}", self.started.get()));
         let mut command = Command::new("sh");
@@ -60,9 +66,8 @@ impl Bed {
         let pass = "exec 3<&0 </dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$@\"";
         command.args(["-c", pass, "sh"]).arg(binary()?);
         command.args(["serve", "--rules"]).arg(self.dir.path().join("r.yaml"));
-        command.arg("--state-dir").arg(self.state()).args(["--save-every", save_every]);
-        let listener = OwnedFd::from(self.listener.try_clone()?);
-        command.stdin(Stdio::from(listener)).stderr(File::create(&log)?);
+        command.arg("--state-dir").arg(self.state()).args(options);
+        command.stdin(Stdio::from(socket)).stderr(File::create(&log)?);
         Ok(Serve { child: command.spawn()?, log })
     }
 
@@ -78,7 +83,7 @@ impl Bed {
     }
 
     fn saves(&self) -> Result<u64> {
-        let (_, page) = said(self.listener.local_addr()?, "GET /metrics", "")?;
+        let (_, page) = said(connect(self.listener.local_addr()?)?, "GET /metrics", "")?;
         let line =
             page.lines().find(|line| line.starts_with("limiter_request_saves_total{result=\"ok\""));
         Ok(line.and_then(|line| line.rsplit(' ').next()).context("no count")?.parse()?)
@@ -109,9 +114,7 @@ impl Drop for Serve {
     }
 }
 
-fn said(to: SocketAddr, what: &str, body: &str) -> Result<(u16, String)> {
-    let mut stream = TcpStream::connect(to)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+fn said(mut stream: impl Read + Write, what: &str, body: &str) -> Result<(u16, String)> {
     let length = body.len();
     write!(
         stream,
@@ -124,10 +127,21 @@ fn said(to: SocketAddr, what: &str, body: &str) -> Result<(u16, String)> {
     Ok((head.split(' ').nth(1).context("no status")?.parse()?, body.to_owned()))
 }
 
+fn connect(to: SocketAddr) -> Result<TcpStream> {
+    let stream = TcpStream::connect(to)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
 fn ask(to: SocketAddr) -> Result<(u16, u64)> {
+    answer(connect(to)?)
+}
+
+/// The status of a request for the only key, and what is left of its limit.
+fn answer(stream: impl Read + Write) -> Result<(u16, u64)> {
     let body =
         "{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"k\",\"value\":\"v\"}]}]}";
-    let (status, answer) = said(to, "POST /json", body)?;
+    let (status, answer) = said(stream, "POST /json", body)?;
     let answer: serde_json::Value = serde_json::from_str(&answer)?;
     let left = &answer["statuses"][0]["limitRemaining"];
     // Zero is left out in JSON of protocol buffers.
@@ -197,6 +211,29 @@ fn no_request_is_lost_while_the_process_is_replaced_under_load() -> Result<()> {
     })?;
     let [allowed, refused] = [0, 1].map(|n| counts.iter().map(|count| count[n]).sum::<u64>());
     ensure!(allowed == LIMIT && refused > 0, "{allowed} allowed, {refused} refused");
+    Ok(())
+}
+
+/// A unix socket is passed as well, stays where it is, and does not keep out other addresses.
+#[test]
+fn a_unix_socket_is_passed_beside_an_address_of_its_own() -> Result<()> {
+    let bed = Bed::new("serve-unix", 100)?;
+    let path = bed.dir.path().join("s");
+    let listener = UnixListener::bind(&path)?;
+    for used in [1, 3] {
+        let socket = listener.try_clone()?.into();
+        let serve = bed.start_at(socket, &["--listen", "127.0.0.1:0"])?;
+        let stream = UnixStream::connect(&path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        ensure!(answer(stream)? == (200, 100 - used));
+        let own = "answered at http://";
+        until("its address is in the log", || Ok(serve.said()?.contains(own)))?;
+        let said = serve.said()?;
+        let address = said.lines().find_map(|line| line.split_once(own)).context("no address")?.1;
+        ensure!(ask(address.parse()?)? == (200, 99 - used));
+        ensure!(serve.end(Signal::TERM)?.success());
+        ensure!(path.exists(), "it is not this process's");
+    }
     Ok(())
 }
 
