@@ -66,6 +66,7 @@ mod request_bans;
 mod rule_sets;
 mod sandbox;
 mod second_daemon;
+mod serve_state;
 mod sources;
 mod stack;
 mod succession;

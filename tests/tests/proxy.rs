@@ -7,13 +7,13 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::netns::Netns;
+use limiter_tests::nginx::Nginx;
 use limiter_tests::packet::Frame;
 use limiter_tests::packet_socket::PacketSocket;
 use limiter_tests::root::require_root;
@@ -48,57 +48,6 @@ fn documented(socket: &Path, root: &Path) -> String {
         text = text.replace(from, to);
     }
     text
-}
-
-/// A running nginx, ended on drop.
-struct Nginx(Child);
-
-impl Nginx {
-    fn start(netns: &Netns, dir: &Path, http: &str) -> Result<Self> {
-        let path = |name: &str| dir.join(name).display().to_string();
-        // Root's workers, because the test's directory is root's.
-        let config = format!(
-            "daemon off; user root; worker_processes 1; pid {}; error_log {};\nevents {{}}\nhttp \
-             {{\n\
-             access_log off;\nclient_body_temp_path {}; proxy_temp_path {};\nfastcgi_temp_path {}; \
-             uwsgi_temp_path {}; scgi_temp_path {};\n{http}\n}}\n",
-            path("nginx.pid"),
-            path("nginx.log"),
-            path("body"),
-            path("proxy"),
-            path("fastcgi"),
-            path("uwsgi"),
-            path("scgi"),
-        );
-        let file = dir.join("nginx.conf");
-        fs::write(&file, config)?;
-        let mut command = Command::new("nginx");
-        command.arg("-p").arg(dir).arg("-c").arg(&file).stdin(Stdio::null());
-        Ok(Self(netns.spawn(&mut command)?))
-    }
-
-    fn close(mut self) -> Result<()> {
-        self.end()
-    }
-
-    /// SIGTERM: the master ends its workers then.
-    fn end(&mut self) -> Result<()> {
-        use rustix::process::{Pid, Signal, kill_process};
-        if self.0.try_wait()?.is_none() {
-            let pid = Pid::from_raw(i32::try_from(self.0.id())?).context("no process id")?;
-            kill_process(pid, Signal::TERM)?;
-            self.0.wait()?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        if let Err(error) = self.end() {
-            eprintln!("while ending nginx: {error:#}");
-        }
-    }
 }
 
 /// Status, head in lower case, and body.

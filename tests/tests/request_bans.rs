@@ -1,11 +1,6 @@
 //! From a request to packets: what `limiter serve` refuses often enough is dropped at the card.
 
-use std::fs::File;
-use std::io::{Read as _, Write as _};
 use std::net::Ipv4Addr;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,9 +9,9 @@ use limiter_tests::generator::{Pattern, Stream};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::packet::Frame;
 use limiter_tests::root::require_root;
+use limiter_tests::serve::Serve;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::RECEIVER;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// Nothing comes back of a limit while the test runs, and no ban ends.
@@ -40,52 +35,18 @@ const WITHIN: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 9);
 /// Much longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// `limiter serve` without any capability, ended on drop.
-struct Serve {
-    child: Child,
-    socket: PathBuf,
-    log: PathBuf,
+/// What the tests ask `limiter serve`.
+trait Ask {
+    /// The statuses of requests to log in.
+    fn log_in(&self, from: &str, times: usize) -> Result<Vec<u16>>;
+
+    /// Sources that were to be banned, of which this became.
+    fn became(&self, what: &str) -> Result<u64>;
+
+    fn wait_until(&self, what: &str, count: u64) -> Result<()>;
 }
 
-impl Serve {
-    fn start(limiter: &Limiter, dir: &Path, rules: &Path) -> Result<Self> {
-        let (socket, log) = (dir.join("requests.sock"), dir.join("serve.log"));
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--"])
-            .arg(limiter.binary())
-            .arg("--socket")
-            .arg(limiter.socket())
-            .args(["serve", "--rules"])
-            .arg(rules)
-            .arg("--listen")
-            .arg(format!("unix:{}", socket.display()))
-            .stdin(Stdio::null())
-            .stderr(File::create(&log)?);
-        let child = command.spawn().context("setpriv of util-linux starts it")?;
-        let serve = Self { child, socket, log };
-        until("it listens", || Ok(serve.ask("GET", "/healthcheck", "").is_ok()))?;
-        Ok(serve)
-    }
-
-    /// The status of an answer, and its body.
-    fn ask(&self, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
-        let mut stream = UnixStream::connect(&self.socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        let length = body.len();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: \
-             {length}\r\n\r\n{body}"
-        )?;
-        let mut said = String::new();
-        stream.read_to_string(&mut said)?;
-        let (head, body) = said.split_once("\r\n\r\n").context("no head")?;
-        let status = head.split(' ').nth(1).context("no status")?.parse()?;
-        Ok((status, body.to_owned()))
-    }
-
-    /// The statuses of requests to log in.
+impl Ask for Serve {
     fn log_in(&self, from: &str, times: usize) -> Result<Vec<u16>> {
         let entries = json!([
             {"key": "auth_type", "value": "login"}, {"key": "remote_address", "value": from},
@@ -94,7 +55,6 @@ impl Serve {
         (0..times).map(|_| Ok(self.ask("POST", "/json", &body)?.0)).collect()
     }
 
-    /// Sources that were to be banned, of which this became.
     fn became(&self, what: &str) -> Result<u64> {
         let (_, page) = self.ask("GET", "/metrics", "")?;
         let is_it = |line: &&str| {
@@ -107,27 +67,6 @@ impl Serve {
 
     fn wait_until(&self, what: &str, count: u64) -> Result<()> {
         until(what, || Ok(self.became(what)? >= count))
-    }
-
-    fn said(&self) -> Result<String> {
-        Ok(std::fs::read_to_string(&self.log)?)
-    }
-
-    fn end(&mut self) -> Result<()> {
-        if self.child.try_wait()?.is_none() {
-            let pid = Pid::from_raw(i32::try_from(self.child.id())?).context("no process id")?;
-            kill_process(pid, Signal::TERM)?;
-        }
-        ensure!(self.child.wait()?.success(), "{}", self.said()?);
-        Ok(())
-    }
-}
-
-impl Drop for Serve {
-    fn drop(&mut self) {
-        if let Err(error) = self.end() {
-            eprintln!("while ending limiter serve: {error:#}");
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use limiter_tests::root::require_root;
 use limiter_tests::sweep;
 use limiter_tests::work_dir::WorkDir;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn program() -> Result<PathBuf> {
     limiter_tests::limiter::sandbox()
@@ -81,6 +81,68 @@ fn every_sender_is_held_to_its_limit(sandbox: &mut Command, mode: &str) -> Resul
         let dropped = number("offered")? - number("delivered")?;
         ensure!(source["limiter"]["dropped"] == dropped, "{source}");
         ensure!(number("expected")? > 0, "{source}");
+    }
+    Ok(())
+}
+
+/// `cargo xtask run --requests`, as `limiter demo` starts it.
+#[test]
+fn requests_are_held_to_their_limits_and_one_source_is_dropped_at_the_card() -> Result<()> {
+    require_root();
+    let mut demo = Command::new(binary()?);
+    demo.args(["demo", "--requests", "--duration", "3", "--output", "json"]);
+    let output = run(demo.stdin(Stdio::null()))?;
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stdout));
+    ensure!(said.contains("domain: site") && said.contains("Cleaned up"), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).context("not one JSON document")?;
+    ensure!(report["pass"] == true && report["banned"] == json!(["203.0.113.50"]), "{report}");
+    let senders = report["senders"].as_array().context("no senders")?;
+    ensure!(senders.len() == 6, "{report}");
+    for sender in senders {
+        ensure!(sender["allowed"] == sender["reached"], "{sender}");
+        let arrived = if sender["role"] == "banned" { 0 } else { 100 };
+        ensure!(sender["packets_arrived"] == arrived, "{sender}");
+    }
+    ensure!(report["packets_banned"].as_u64().is_some_and(|count| count >= 100), "{report}");
+    Ok(())
+}
+
+/// Other limits than those of the page, and a daemon that bans nobody, are found.
+#[test]
+fn requests_that_are_limited_otherwise_fail() -> Result<()> {
+    require_root();
+    let dir = WorkDir::create("unasked")?;
+    // A `limiter serve` with other rules, and without a daemon.
+    let script = dir.write(
+        "limiter",
+        format!(
+            "#!/bin/sh\ncase \"$*\" in\n*' serve '*)\n sed -i 's/burst: 10/burst: 11/' \"$5\"\n \
+             shift 2; set -- --socket '{}' \"$@\";;\nesac\nexec '{}' \"$@\"\n",
+            dir.path().join("nobody").display(),
+            binary()?.display()
+        ),
+    )?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    let mut command = Command::new(program()?);
+    command.arg("--limiter").arg(&script).args(["--requests", "--duration", "2", "--json"]);
+    let output = run(command.stdin(Stdio::null()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1), "exit code {:?}: {said}", output.status.code());
+    let report: Value = serde_json::from_slice(&output.stdout).context("not one JSON document")?;
+    let failures = report["failures"].to_string();
+    for (source, why) in [
+        ("203.0.113.20", "were expected"),
+        ("203.0.113.50", "were answered: no ban"),
+        ("203.0.113.50", "100 of 100 packets came past the card"),
+        ("the daemon", "should have banned"),
+        ("the kernel", "counted 0 packets"),
+    ] {
+        let is_it = |text: &Value| {
+            text.as_str().is_some_and(|text| text.contains(source) && text.contains(why))
+        };
+        let list = report["failures"].as_array().context("no failures")?;
+        ensure!(list.iter().any(is_it), "{source} {why}: {failures}");
     }
     Ok(())
 }
@@ -239,6 +301,13 @@ fn what_is_missing_is_named() -> Result<()> {
     let mut without_ip = sandbox(&limiter)?;
     without_ip.env("PATH", "/nonexistent");
     check_could_not_run(&run(&mut without_ip)?, &["`ip`", "iproute2"])?;
+
+    let tools = WorkDir::create("tools")?;
+    let ip = limiter_tests::command::run("sh", ["-c", "command -v ip"])?;
+    std::os::unix::fs::symlink(ip.trim(), tools.path().join("ip"))?;
+    let mut without_nginx = Command::new(program()?);
+    without_nginx.arg("--limiter").arg(&limiter).arg("--requests").env("PATH", tools.path());
+    check_could_not_run(&run(&mut without_nginx)?, &["`nginx`", "nginx-light"])?;
 
     // Inside a user namespace without a mapping this is nobody.
     let mut nobody = Command::new("unshare");

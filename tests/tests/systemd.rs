@@ -134,6 +134,10 @@ fn systemd_takes_the_unit_and_finds_it_hardened() -> Result<()> {
     let path = path.to_str().context("path")?;
     command::run("systemd-analyze", ["verify", "--man=no", path])?;
     command::run("systemd-analyze", ["security", "--offline=yes", "--threshold=15", path])?;
+    let socket = fs::read_to_string(format!("{DIST}/limiter-serve.socket"))?;
+    let socket = dir.write("limiter-serve.socket", socket)?;
+    let socket = socket.to_str().context("path")?;
+    command::run("systemd-analyze", ["verify", "--man=no", socket])?;
     let users = format!("{DIST}/limiter.sysusers.conf");
     let made = command::run("systemd-sysusers", ["--dry-run", &users])?;
     // systemd-sysusers says so on standard error; an error in the file is an exit code.

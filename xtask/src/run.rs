@@ -1,4 +1,5 @@
-//! `cargo xtask run`: the sandbox, of one node or of several, or the daemon on a real interface.
+//! `cargo xtask run`: the sandbox, of packets or requests, of one node or of several, or the daemon
+//! on a real interface.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,7 +19,7 @@ use crate::{process, supervise, workspace};
 pub(crate) struct Arguments {
     /// Protect this interface instead of running the sandbox
     #[arg(long, value_name = "IFACE", requires = "rules")]
-    #[arg(conflicts_with_all = ["duration", "json", "cluster", "tune"])]
+    #[arg(conflicts_with_all = ["duration", "json", "cluster", "requests", "tune"])]
     iface: Option<String>,
     /// Rule file for --iface
     #[arg(long, requires = "iface", value_name = "FILE")]
@@ -27,15 +28,19 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NODES", num_args = 0..=1, default_missing_value = "3")]
     #[arg(value_parser = clap::value_parser!(u8).range(2..=16))]
     cluster: Option<u8>,
+    /// Limit requests that a real nginx asks `limiter serve` about, and drop a sender at the card
+    #[arg(long, conflicts_with_all = ["cluster", "tune"])]
+    requests: bool,
     /// Observe the senders of the sandbox, put the limit in force that `limiter tune` proposes, and
     /// send again
     #[arg(long, conflicts_with = "cluster")]
     tune: bool,
     /// Limit what comes in, in the sandbox, or what goes out
-    #[arg(long, value_parser = ["in", "out"], conflicts_with_all = ["iface", "cluster", "tune"])]
+    #[arg(long, value_parser = ["in", "out"])]
+    #[arg(conflicts_with_all = ["iface", "cluster", "requests", "tune"])]
     direction: Option<String>,
-    /// Seconds of traffic in the sandbox: 10, or 20 with --cluster, which takes 8 or more; with
-    /// --tune 5, twice
+    /// Seconds of traffic in the sandbox: 10, or 20 with --cluster, which takes 8 or more; 5 with
+    /// --requests; with --tune 5, twice
     #[arg(long, value_name = "SECS")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=600))]
     duration: Option<u32>,
@@ -58,7 +63,11 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         )
         .into());
     }
-    let tools = if arguments.cluster.is_some() { Tools::Cluster } else { Tools::Run };
+    let tools = match arguments.cluster {
+        Some(_) => Tools::Cluster,
+        None if arguments.requests => Tools::Requests,
+        None => Tools::Run,
+    };
     let toolchain = setup::ensure(tools)?;
     let mut command = match (&arguments.iface, &arguments.rules) {
         (Some(iface), Some(rules)) => {
@@ -85,6 +94,7 @@ fn sandbox(arguments: &Arguments, privilege: Privilege, toolchain: &str) -> Resu
     command.arg("--limiter").arg(limiter);
     match arguments.cluster {
         Some(nodes) => command.args(["--cluster", &nodes.to_string()]),
+        None if arguments.requests => command.arg("--requests"),
         None if arguments.tune => command.arg("--tune"),
         None if arguments.direction.as_deref() == Some("out") => {
             command.args(["--direction", "out"])

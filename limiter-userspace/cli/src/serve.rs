@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use limiter_daemon::control::Client;
-use limiter_requests::{Listen, Options};
+use limiter_requests::{Listen, Options, StateOptions};
 
 use super::answer::Answer;
+use super::args::time::interval;
 use super::failure::Failure;
 use super::serve_bans::OverSocket;
 
@@ -21,9 +23,20 @@ pub(super) struct Serve {
     /// own
     #[arg(long, value_name = "FILE|DIR", required = true)]
     rules: Vec<PathBuf>,
-    /// Where to listen: an address and a port, or unix:PATH; may be repeated
-    #[arg(long, value_name = "ADDRESS:PORT|unix:PATH", default_value = "127.0.0.1:8081")]
+    /// Where to listen: an address and a port, or unix:PATH; may be repeated [default: the sockets
+    /// that the service manager passes, or 127.0.0.1:8081]
+    #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
     listen: Vec<Listen>,
+    /// Keep what is used of the limits in this directory, for the next start; the last one given
+    /// counts
+    #[arg(long, value_name = "DIR", overrides_with = "state_dir")]
+    state_dir: Option<PathBuf>,
+    /// Time between two snapshots in --state-dir: as much is forgotten if the process is killed
+    #[arg(
+        long, value_name = "TIME", default_value = "1m", requires = "state_dir",
+        value_parser = interval,
+    )]
+    save_every: Duration,
     /// Keys that there is room for, at most 100 bytes each for one token bucket
     #[arg(
         long, value_name = "N", default_value_t = 1_000_000,
@@ -56,6 +69,10 @@ impl Serve {
             threads: self.threads.map_or_else(processors, usize::from),
             response_headers: self.response_headers,
             bans: Some(Arc::new(OverSocket::new(daemon))),
+            state: self
+                .state_dir
+                .clone()
+                .map(|directory| StateOptions { directory, every: self.save_every }),
         }
     }
 }

@@ -7,7 +7,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use limiter_rules::file::requests::{Entry, EntryValue};
 
 use crate::decision::amount;
-use crate::limiter::{Answer, Status};
+use crate::question::{Answer, Status};
 
 /// A key and a value out of headers.
 type Made<'a> = (&'a str, Cow<'a, str>);

@@ -1,5 +1,7 @@
 //! Time: the monotonic clock for rates, the wall clock for windows and the calendar.
 
+use std::fs;
+
 use jiff::Timestamp;
 use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
@@ -96,6 +98,15 @@ impl CalendarWindow {
         let at = self.number.saturating_mul(width).saturating_add(self.elapsed.min(width - 1));
         WallOffset::from_raw(at.wrapping_sub(now.as_nanos()))
     }
+}
+
+/// The name of the clock since boot: of this boot, and of the namespace of time. None if the system
+/// does not give it.
+pub(crate) fn boot() -> Option<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    // A kernel without such namespaces has one clock.
+    let namespace = fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    Some(format!("{} {}", boot.trim(), namespace.display()))
 }
 
 fn nanos(clock: ClockId) -> u64 {

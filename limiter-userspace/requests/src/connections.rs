@@ -11,10 +11,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use http_body_util::Either;
-use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::rt::Executor;
 use hyper::service::service_fn;
+use hyper::{Request, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -59,6 +60,12 @@ const FAREWELL: Duration = Duration::from_secs(65);
 
 /// Time for an answer to be sent after the process was asked to stop.
 const QUIET: Duration = Duration::from_millis(500);
+
+/// Time for a request that is on its way when the process is asked to stop: a first one, and a
+/// further one. Over HTTP/1 a connection that is closed then would lose it; over HTTP/2 the client
+/// is told which requests count.
+const FIRST: Duration = Duration::from_millis(500);
+const NEXT: Duration = Duration::from_millis(100);
 
 /// Time before the next try where a connection cannot be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -136,6 +143,8 @@ struct State {
     since: Cell<Instant>,
     /// True if there was one.
     asked: Cell<bool>,
+    /// True if it was one over HTTP/2.
+    http2: Cell<bool>,
 }
 
 struct Connections {
@@ -188,6 +197,7 @@ impl Connections {
             busy: Cell::new(0),
             since: Cell::new(Instant::now()),
             asked: Cell::new(false),
+            http2: Cell::new(false),
         });
         let work = connection(stream, self.answers.clone(), Rc::clone(&state), self.stop.clone());
         let task = tokio::task::spawn_local(work).abort_handle();
@@ -307,15 +317,21 @@ async fn connection(
     mut stop: watch::Receiver<bool>,
 ) {
     let _open = Open::new(&answers.service);
-    let of_requests = Rc::clone(&state);
+    let (of_requests, stopping) = (Rc::clone(&state), stop.clone());
     let answer = service_fn(move |request: Request<Incoming>| {
         let (Answers { service, grpc }, busy) = (answers.clone(), Busy::new(&of_requests));
+        let http2 = request.version() == Version::HTTP_2;
+        of_requests.http2.set(http2);
+        let stopping = stopping.clone();
         async move {
-            let answer = if grpc::is_meant(&request) {
+            let mut answer = if grpc::is_meant(&request) {
                 grpc.answer(&service.stats, request).await.map(Either::Right)
             } else {
                 routes::answer(&service, request).await.map(Either::Left)
             };
+            if *stopping.borrow() && !http2 {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             drop(busy);
             Ok::<_, Infallible>(answer)
         }
@@ -325,7 +341,14 @@ async fn connection(
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),
         () = silent(&state) => None,
-        () = stopped(&mut stop) => None,
+        () = stopped(&mut stop) => {
+            let time = match (state.asked.get(), state.http2.get()) {
+                (false, _) => FIRST,
+                (true, false) => NEXT,
+                (true, true) => Duration::ZERO,
+            };
+            timeout(time, connection.as_mut()).await.ok()
+        }
     };
     let ended = if let Some(ended) = ended {
         ended

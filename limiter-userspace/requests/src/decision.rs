@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use limiter_common::time::{MAX_TICKS, TICK_BITS};
+use limiter_common::time::{MAX_TICKS, TICK_BITS, Ticks};
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{Algorithm, Limit, LimitSpec, WORDS};
 use limiter_decision::algorithm::Words;
@@ -84,7 +84,7 @@ pub(crate) const fn amount(limit: &RequestLimit) -> u64 {
 }
 
 /// The limits of a rule.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits(Box<[ReadyLimit]>);
 
 /// A limit that a request is over, by its number.
@@ -263,6 +263,39 @@ impl Limits {
                     Some(from) if same => from.load(Ordering::Acquire),
                     // The lowest bit is for limits that change in place.
                     _ => seed.word(u32::from(index)) << 1,
+                };
+                to.store(state, Ordering::Release);
+            }
+        }
+        new
+    }
+}
+
+impl Limits {
+    /// The words of a key on another clock, where it had `words` at `then` on the one before: what
+    /// was used then is used at `from`. Windows of the wall clock are what they were.
+    pub(crate) fn on_another_clock(
+        &self,
+        words: &[AtomicU64],
+        then: Ticks,
+        from: Ticks,
+    ) -> Box<[AtomicU64]> {
+        let new: Box<[AtomicU64]> = (0..self.words()).map(|_| AtomicU64::new(0)).collect();
+        for ReadyLimit { spec, .. } in &self.0 {
+            let of_wall = spec.algorithm() == Algorithm::FixedWindow;
+            let Carried { used, at } =
+                meter::carried((spec, spec), &Shared(words), then, WallOffset::BOOT);
+            let at = from.plus(at.since(then));
+            let seed = Seed::new(spec, Carried { used, at }, WallOffset::BOOT);
+            for index in 0..spec.words {
+                let place = usize::from(spec.first.saturating_add(index));
+                let (Some(to), Some(word)) = (new.get(place), words.get(place)) else {
+                    continue;
+                };
+                let state = if of_wall {
+                    word.load(Ordering::Acquire)
+                } else {
+                    seed.word(u32::from(index)) << 1
                 };
                 to.store(state, Ordering::Release);
             }

@@ -7,7 +7,7 @@ use limiter_rules::model::{Meter, Period, Quota, Unit as Base};
 use serde::Deserialize;
 
 use crate::decision::Left;
-use crate::limiter::Status;
+use crate::question::Status;
 use crate::rules::Terms;
 
 /// A unit of time of a limit.

@@ -35,7 +35,7 @@ use crate::check;
 use crate::clock::Moment;
 use crate::described::described;
 use crate::envoy::{self, State, Unit};
-use crate::limiter::{Answer, Asked, Descriptor, Detail};
+use crate::question::{Answer, Asked, Descriptor, Detail};
 use crate::service::{Service, Stats, Why};
 
 /// The longest message, in bytes.

@@ -8,7 +8,7 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::envoy::{self, State, Unit};
-use crate::limiter::{Answer, Asked, Descriptor, Status};
+use crate::question::{Answer, Asked, Descriptor, Status};
 
 /// What is asked. Fields may be written in either of the two ways that JSON of protocol buffers
 /// has.

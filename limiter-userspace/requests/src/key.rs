@@ -1,4 +1,5 @@
-//! The key of a bucket: a hash under a secret of this process.
+//! The key of a bucket: a hash under a secret of this process, and of those that go on with its
+//! buckets.
 //!
 //! 128 bits take the place of values of any length, so that a key costs the same whatever a request
 //! says. Nobody outside knows the secret, so nobody can make two values that share a bucket; of a
@@ -11,7 +12,7 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv6Net};
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
-/// The secret of a process.
+/// The secret of a process. Those who know it can make values that share a bucket.
 #[derive(Clone, Copy)]
 pub(crate) struct Secret([u8; 16]);
 
@@ -34,6 +35,16 @@ impl Secret {
             filled += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty())?;
         }
         Ok(Self(bytes))
+    }
+
+    /// One that was kept.
+    pub(crate) const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The secret, to keep.
+    pub(crate) const fn bytes(&self) -> [u8; 16] {
+        self.0
     }
 
     /// A key that parts are added to.
@@ -76,6 +87,16 @@ impl Begun {
 pub(crate) struct Key([u64; 2]);
 
 impl Key {
+    /// A key that was kept.
+    pub(crate) const fn from_raw(raw: [u64; 2]) -> Self {
+        Self(raw)
+    }
+
+    /// The key, to keep.
+    pub(crate) const fn raw(self) -> [u64; 2] {
+        self.0
+    }
+
     /// A number below `of`, which is a power of two.
     pub(crate) fn shard(self, of: usize) -> usize {
         let Self([high, _]) = self;

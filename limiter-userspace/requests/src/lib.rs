@@ -18,21 +18,25 @@ mod key;
 mod limiter;
 mod listen;
 mod metrics;
+mod question;
 mod reservations;
 mod routes;
 mod rules;
 mod server;
 mod service;
+mod snapshot;
+mod state;
 mod store;
 
 pub use bans::{AskedBan, BanAnswer, Bans};
 pub use clock::Moment;
 pub use decision::{Left, Limits, ReadyLimit};
 pub use files::{Files, files, read};
-pub use limiter::{
-    Answer, Asked, Descriptor, Detail, Limiter, MAX_DESCRIPTORS, Refused, Reserved, Status,
-};
+pub use limiter::{Limiter, Reserved};
 pub use listen::Listen;
+pub use question::{Answer, Asked, Descriptor, Detail, MAX_DESCRIPTORS, Refused, Status};
 pub use reservations::GivenBack;
 pub use rules::{Domain, Rule, RuleBan, RuleLimits, Rules, Terms};
-pub use server::{Options, ServeError, Server, run};
+pub use server::{DEFAULT_LISTEN, Options, ServeError, Server, run};
+pub use snapshot::{Loaded, Snapshot, Unusable};
+pub use state::{StateError, StateOptions};

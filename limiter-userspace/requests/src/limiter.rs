@@ -1,5 +1,6 @@
 //! The decision about a request: all of its descriptors together.
 
+use std::io::{self, Read, Seek, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -12,90 +13,11 @@ use crate::clock::Moment;
 use crate::counters::Became;
 use crate::decision::{Charges, Left, Limits, Over, least, take_back};
 use crate::key::{Key, Secret};
+use crate::question::{Answer, Asked, Detail, MAX_DESCRIPTORS, Refused, Status};
 use crate::reservations::{GivenBack, Reservations};
 use crate::rules::{EntryOf, Rule, Rules, Terms};
+use crate::snapshot::{self, Loaded, Snapshot, Unusable};
 use crate::store::{Full, KeyLimits, Store};
-
-/// Descriptors of one request: envoy sends a handful.
-pub const MAX_DESCRIPTORS: usize = 64;
-
-/// A request for a decision.
-#[derive(Clone, Debug, Default)]
-pub struct Asked<'a> {
-    /// Name of the rules that are asked for.
-    pub domain: &'a str,
-    /// What the request is about.
-    pub descriptors: Vec<Descriptor<'a>>,
-    /// Hits of each descriptor that says nothing else: 1 for 0.
-    pub hits: u64,
-}
-
-/// A part of a request that a rule may limit.
-#[derive(Clone, Debug, Default)]
-pub struct Descriptor<'a> {
-    /// Keys and values.
-    pub entries: Vec<EntryOf<'a>>,
-    /// Hits of this one, 0 to look only.
-    pub hits: Option<u64>,
-    /// A limit that takes the place of the rule's.
-    pub limit: Option<RequestLimit>,
-}
-
-/// Reason why a request cannot be decided. Nothing is charged.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// No domain.
-    #[error("domain is missing: name the domain of a rule file")]
-    NoDomain,
-    /// Nothing to decide.
-    #[error("descriptors is empty: name what is asked for, as in [{{\"entries\": [...]}}]")]
-    NoDescriptors,
-    /// A descriptor without an entry.
-    #[error("descriptor {0} has no entries: give each a key and a value")]
-    NoEntries(usize),
-    /// An entry without a key.
-    #[error("an entry of descriptor {0} has no key: name one")]
-    NoKey(usize),
-    /// More than is decided at once.
-    #[error("{0} descriptors are more than {MAX_DESCRIPTORS}: ask for fewer at once")]
-    TooMany(usize),
-    /// A limit of the request that cannot be held.
-    #[error("the limit of descriptor {0} cannot be held: {1}")]
-    Limit(usize, String),
-    /// Too many different limits.
-    #[error("requests have brought more than 1024 different limits: write them as rules")]
-    TooManyLimits,
-    /// A reservation of what cannot say when.
-    #[error(
-        "descriptor {0} falls under a limit that is no token or leaky bucket: only those say when a \
-         request may go"
-    )]
-    NoRate(usize),
-}
-
-/// The answer to a request.
-#[derive(Clone, Debug, Default)]
-pub struct Answer {
-    /// True if the request is over a limit.
-    pub over: bool,
-    /// One for each descriptor.
-    pub statuses: Vec<Status>,
-}
-
-/// The answer for one descriptor.
-#[derive(Clone, Debug, Default)]
-pub struct Status {
-    /// The rule that it falls under, unless another one replaces that.
-    pub rule: Option<Arc<Rule>>,
-    /// True if it is over a limit that counts.
-    pub over: bool,
-    /// The limit that is nearest, and what is left of it.
-    pub nearest: Option<(RequestLimit, Left)>,
-    /// All limits, and what is left of them.
-    pub limits: Vec<(RequestLimit, Left)>,
-    /// True if nothing limits it.
-    pub unlimited: bool,
-}
 
 /// The limiter: rules in force, and buckets.
 pub struct Limiter {
@@ -178,31 +100,62 @@ fn is_over(targets: &[Option<Target<'_>>]) -> bool {
         || quotas.peek().is_some() && quotas.all(Target::is_over)
 }
 
-/// What a caller wants to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Detail {
-    /// The decision alone.
-    Decision,
-    /// What is left of the limits, too.
-    Left,
-}
-
 impl Limiter {
     /// A limiter without rules, and with room for `most` keys.
     ///
     /// # Errors
     ///
     /// The system has no randomness.
-    pub fn new(most: usize) -> std::io::Result<Self> {
-        Ok(Self {
+    pub fn new(most: usize) -> io::Result<Self> {
+        Ok(Self::with(most, Secret::new()?))
+    }
+
+    /// A limiter that goes on with a snapshot, once its rules are in force and
+    /// [`Limiter::load`] is called.
+    pub fn of<R: Read + Seek>(most: usize, snapshot: &Snapshot<R>) -> Self {
+        Self::with(most, snapshot.secret())
+    }
+
+    fn with(most: usize, secret: Secret) -> Self {
+        Self {
             rules: RwLock::default(),
             store: Store::new(most),
-            secret: Secret::new()?,
+            secret,
             unknown_domains: AtomicU64::new(0),
             answers: Default::default(),
             reservations: Reservations::default(),
             bans: Arc::default(),
-        })
+        }
+    }
+
+    /// Gives keys the buckets of the snapshot that this limiter is [of](Limiter::of). `clock` names
+    /// the clock of `moment`, if that is known.
+    ///
+    /// # Errors
+    ///
+    /// Why the rest of it cannot be read.
+    pub fn load<R: Read + Seek>(
+        &self,
+        snapshot: Snapshot<R>,
+        moment: &Moment,
+        clock: Option<&str>,
+    ) -> Result<Loaded, Unusable> {
+        snapshot.load(&self.store, moment, clock)
+    }
+
+    /// Writes a snapshot of all buckets; returns how many they are. Requests may go on meanwhile:
+    /// what they charge is in it or not.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written.
+    pub fn save(
+        &self,
+        to: &mut dyn Write,
+        moment: &Moment,
+        clock: Option<&str>,
+    ) -> io::Result<u64> {
+        snapshot::write(to, (&self.store, &self.secret), moment, clock)
     }
 
     /// Puts rules of files in force, each with its name. Keys of rules that did not change go on;
@@ -473,7 +426,9 @@ impl Limiter {
                     let limits = self.brought(number, *limit)?;
                     let mut key_of_limit = self.secret.begin();
                     key_of_limit.key(key());
-                    key_of_limit.number(limits.id.number());
+                    for part in snapshot::parts(limit) {
+                        key_of_limit.number(part);
+                    }
                     (Some((limits, key_of_limit.end())), State::Within)
                 }
                 (None, Terms::Limits(limits)) => (Some((limits.0.clone(), key())), State::Within),

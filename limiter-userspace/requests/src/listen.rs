@@ -9,6 +9,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use listenfd::ListenFd;
+
 /// An address to listen at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
@@ -82,6 +84,27 @@ impl Listener {
             Self::Unix(listener) => Self::Unix(listener.try_clone()?),
         })
     }
+}
+
+/// Listeners that the service manager passes to this process, as `sd_listen_fds`(3) says; none if
+/// it passes none. Each may be passed once.
+pub(crate) fn inherited() -> io::Result<Vec<(Listener, Listen)>> {
+    let mut passed = ListenFd::from_env();
+    let mut listeners = Vec::new();
+    for index in 0..passed.len() {
+        // What is no TCP listener stays where it is.
+        if let Ok(Some(listener)) = passed.take_tcp_listener(index) {
+            listener.set_nonblocking(true)?;
+            let address = Listen::Tcp(listener.local_addr()?);
+            listeners.push((Listener::Tcp(listener), address));
+        } else if let Some(listener) = passed.take_unix_listener(index)? {
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            let path = address.as_pathname().map(Path::to_owned).unwrap_or_default();
+            listeners.push((Listener::Unix(listener), Listen::Unix(path)));
+        }
+    }
+    Ok(listeners)
 }
 
 /// Read and write for everybody: who may ask is said by the directory. Over TCP every user of the

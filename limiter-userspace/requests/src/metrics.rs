@@ -86,5 +86,10 @@ pub(crate) fn page(limiter: &Limiter, stats: &Stats) -> String {
     page.metric("limiter_request_reloads_total", Kind::Counter, help)
         .add(&[("result", "ok")], good)
         .add(&[("result", "failed")], bad);
+    let [good, bad] = stats.saves();
+    let help = "Snapshots of the buckets. Where one failed, a restart goes on with the one before.";
+    page.metric("limiter_request_saves_total", Kind::Counter, help)
+        .add(&[("result", "ok")], good)
+        .add(&[("result", "failed")], bad);
     page.into_text()
 }

@@ -14,8 +14,9 @@ use tokio::time::{sleep, timeout};
 use crate::check;
 use crate::clock::Moment;
 use crate::json::{AnswerOut, AskedIn, Seconds};
-use crate::limiter::{Answer, Asked, Descriptor, Detail, Limiter, Refused};
+use crate::limiter::Limiter;
 use crate::metrics;
+use crate::question::{Answer, Asked, Descriptor, Detail, Refused};
 use crate::reservations::GivenBack;
 use crate::service::{Service, Why};
 

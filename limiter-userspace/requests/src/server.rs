@@ -1,6 +1,7 @@
 //! The process: threads that answer, and signals.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -10,22 +11,24 @@ use limiter_rules::RuleFileError;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, interval_at};
 
 use crate::bans::Bans;
 use crate::clock::Moment;
 use crate::connections::{Answers, serve};
 use crate::grpc::Grpc;
 use crate::limiter::Limiter;
-use crate::listen::{Listen, Listener};
+use crate::listen::{self, Listen, Listener};
 use crate::service::{Service, Stats};
+use crate::state::{State, StateError, StateOptions};
 
 /// What to serve, and within which bounds.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Rule files, and directories of them.
     pub rules: Vec<PathBuf>,
-    /// Addresses to listen at.
+    /// Addresses to listen at. If there is none: the sockets that the service manager passes, or
+    /// [`DEFAULT_LISTEN`].
     pub listen: Vec<Listen>,
     /// Keys that there is room for.
     pub max_keys: usize,
@@ -37,7 +40,12 @@ pub struct Options {
     pub response_headers: bool,
     /// What bans the sources that rules name; if there is none, nobody is banned.
     pub bans: Option<Arc<dyn Bans>>,
+    /// Where buckets are kept across restarts; if nowhere, they begin full.
+    pub state: Option<StateOptions>,
 }
+
+/// Address to listen at if nothing else is said.
+pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
 
 /// Why nothing is served.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +61,12 @@ pub enum ServeError {
         /// Reason.
         source: io::Error,
     },
+    /// A socket of the service manager.
+    #[error("cannot listen at a socket of the service manager: {0}: check the unit of the socket")]
+    Inherited(io::Error),
+    /// The state directory.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The system.
     #[error("cannot {what}: {source}: check the limits of this process")]
     System {
@@ -66,7 +80,10 @@ pub enum ServeError {
 impl ServeError {
     /// True if something broke, false if the input was refused.
     pub const fn is_failure(&self) -> bool {
-        matches!(self, Self::System { .. })
+        matches!(
+            self,
+            Self::System { .. } | Self::Inherited(_) | Self::State(StateError::System { .. })
+        )
     }
 
     /// One line for each mistake.
@@ -86,8 +103,10 @@ const SWEEP_PARTS: usize = 16;
 pub struct Server {
     service: Arc<Service>,
     rules: Vec<PathBuf>,
-    listen: Vec<Listen>,
+    /// Those of the addresses at which nobody listens afterwards.
+    own: Vec<Listen>,
     addresses: Vec<Listen>,
+    state: Option<State>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// The thread that asks for bans.
@@ -102,15 +121,31 @@ impl Server {
     /// Why nothing is served.
     pub fn start(options: &Options) -> Result<Self, ServeError> {
         let system = |what| move |source| ServeError::System { what, source };
-        let limiter = Limiter::new(options.max_keys).map_err(system("read randomness"))?;
+        let state = options.state.as_ref().map(|state| State::open(&state.directory));
+        let state = state.transpose()?;
+        let snapshot = state.as_ref().and_then(State::read);
+        let limiter = match &snapshot {
+            Some(snapshot) => Limiter::of(options.max_keys, snapshot),
+            None => Limiter::new(options.max_keys).map_err(system("read randomness"))?,
+        };
         let service = Arc::new(Service { limiter, stats: Stats::default() });
         service.load(&options.rules).map_err(ServeError::Rules)?;
+        if let (Some(state), Some(snapshot)) = (&state, snapshot) {
+            service.go_on(state, snapshot);
+        }
         let grpc = Grpc::new(&service, options.response_headers)
             .map_err(|error| system("describe the gRPC services")(io::Error::other(error)))?;
         let answers = Answers { service: Arc::clone(&service), grpc: Arc::new(grpc) };
-        let mut listeners = Vec::new();
-        let mut addresses = Vec::new();
-        for listen in &options.listen {
+        let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+        for (listener, address) in listen::inherited().map_err(ServeError::Inherited)? {
+            addresses.push(address);
+            listeners.push(listener);
+        }
+        let mut own = options.listen.clone();
+        if own.is_empty() && listeners.is_empty() {
+            own.push(Listen::Tcp(DEFAULT_LISTEN));
+        }
+        for listen in &own {
             let listener = Listener::bind(listen)
                 .map_err(|source| ServeError::Listen { listen: listen.clone(), source })?;
             addresses.push(listener.address(listen));
@@ -122,8 +157,9 @@ impl Server {
         let mut server = Self {
             service,
             rules: options.rules.clone(),
-            listen: options.listen.clone(),
+            own,
             addresses,
+            state,
             stop,
             threads: Vec::new(),
             bans,
@@ -163,25 +199,30 @@ impl Server {
         good
     }
 
-    /// Listens no more, answers what is under way, and ends.
+    /// Keeps the buckets, if there is a place for them; true if that is done, or not to be done.
+    pub fn save(&self) -> bool {
+        self.state.as_ref().is_none_or(|state| self.service.save(state))
+    }
+
+    /// Listens no more, answers what is under way, keeps the buckets, and ends.
     ///
     /// # Errors
     ///
     /// Why a thread ended before.
     pub fn stop(self) -> Result<(), ServeError> {
         self.stop.send_replace(true);
-        for listen in &self.listen {
+        for listen in &self.own {
             if let Listen::Unix(path) = listen
                 && let Err(error) = std::fs::remove_file(path)
             {
                 tracing::warn!(%error, socket = %path.display(), "cannot remove the socket");
             }
         }
+        let mut result = Ok(());
         for thread in self.threads {
             match thread.join() {
-                Ok(ended) => {
-                    ended.map_err(|source| ServeError::System { what: "answer", source })?;
-                }
+                Ok(Ok(())) => {}
+                Ok(Err(source)) => result = Err(ServeError::System { what: "answer", source }),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
@@ -191,7 +232,10 @@ impl Server {
             std::panic::resume_unwind(panic);
         }
         bans.log();
-        Ok(())
+        if let Some(state) = &self.state {
+            self.service.save(state);
+        }
+        result
     }
 }
 
@@ -215,12 +259,23 @@ pub fn run(options: &Options) -> Result<(), ServeError> {
     for address in server.addresses() {
         tracing::info!("requests are answered at {address}");
     }
-    main.block_on(signals.wait(&server));
+    let every = options.state.as_ref().map(|state| state.every);
+    main.block_on(signals.wait(&server, every));
     server.stop()
 }
 
 fn runtime() -> io::Result<runtime::Runtime> {
     runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Waits until it is time; forever, if it never is.
+async fn tick(interval: Option<&mut Interval>) {
+    match interval {
+        Some(interval) => {
+            interval.tick().await;
+        }
+        None => std::future::pending().await,
+    }
 }
 
 struct Signals {
@@ -231,16 +286,23 @@ struct Signals {
 
 impl Signals {
     /// Does what has to be done meanwhile, until the process is to end.
-    async fn wait(mut self, server: &Server) {
+    async fn wait(mut self, server: &Server, save_every: Option<Duration>) {
         let mut second = interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut round = 0;
+        let mut saving = save_every.map(|every| interval_at(Instant::now() + every, every));
+        if let Some(saving) = &mut saving {
+            saving.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
         loop {
             tokio::select! {
                 _ = second.tick() => {
                     server.service.limiter.sweep(round, SWEEP_PARTS, &Moment::now());
                     server.service.limiter.bans().log();
                     round = (round + 1) % SWEEP_PARTS;
+                }
+                () = tick(saving.as_mut()) => {
+                    server.save();
                 }
                 Some(()) = self.reload.recv() => {
                     server.reload();

@@ -1,12 +1,16 @@
 //! What all threads share: the limiter, the rule files, and counters of the server.
 
+use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use limiter_rules::RuleFileError;
 
+use crate::clock::{self, Moment};
 use crate::files;
 use crate::limiter::Limiter;
+use crate::snapshot::{Loaded, Snapshot};
+use crate::state::State;
 
 /// Why a request was refused undecided.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +38,7 @@ pub(crate) struct Stats {
     pub(crate) connections: AtomicUsize,
     pub(crate) evicted: AtomicU64,
     reloads: [AtomicU64; 2],
+    saves: [AtomicU64; 2],
 }
 
 impl Stats {
@@ -73,6 +78,10 @@ impl Stats {
         self.reloads[usize::from(!good)].fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn saves(&self) -> [u64; 2] {
+        std::array::from_fn(|index| self.saves[index].load(Ordering::Relaxed))
+    }
+
     pub(crate) fn reloads(&self) -> [u64; 2] {
         std::array::from_fn(|index| self.reloads[index].load(Ordering::Relaxed))
     }
@@ -86,6 +95,42 @@ pub(crate) struct Service {
 }
 
 impl Service {
+    /// Goes on with the buckets of a snapshot.
+    pub(crate) fn go_on<R: Read + Seek>(&self, state: &State, snapshot: Snapshot<R>) {
+        let clock = clock::boot();
+        let Loaded { keys, no_room, same_clock } =
+            match self.limiter.load(snapshot, &Moment::now(), clock.as_deref()) {
+                Ok(loaded) => loaded,
+                // It was whole a moment ago.
+                Err(why) => return state.set_aside(&why, "buckets behind that begin full"),
+            };
+        let since = if same_clock {
+            "as they were"
+        } else {
+            "with the time since this boot, for they are of another one"
+        };
+        tracing::info!("{keys} keys go on {since}");
+        if no_room > 0 {
+            tracing::warn!(
+                "{no_room} more keys found no room and begin full: give a larger --max-keys"
+            );
+        }
+    }
+
+    /// Keeps the buckets; true if that is done.
+    pub(crate) fn save(&self, state: &State) -> bool {
+        let saved = state.save(&self.limiter);
+        self.stats.saves[usize::from(saved.is_err())].fetch_add(1, Ordering::Relaxed);
+        match &saved {
+            Ok(keys) => tracing::debug!(keys, "buckets are kept"),
+            Err(error) => tracing::error!(
+                "buckets cannot be kept: {error}: a restart goes on with those that were kept \
+                 before; check the state directory"
+            ),
+        }
+        saved.is_ok()
+    }
+
     /// Reads the rule files, and puts them in force if all is right.
     pub(crate) fn load(&self, paths: &[PathBuf]) -> Result<(), Vec<RuleFileError>> {
         let (files, errors) = files::read(paths);

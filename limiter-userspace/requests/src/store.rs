@@ -30,13 +30,6 @@ const MAX_OVERRIDES: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LimitsId(u32);
 
-impl LimitsId {
-    /// The number.
-    pub(crate) fn number(self) -> u64 {
-        self.0.into()
-    }
-}
-
 /// A key with one word.
 struct Small {
     word: [AtomicU64; 1],
@@ -50,6 +43,9 @@ struct Large {
 }
 
 const _: () = assert!(size_of::<(Key, Small)>() == 32);
+
+/// A key, its words and its limits.
+pub(crate) type Stored<'a> = (Key, &'a [AtomicU64], LimitsId);
 
 /// Table of one kind of keys.
 type Table<T> = HashMap<Key, T, AsItIs>;
@@ -221,6 +217,47 @@ impl Store {
             return None;
         }
         Some(known.add(limits, true))
+    }
+
+    /// Makes limits known that keys had before this process; none if requests brought too many.
+    pub(crate) fn of_before(&self, limits: &Limits, brought: bool) -> Option<LimitsId> {
+        let limits = limits.clone();
+        let found = if brought { self.brought(limits)? } else { self.limits(limits) };
+        Some(found.id)
+    }
+
+    /// All limits that keys may have; true for those that a request brought.
+    pub(crate) fn all_limits(&self) -> Vec<(KeyLimits, bool)> {
+        let known = self.known();
+        let all = known.by_id.iter().map(|(id, (limits, brought))| {
+            (KeyLimits { id: *id, limits: Arc::clone(limits) }, *brought)
+        });
+        all.collect()
+    }
+
+    /// The keys of each shard with their words, one shard after the other. Those of a shard do not
+    /// come or go meanwhile.
+    pub(crate) fn each_shard<E>(
+        &self,
+        mut each: impl FnMut(&mut dyn Iterator<Item = Stored<'_>>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for shard in &self.shards {
+            let tables = shard.read();
+            let small = tables.small.iter().map(|(key, of)| (*key, &of.word[..], of.limits));
+            let large = tables.large.iter().map(|(key, of)| (*key, &*of.words, of.limits));
+            each(&mut small.chain(large))?;
+        }
+        Ok(())
+    }
+
+    /// Gives a key the words that it had before this process; false if there is no room for it.
+    pub(crate) fn put(&self, key: Key, words: Box<[AtomicU64]>, limits: LimitsId) -> bool {
+        let mut tables = self.shard(key).write();
+        let room = tables.find(key).is_some() || self.room(false);
+        if room {
+            tables.insert(key, words, limits);
+        }
+        room
     }
 
     fn known(&self) -> RwLockReadGuard<'_, Known> {

@@ -72,7 +72,9 @@ pub fn cannot_start(command: &Command, error: &std::io::Error) -> anyhow::Error 
     if error.kind() == ErrorKind::NotFound {
         let package = match &*program {
             "ip" => "iproute2",
+            "nginx" => "nginx-light",
             "ping" => "iputils-ping",
+            "setpriv" => "util-linux",
             other => other,
         };
         anyhow!("`{program}` was not found: install it (Debian package {package})")

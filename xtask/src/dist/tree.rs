@@ -20,9 +20,10 @@ pub(super) const PROGRAMS: [(Program, &str); 2] = [
 type Program = fn(&Programs) -> &Path;
 
 /// Files of the checkout, and their places.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 11] = [
     ("dist/systemd/limiter.service", "usr/lib/systemd/system/limiter.service"),
     ("dist/systemd/limiter-serve.service", "usr/lib/systemd/system/limiter-serve.service"),
+    ("dist/systemd/limiter-serve.socket", "usr/lib/systemd/system/limiter-serve.socket"),
     ("dist/systemd/limiter.sysusers.conf", "usr/lib/sysusers.d/limiter.conf"),
     ("dist/systemd/limiter.tmpfiles.conf", "usr/lib/tmpfiles.d/limiter.conf"),
     ("dist/systemd/limiter.env", "etc/limiter/limiter.env"),

@@ -34,6 +34,8 @@ pub(crate) enum Tools {
     Run,
     /// Tools of the sandbox, and the store of limits over many nodes.
     Cluster,
+    /// Tools of the sandbox, and the proxy that asks about requests.
+    Requests,
     /// Tools of the sandbox, the traffic tools of the end-to-end tests, and the limiters that the
     /// bench's tests compare with.
     Test,
@@ -66,7 +68,6 @@ const TRAFFIC: &[Tool] = &[
     Tool { program: "ethtool", package: "ethtool" },
     Tool { program: "iperf3", package: "iperf3" },
     Tool { program: "hping3", package: "hping3" },
-    Tool { program: "nginx", package: "nginx-light" },
     // A client of gRPC, which a long test makes an environment for.
     Tool { program: "python3", package: "python3-venv" },
 ];
@@ -75,6 +76,8 @@ const SERVICE: &[Tool] = &[
     Tool { program: "systemd-analyze", package: "systemd" },
     Tool { program: "strace", package: "strace" },
 ];
+/// The proxy that asks about requests.
+const PROXY: &[Tool] = &[Tool { program: "nginx", package: "nginx-light" }];
 /// The store of limits over many nodes.
 const STORE: &[Tool] = &[Tool { program: "redis-server", package: "redis-server" }];
 /// For the tests of its TLS.
@@ -125,14 +128,17 @@ impl Tools {
             Self::None => &[],
             Self::Run => &[SANDBOX],
             Self::Cluster => &[SANDBOX, STORE],
-            Self::Test => &[SANDBOX, TRAFFIC, PEERS, SERVICE, STORE, TLS, DEB, ALERTS, BROWSER],
+            Self::Requests => &[SANDBOX, PROXY],
+            Self::Test => {
+                &[SANDBOX, TRAFFIC, PROXY, PEERS, SERVICE, STORE, TLS, DEB, ALERTS, BROWSER]
+            }
             Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, GUEST],
             Self::VmCross => &[SANDBOX, GUEST, CROSS],
             Self::System => &[DEB, SYSTEM],
             Self::Dist => &[DEB, PACKAGES, CROSS],
             Self::DistCheck => &[DEB, PACKAGES, CROSS, OPINIONS],
-            Self::Captures => &[SANDBOX, TRAFFIC, PEERS, SERVICE, CAPTURES],
+            Self::Captures => &[SANDBOX, TRAFFIC, PROXY, PEERS, SERVICE, CAPTURES],
         };
         let mut missing = Vec::new();
         for tool in wanted.iter().copied().flatten() {

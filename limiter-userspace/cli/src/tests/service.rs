@@ -43,6 +43,16 @@ fn the_service_for_requests_starts_as_the_binary_is_started_and_has_no_privilege
     let start = value(SERVE, "ExecStart").replace("$LIMITER_SERVE", options);
     let args = parse(&start).unwrap_or_else(|error| panic!("{start}: {error}"));
     assert!(matches!(args.command, Command::Serve(_)), "{start}: {args:?}");
+    // The directory that the unit makes; another one, given with the other options, is the one.
+    let state = format!("--state-dir /var/lib/{} ", value(SERVE, "StateDirectory"));
+    assert!(start.contains(&state), "{start}");
+    parse(&format!("{start} --state-dir /elsewhere")).unwrap();
+    // The socket is where the service listens without it.
+    let socket = include_str!("../../../../dist/systemd/limiter-serve.socket");
+    assert_eq!(value(socket, "ListenStream"), limiter_requests::DEFAULT_LISTEN.to_string());
+    for key in ["IPAddressDeny", "IPAddressAllow"] {
+        assert_eq!(value(socket, key), value(SERVE, key));
+    }
     for key in ["AmbientCapabilities", "CapabilityBoundingSet"] {
         assert_eq!(value(SERVE, key), "");
     }

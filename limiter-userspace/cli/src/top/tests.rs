@@ -179,7 +179,8 @@ impl Link for Fake {
             action: Some("drop".to_owned()),
             budget: None,
             banned_seconds: None,
-            banned_by: None,
+            banned_by: (source == "198.51.100.3")
+                .then(|| "requests of auth: auth_type=login remote_address".to_owned()),
             martian: false,
             other_rules: Vec::new(),
             other_rules_in_all: 0,

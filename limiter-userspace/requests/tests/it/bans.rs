@@ -81,6 +81,7 @@ impl Running {
             response_headers: false,
             threads: 1,
             bans: Some(Arc::<Fake>::clone(&fake)),
+            state: None,
         };
         let server = Some(Server::start(&options).unwrap());
         Self { server, fake, directory }

@@ -1,5 +1,8 @@
 //! The server, as a client of gRPC sees it.
 
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
@@ -14,7 +17,9 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::R
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use envoy_types::pb::envoy::r#type::v3::RateLimitUnit;
 use envoy_types::pb::google::protobuf::{Duration as DurationIn, UInt64Value};
+use limiter_requests::StateOptions;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_health::pb::HealthCheckRequest;
@@ -361,4 +366,50 @@ async fn a_unix_socket_answers_both() {
     let mut client = Client(RateLimitServiceClient::new(channel));
     assert_eq!(client.one("user=ann").await.statuses[0].limit_remaining, 2);
     running.server.stop().unwrap();
+}
+
+/// Requests of many clients at once over HTTP/2 while the server ends: what it charged it answered.
+#[tokio::test]
+async fn a_stop_charges_no_request_that_it_does_not_answer() {
+    const LIMIT: u32 = 3000;
+    let directory = tempfile::tempdir().unwrap();
+    let rules = directory.path().join("rules.yaml");
+    // Nothing comes back meanwhile.
+    let limit = format!("rate_limit: {{rate: 100/week, burst: {LIMIT}}}");
+    fs::write(&rules, format!("domain: auth\ndescriptors: [{{key: user, {limit}}}]\n")).unwrap();
+    let start = || {
+        started(|options| {
+            options.rules = vec![rules.clone()];
+            let (directory, every) = (directory.path().join("state"), Duration::from_hours(1));
+            options.state = Some(StateOptions { directory, every });
+        })
+    };
+    let running = start();
+    let answered = Arc::new(AtomicU32::new(0));
+    let mut clients = JoinSet::new();
+    for _ in 0..4 {
+        let channel = channel(&running).await;
+        for _ in 0..4 {
+            let mut client = Client(RateLimitServiceClient::new(channel.clone()));
+            let answered = Arc::clone(&answered);
+            clients.spawn(async move {
+                // Until nobody is there any more.
+                while let Ok(answer) = client.ask(request(vec![descriptor("user=a")])).await {
+                    assert!(!is_over(&answer), "more than the limit: let it be larger");
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    }
+    while answered.load(Ordering::Relaxed) < 200 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let Running { server, .. } = running;
+    tokio::task::spawn_blocking(|| server.stop().unwrap()).await.unwrap();
+    while let Some(client) = clients.join_next().await {
+        client.unwrap();
+    }
+    let next = start();
+    let left = next.one("user", "a").json()["statuses"][0]["limitRemaining"].clone();
+    assert_eq!(left, LIMIT - answered.load(Ordering::Relaxed) - 1);
 }

@@ -14,5 +14,6 @@ mod room;
 mod rules_change;
 mod running;
 mod server;
+mod snapshot;
 mod support;
 mod threads;

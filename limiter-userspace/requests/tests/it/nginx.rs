@@ -86,6 +86,7 @@ fn nginx_limits_log_ins_by_the_files_of_the_page() {
         threads: 1,
         response_headers: false,
         bans: None,
+        state: None,
     })
     .unwrap();
     let Listen::Tcp(limiter) = server.addresses()[0].clone() else { panic!("no address") };

@@ -48,6 +48,7 @@ pub(crate) fn started(change: impl FnOnce(&mut Options)) -> Running {
         threads: 1,
         response_headers: false,
         bans: None,
+        state: None,
     };
     change(&mut options);
     let server = Server::start(&options).unwrap();

@@ -6,10 +6,10 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use limiter_requests::{Listen, Options, ServeError, Server};
+use limiter_requests::{Listen, Options, ServeError, Server, StateOptions};
 use serde_json::{Value, json};
 
-use crate::running::{RULES, read, running};
+use crate::running::{RULES, read, running, started};
 
 #[test]
 fn answers_have_the_shape_of_envoyproxy_ratelimit() {
@@ -284,6 +284,7 @@ fn what_cannot_be_served_is_refused() {
         threads: 1,
         response_headers: false,
         bans: None,
+        state: None,
     };
     let error = Server::start(&options).unwrap_err();
     assert!(!error.is_failure());
@@ -297,4 +298,30 @@ fn what_cannot_be_served_is_refused() {
     let options = Options { rules: vec![rules], listen: vec![listen], ..options };
     let error = Server::start(&options).unwrap_err();
     assert!(matches!(error, ServeError::Listen { .. }), "{error}");
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_written_is_counted_and_the_one_before_stays() {
+    let state = tempfile::tempdir().unwrap();
+    let path = state.path().to_owned();
+    let running = started(|options| {
+        let every = Duration::from_hours(1);
+        options.state = Some(StateOptions { directory: path.clone(), every });
+    });
+    let count = |result: &str| {
+        let page = running.ask("GET", "/metrics", "", "").body;
+        let begins = format!("limiter_request_saves_total{{result=\"{result}\"}} ");
+        let line = page.lines().find_map(|line| line.strip_prefix(&begins));
+        line.unwrap().parse::<u32>().unwrap()
+    };
+    assert!(running.server.save());
+    let before = fs::read(path.join("snapshot")).unwrap();
+    fs::create_dir(path.join("snapshot.new")).unwrap();
+    assert!(!running.server.save());
+    assert_eq!((count("ok"), count("failed")), (1, 1));
+    assert_eq!(fs::read(path.join("snapshot")).unwrap(), before);
+    fs::remove_dir(path.join("snapshot.new")).unwrap();
+    running.server.stop().unwrap();
+    // At the end another one is written: its moment is another.
+    assert!(fs::read(path.join("snapshot")).unwrap() != before);
 }

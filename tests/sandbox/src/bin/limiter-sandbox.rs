@@ -1,8 +1,8 @@
 //! Runs limiter in a sandbox of network namespaces and measures it, on one node or on several that
-//! share a limit; observes its senders and limits them as is proposed; or compares the rules of
-//! another program with their translation. Exit codes: 0
-//! every source was held to its limit, or nothing differs that was not named; 1 otherwise, or the
-//! run broke off; 2 it could not run; 130 interrupted.
+//! share a limit; limits requests before a server; observes its senders and limits them as is
+//! proposed; or compares the rules of another program with their translation. Exit codes: 0 every
+//! source was held to its limit, or nothing differs that was not named; 1 otherwise, or the run
+//! broke off; 2 it could not run; 130 interrupted.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,12 +12,14 @@ use clap::Parser;
 use limiter_sandbox::cluster;
 use limiter_sandbox::cluster::nodes::MOST;
 use limiter_sandbox::compare;
+use limiter_sandbox::requests;
 use limiter_sandbox::sandbox::plan::Direction;
 use limiter_sandbox::sandbox::{self, Failure, LONGEST, Options, Outcome, tune};
 
 /// Limits traffic from several sources on a virtual cable, and measures what arrives.
 #[derive(Debug, Parser)]
 #[command(name = "limiter-sandbox", version)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 struct Args {
     /// The limiter binary.
     #[arg(long, value_name = "PATH", default_value = "target/release/limiter")]
@@ -29,13 +31,18 @@ struct Args {
     #[arg(long, value_name = "NODES", conflicts_with_all = ["rules", "keep_going"],
           value_parser = clap::value_parser!(u8).range(2..=i64::from(MOST)))]
     cluster: Option<u8>,
+    /// Limit requests that a real nginx asks about, and drop one of the senders at the card.
+    #[arg(long, conflicts_with_all = ["rules", "cluster", "tune", "keep_going"])]
+    requests: bool,
     /// Observe senders, put the limit in force that `limiter tune` proposes, and send again.
     #[arg(long, conflicts_with_all = ["rules", "cluster", "keep_going"])]
     tune: bool,
     /// Limit what comes in, or what goes out.
-    #[arg(long, default_value = "in", conflicts_with_all = ["rules", "cluster", "tune"])]
+    #[arg(long, default_value = "in",
+          conflicts_with_all = ["rules", "cluster", "requests", "tune"])]
     direction: Direction,
-    /// How long to send: 10, or 20 with --cluster, which takes 8 or more; with --tune 5, twice.
+    /// How long to send: 10, or 20 with --cluster, which takes 8 or more; 5 with --requests; with
+    /// --tune 5, twice.
     #[arg(long, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
     duration: Option<u64>,
@@ -44,7 +51,8 @@ struct Args {
     json: bool,
     /// Compare the rules of another program in this file with their translation.
     #[arg(long, value_name = "FILE",
-          conflicts_with_all = ["rules", "cluster", "tune", "duration", "keep_going"])]
+          conflicts_with_all = ["rules", "cluster", "requests", "tune", "duration",
+                                "keep_going"])]
     compare: Option<PathBuf>,
     /// The format of that file, as `limiter import` names it; without it, it is looked for.
     #[arg(long, requires = "compare")]
@@ -60,6 +68,10 @@ fn main() -> ExitCode {
     if let Some(file) = args.compare {
         let Args { limiter, format, json, .. } = args;
         return ended(compare::run(&compare::Options { limiter, file, format, json }));
+    }
+    if args.requests {
+        let Args { limiter, json, .. } = args;
+        return ended(requests::run(&requests::Options { duration: seconds(5), limiter, json }));
     }
     if args.tune {
         let Args { limiter, json, .. } = args;

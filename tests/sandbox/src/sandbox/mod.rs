@@ -42,7 +42,7 @@ const BOUND: usize = 30_000_000;
 pub const LONGEST: u64 = 600;
 
 /// Port of the discard service (RFC 863), to which everything is sent.
-const DISCARD: u16 = 9;
+pub(crate) const DISCARD: u16 = 9;
 
 /// Rules of a run that names none.
 const EXAMPLE: &str = include_str!("../../../../examples/sandbox.yaml");
@@ -137,7 +137,7 @@ fn prepare(options: &Options) -> Result<Rules> {
 }
 
 /// Checks what it takes of the machine.
-fn could_run(limiter: &Path) -> Result<()> {
+pub(crate) fn could_run(limiter: &Path) -> Result<()> {
     ensure!(
         root::is_root(),
         "the sandbox makes network namespaces and loads an XDP program: run it as root, or with \

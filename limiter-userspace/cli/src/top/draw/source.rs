@@ -60,7 +60,8 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
     }
     match row.banned_seconds {
         Some(left) => {
-            let text = format!("banned for {} more", seconds(left));
+            let by = view.banned_by.as_deref().map(|by| format!(", by {}", clean(by)));
+            let text = format!("banned for {} more{}", seconds(left), by.unwrap_or_default());
             fact("ban", vec![Span::styled(text, theme.bad())]);
         }
         None => fact("ban", text("none".to_owned())),

@@ -271,6 +271,17 @@ fn one_source_is_reported() {
 }
 
 #[test]
+fn one_source_names_the_rule_for_requests_that_banned_it() {
+    let fake = fake();
+    let mut state = looked(&fake);
+    state.show(Some("198.51.100.3".to_owned()));
+    state.refresh(&fake);
+    let shown = text(&drawn(&state, 100, 24, false));
+    let ban = "ban       banned for 59 s more, by requests of auth: auth_type=login remote_address";
+    assert!(shown.contains(ban), "{shown}");
+}
+
+#[test]
 fn rules_and_interfaces_are_listed() {
     let fake = fake();
     let mut state = looked(&fake);

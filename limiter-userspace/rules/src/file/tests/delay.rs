@@ -21,7 +21,7 @@ fn a_wait_is_whole_milliseconds_up_to_two_seconds() {
         let text = rule("out", RATE, &format!("action: {{delay: {{longest: {longest}}}}}"));
         let error = parse(&text).unwrap_err().to_string();
         let expected = format!(
-            \"longest: {shown}\" is not supported: a wait is a whole number of milliseconds from 1ms \
+            "\"longest: {shown}\" is not supported: a wait is a whole number of milliseconds from 1ms \
              to 2s, like 200ms"
         );
         assert!(error.ends_with(&expected), "{error}");

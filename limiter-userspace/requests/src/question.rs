@@ -1,0 +1,98 @@
+//! What is asked, and what is answered.
+
+use std::sync::Arc;
+
+use limiter_rules::file::requests::RequestLimit;
+
+use crate::decision::Left;
+use crate::rules::{EntryOf, Rule};
+
+/// Descriptors of one request: envoy sends a handful.
+pub const MAX_DESCRIPTORS: usize = 64;
+
+/// A request for a decision.
+#[derive(Clone, Debug, Default)]
+pub struct Asked<'a> {
+    /// Name of the rules that are asked for.
+    pub domain: &'a str,
+    /// What the request is about.
+    pub descriptors: Vec<Descriptor<'a>>,
+    /// Hits of each descriptor that says nothing else: 1 for 0.
+    pub hits: u64,
+}
+
+/// A part of a request that a rule may limit.
+#[derive(Clone, Debug, Default)]
+pub struct Descriptor<'a> {
+    /// Keys and values.
+    pub entries: Vec<EntryOf<'a>>,
+    /// Hits of this one, 0 to look only.
+    pub hits: Option<u64>,
+    /// A limit that takes the place of the rule's.
+    pub limit: Option<RequestLimit>,
+}
+
+/// Reason why a request cannot be decided. Nothing is charged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// No domain.
+    #[error("domain is missing: name the domain of a rule file")]
+    NoDomain,
+    /// Nothing to decide.
+    #[error("descriptors is empty: name what is asked for, as in [{{\"entries\": [...]}}]")]
+    NoDescriptors,
+    /// A descriptor without an entry.
+    #[error("descriptor {0} has no entries: give each a key and a value")]
+    NoEntries(usize),
+    /// An entry without a key.
+    #[error("an entry of descriptor {0} has no key: name one")]
+    NoKey(usize),
+    /// More than is decided at once.
+    #[error("{0} descriptors are more than {MAX_DESCRIPTORS}: ask for fewer at once")]
+    TooMany(usize),
+    /// A limit of the request that cannot be held.
+    #[error("the limit of descriptor {0} cannot be held: {1}")]
+    Limit(usize, String),
+    /// Too many different limits.
+    #[error("requests have brought more than 1024 different limits: write them as rules")]
+    TooManyLimits,
+    /// A reservation of what cannot say when.
+    #[error(
+        "descriptor {0} falls under a limit that is no token or leaky bucket: only those say when a \
+         request may go"
+    )]
+    NoRate(usize),
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// True if the request is over a limit.
+    pub over: bool,
+    /// One for each descriptor.
+    pub statuses: Vec<Status>,
+}
+
+/// The answer for one descriptor.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// The rule that it falls under, unless another one replaces that.
+    pub rule: Option<Arc<Rule>>,
+    /// True if it is over a limit that counts.
+    pub over: bool,
+    /// The limit that is nearest, and what is left of it.
+    pub nearest: Option<(RequestLimit, Left)>,
+    /// All limits, and what is left of them.
+    pub limits: Vec<(RequestLimit, Left)>,
+    /// True if nothing limits it.
+    pub unlimited: bool,
+}
+
+/// What a caller wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// The decision alone.
+    Decision,
+    /// What is left of the limits, too.
+    Left,
+}
