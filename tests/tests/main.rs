@@ -59,6 +59,7 @@ mod objects;
 mod packages;
 mod packet;
 mod page;
+mod patterns;
 mod privilege;
 mod proxy;
 mod request_bans;

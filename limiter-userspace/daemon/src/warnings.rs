@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use limiter_common::header;
 use limiter_common::wire::field;
-use limiter_datapath::{Datapath, Hook, Mode, keep_tags};
+use limiter_datapath::{Datapath, Hook, keep_tags};
 use limiter_rules::model::{Direction, Limits, Listing, Martians, Over, Part};
 use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, Selector, Subject, Terms};
@@ -120,8 +120,7 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
 
 /// Rules for packets in a direction in which no interface is limited; asked anew for each rule set.
 pub(super) fn of_direction(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
-    let outgoing = Mode::Tc(header::Direction::Out);
-    if datapath.attachments().iter().any(|at| at.mode == outgoing) {
+    if datapath.is_at(Hook::Tc(header::Direction::Out)) {
         return Vec::new();
     }
     let of = |direction: Direction| -> Vec<Subject> {
@@ -150,6 +149,8 @@ pub(super) fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<
     let is_limited = |name: &str| {
         let index = datapath.interface_index(name).unwrap_or(0);
         attached.iter().any(|at| at.asked == name || index != 0 && at.ifindex == index)
+            // Limited once it is there; until then `limiter status` says why it is not.
+            || datapath.patterns().iter().any(|pattern| pattern.matches(name))
     };
     let limited: Vec<String> = attached.iter().map(|at| at.interface.clone()).collect();
     let paths: Vec<&Path> = set.rules.iter().map(|effective| &effective.rule.path).collect();

@@ -33,8 +33,8 @@ use super::sources::Sources;
 use super::tables::TableMaps;
 use super::words::header_of;
 use super::{
-    Attachment, DatapathError, Interface, KeyPlace, Keys, Observed, PinDir, SourceTable, Sweep,
-    held_rules,
+    Attachment, DatapathError, Hook, Interface, KeyPlace, Keys, Observed, PinDir, SourceTable,
+    Sweep, held_rules,
 };
 
 /// Handles on all maps but those of events, and what is known of them.
@@ -53,6 +53,8 @@ pub(super) struct OpenMaps {
     pub(super) entries: EntryMaps,
     pub(super) program_maps: ProgramMaps,
     pub(super) attachments: Vec<Attachment>,
+    /// Hooks that each interface is to be limited at; none where nobody was asked for any.
+    pub(super) hooks: Vec<Hook>,
     /// Largest frame of the interfaces in bytes.
     pub(super) max_frame: u64,
     /// The rules of `generation`.
@@ -82,6 +84,7 @@ impl OpenMaps {
             entries: EntryMaps::take(source)?,
             program_maps: ProgramMaps::take(source)?,
             attachments: Vec::new(),
+            hooks: Vec::new(),
             max_frame: MIN_MAX_FRAME,
             installed: Installed::default(),
             generation: 0,
@@ -147,6 +150,11 @@ fn add_uncounted(
 impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
     fn attachments(&self) -> &[Attachment] {
         &self.held().attachments
+    }
+
+    fn is_at(&self, hook: Hook) -> bool {
+        let held = self.held();
+        held.hooks.contains(&hook) || held.attachments.iter().any(|at| at.mode.hook() == hook)
     }
 
     fn max_frame(&self) -> u64 {

@@ -29,7 +29,7 @@ use limiter_common::wire::{
 };
 use limiter_datapath::{
     Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, LinkChange, LinkState,
-    Mode, ModeChoice, Observed, Options, Reading as _, SourceTable,
+    Mode, ModeChoice, Observed, Options, Pattern, Reading as _, Refused, SourceTable, Wanted,
 };
 use limiter_model::Model;
 use limiter_rules::{Installed, Selector};
@@ -69,6 +69,8 @@ pub struct State {
     pub opened: usize,
     /// Finding of the next look at the interfaces.
     pub link_changes: Vec<LinkChange>,
+    /// Hooks of interfaces that are not limited.
+    pub refused: Vec<Refused>,
     /// True if somebody removed the pins.
     pub unpinned: bool,
     /// True if maps were there at the start.
@@ -139,6 +141,8 @@ impl State {
 pub struct Fake {
     state: Arc<Mutex<State>>,
     attachments: Vec<Attachment>,
+    /// Patterns by which interfaces are limited.
+    pub patterns: Vec<Pattern>,
 }
 
 impl Default for Fake {
@@ -163,6 +167,7 @@ impl Default for Fake {
             left: false,
             opened: 0,
             link_changes: Vec::new(),
+            refused: Vec::new(),
             unpinned: false,
             adopted: false,
             max_frame: 1522,
@@ -186,7 +191,11 @@ impl Default for Fake {
             capture_end: Ticks::ZERO,
             capture_counts: CaptureBudget::default(),
         };
-        Self { state: Arc::new(Mutex::new(state)), attachments: vec![attachment] }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            attachments: vec![attachment],
+            patterns: Vec::new(),
+        }
     }
 }
 
@@ -251,8 +260,8 @@ fn interface_index(name: &str) -> Option<u32> {
 }
 
 impl Backend for Fake {
-    fn check(&self, interfaces: &[String], _pin_dir: &Path) -> Result<u64, DatapathError> {
-        match interfaces.iter().find(|name| *name != "fake0") {
+    fn check(&self, wanted: &Wanted, _pin_dir: &Path) -> Result<u64, DatapathError> {
+        match wanted.names.iter().find(|name| *name != "fake0") {
             Some(name) => Err(DatapathError::NoInterface(name.clone())),
             None => Ok(1522),
         }
@@ -269,7 +278,7 @@ impl Backend for Fake {
     fn open(
         &self,
         options: &Options,
-        _interfaces: &[String],
+        _wanted: &Wanted,
         _hooks: &[limiter_datapath::Hook],
         _mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError> {

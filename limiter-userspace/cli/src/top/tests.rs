@@ -68,6 +68,7 @@ impl Link for Fake {
                 dropped_packets: 50.0,
                 dropped_bits: 5e4,
             }),
+            error: None,
         };
         self.answer(Status {
             version: "1.2.3".to_owned(),
@@ -76,6 +77,7 @@ impl Link for Fake {
             rules: 2,
             bypass: false,
             interfaces: vec![interface("eth0", true), interface("tun\u{1b}9", false)],
+            patterns: Vec::new(),
             sources: Sources { max_v4: 9, max_v6: 9 },
             rules_files: Vec::new(),
             pin_dir: None,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use limiter_cluster::Status;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, RULE_RETIRED};
-use limiter_datapath::{Datapath, DatapathError};
+use limiter_datapath::{Attachment, Datapath, DatapathError, Refused};
 
 use super::census::Census;
 use super::events::EventLog;
@@ -127,6 +127,14 @@ fn daemon(
         let is_attached = u8::from(at.state.is_attached());
         let direction = at.mode.hook().direction().name();
         attached.add(&[("interface", &at.interface), ("direction", direction)], is_attached);
+    }
+    for Refused { interface, mode, .. } in datapath.refused() {
+        let is_it = |at: &Attachment| at.interface == interface && at.mode.hook() == mode.hook();
+        // One that is back has its line.
+        if !datapath.attachments().iter().any(is_it) {
+            let direction = mode.hook().direction().name();
+            attached.add(&[("interface", &interface), ("direction", direction)], 0);
+        }
     }
     page.metric("limiter_reloads_total", Counter, "Reloads since the daemon's start.")
         .add(&[("result", "ok")], facts.reloads.ok)
