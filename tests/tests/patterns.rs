@@ -18,6 +18,7 @@ use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{self, RECEIVER, SENDER};
 use serde_json::Value;
 
+use crate::privilege::{alone, give};
 use crate::succession::age;
 use crate::totals::request;
 
@@ -412,6 +413,53 @@ fn interfaces_that_are_counted_together_are_said_to_be() -> Result<()> {
     let stats = limiter.json(&["stats"])?;
     let names: Vec<_> = stats["interfaces"].as_array().context("no interfaces")?.iter().collect();
     ensure!(names.len() == 1 && names[0]["interface"] == "cont0, cont1", "{names:?}");
+    limiter.close()?;
+    bed.close()
+}
+
+/// Label of an interface in an answer.
+fn label_in(interfaces: &Value, name: &str) -> Option<String> {
+    let all = interfaces.as_array()?;
+    let found = all.iter().find(|at| at["name"] == name || at["interface"] == name)?;
+    Some(found["label"].as_str()?.to_owned())
+}
+
+/// By a user without any privilege but those that the daemon needs in any case.
+#[test]
+fn what_is_behind_an_interface_has_a_name() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("patlabel")?;
+    let container = Netns::create("web-1")?;
+    for (near, far) in [("cont0", "in0"), ("cont1", "in1"), ("cont2", "in2")] {
+        veth::lay((&container, far), (&bed.receiver, near))?;
+    }
+    bed.receiver.ip(["link", "set", "cont1", "alias", "the database"])?;
+    bed.receiver.ip(["link", "set", "cont2", "alias", "steers\u{1b}[2Jit"])?;
+    give(bed.dir.path())?;
+    give(bed.bpffs.path())?;
+    let mut limiter = bed.limiter(DRAINING)?;
+    limiter.on(PATTERN).options(["--iface", RECEIVER.interface]).through(alone());
+    limiter.start()?;
+    let recv0 = Some(bed.sender.name());
+    for question in ["status", "stats"] {
+        let interfaces = limiter.json(&[question])?["interfaces"].clone();
+        let label = |name| label_in(&interfaces, name);
+        ensure!(label("cont0").as_deref() == Some(container.name()), "{interfaces}");
+        ensure!(label("cont1").as_deref() == Some("the database"), "{interfaces}");
+        ensure!(label(RECEIVER.interface).as_deref() == recv0, "{interfaces}");
+        let text = limiter.ok([question])?;
+        let wanted = format!("cont0 ({})", container.name());
+        ensure!(text.contains(&wanted) && text.contains("cont1 (the database)"), "{text}");
+        ensure!(text.contains("cont2 (steers\u{fffd}[2Jit)"), "{text:?}");
+    }
+    // A name follows what it is a name of.
+    bed.receiver.ip(["link", "set", "cont1", "alias", ""])?;
+    let interfaces = limiter.json(&["status"])?["interfaces"].clone();
+    ensure!(label_in(&interfaces, "cont1").as_deref() == Some(container.name()), "{interfaces}");
+    // Without a daemon, too.
+    limiter.kill()?;
+    let text = limiter.on_pins("stats")?;
+    ensure!(text.contains(&format!("cont0 ({})", container.name())), "{text}");
     limiter.close()?;
     bed.close()
 }

@@ -1,6 +1,7 @@
 //! The data path as the daemon and the command line see it. [`Kernel`](super::Kernel) implements it
 //! over BPF maps; the daemon's tests have the model behind it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
@@ -66,6 +67,9 @@ pub trait Observed: Reading<Error = DatapathError> {
     /// The name of an interface by its index, in this network namespace; that by which it was asked
     /// to be limited, if it was.
     fn interface_name(&self, index: u32) -> Option<String>;
+    /// Names of what is behind the interfaces that are limited here, by index: a container's or a
+    /// guest's, where the kernel has one. Interfaces of which it does not say are left out.
+    fn labels(&self) -> BTreeMap<u32, String>;
     /// Addresses of this machine, each with the name of its interface and its network.
     fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError>;
     /// True if the bypass lets every packet pass.

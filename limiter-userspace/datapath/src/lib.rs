@@ -21,6 +21,7 @@ mod held_rules;
 mod hook;
 mod interface;
 mod kernel;
+mod labels;
 mod leases;
 mod left_behind;
 mod lines;

@@ -95,6 +95,8 @@ pub struct State {
     pub reasons: [Tally; Reason::COUNT],
     /// The lists as the model has them.
     pub lists: BTreeMap<Selector, ListEntry>,
+    /// Names of what is behind interfaces.
+    pub labels: BTreeMap<u32, String>,
     /// Addresses of the machine, each with the name of its interface and its network.
     pub own_addresses: Vec<(String, IpNet)>,
     /// How often the wall clock was set.
@@ -184,6 +186,7 @@ impl Default for Fake {
             events: VecDeque::new(),
             event_counts: EventBudget::default(),
             event_rate: None,
+            labels: BTreeMap::new(),
             own_addresses: Vec::new(),
             source_table: SourceTable::default(),
             captured: VecDeque::new(),

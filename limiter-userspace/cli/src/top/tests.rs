@@ -55,6 +55,7 @@ impl Link for Fake {
     fn status(&self) -> Result<Status, ClientError> {
         let interface = |name: &str, attached| Interface {
             name: name.to_owned(),
+            label: None,
             mode: "native".to_owned(),
             ifindex: 3,
             program_id: 77,

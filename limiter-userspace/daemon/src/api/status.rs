@@ -112,6 +112,10 @@ pub struct ChangedOnDisk {
 pub struct Interface {
     /// Name of the interface now.
     pub name: String,
+    /// Name of what is behind it, as a container: the alias of the interface, or the name of the
+    /// network namespace of its other end.
+    #[serde(default)]
+    pub label: Option<String>,
     /// `native` or `generic`, `tc in` or `tc out`.
     #[schema(value_type = words::Mode)]
     pub mode: String,
@@ -189,6 +193,7 @@ impl From<&Attachment> for Interface {
     fn from(at: &Attachment) -> Self {
         Self {
             name: at.interface.clone(),
+            label: None,
             mode: mode(at.mode).to_owned(),
             ifindex: at.ifindex,
             program_id: at.program_id,
@@ -207,6 +212,7 @@ impl Interface {
     pub(crate) fn refused(refused: &Refused, ifindex: u32) -> Self {
         Self {
             name: refused.interface.clone(),
+            label: None,
             mode: mode(refused.mode).to_owned(),
             ifindex,
             program_id: 0,
@@ -219,9 +225,14 @@ impl Interface {
         }
     }
 
+    /// Its name, and that of what is behind it.
+    pub fn labelled(&self) -> String {
+        labelled(&self.name, self.label.as_deref())
+    }
+
     /// The row of `limiter status`.
     fn text(&self) -> String {
-        let (name, mode, id) = (&self.name, &self.mode, self.program_id);
+        let (name, mode, id) = (self.labelled(), &self.mode, self.program_id);
         let adopted = if self.adopted { ", adopted" } else { "" };
         let was = self.was.as_ref().map_or_else(String::new, |was| format!(", was {was}"));
         let limited = format!("{name} {mode}, program {id}{adopted}{was}");
@@ -373,6 +384,14 @@ impl Render for Status {
         // The header has no names.
         *text = text.trim_start().to_owned();
         push_warnings(text, &self.warnings);
+    }
+}
+
+/// The name of an interface, and of what is behind it.
+pub(super) fn labelled(name: &str, label: Option<&str>) -> String {
+    match label {
+        Some(label) => format!("{} ({})", clean(name), clean(label)),
+        None => clean(name),
     }
 }
 

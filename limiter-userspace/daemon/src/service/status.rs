@@ -1,6 +1,6 @@
 //! State of the daemon, from all of its parts.
 
-use limiter_datapath::{Attachment, Datapath};
+use limiter_datapath::{Attachment, Datapath, LinkState};
 
 use super::Service;
 use crate::api::status::{ChangedOnDisk, Interface, Sources, Status};
@@ -33,8 +33,14 @@ impl Service {
         let rates = |at: &Attachment| {
             self.gauges.recent.rates(datapath, (at.ifindex, at.mode.hook().direction()))
         };
+        let labels = datapath.labels();
         let interfaces = datapath.attachments().iter().map(|at| {
-            Ok::<_, ServiceError>(Interface { rates: rates(at)?, ..Interface::from(at) })
+            let label = labels.get(&at.ifindex).filter(|_| at.state == LinkState::Attached);
+            Ok::<_, ServiceError>(Interface {
+                rates: rates(at)?,
+                label: label.cloned(),
+                ..Interface::from(at)
+            })
         });
         let mut interfaces = interfaces.collect::<Result<Vec<_>, _>>()?;
         for refused in datapath.refused() {

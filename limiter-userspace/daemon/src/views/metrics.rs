@@ -1,9 +1,9 @@
 //! The daemon's state as metrics: `GET /metrics`. The counters are the kernel's.
 //!
-//! Labels are bounded: tables, lists, verdicts and reasons are few, interfaces are those that were
-//! named at the start, and of rules and budgets only so many have a name of their own.
+//! Labels are bounded: tables, lists, verdicts and reasons are few, interfaces are those that are
+//! limited, and of rules and budgets only so many have a name of their own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use limiter_cluster::Status;
@@ -203,7 +203,7 @@ fn packets(
 }
 
 fn interfaces(page: &mut Exposition, datapath: &dyn Datapath) -> Result<()> {
-    let all = super::interfaces::interfaces(datapath)?;
+    let all = super::interfaces::interfaces(datapath, &BTreeMap::new())?;
     let of: [(_, _, Count); 2] = [
         (
             "limiter_interface_packets_total",
@@ -215,7 +215,7 @@ fn interfaces(page: &mut Exposition, datapath: &dyn Datapath) -> Result<()> {
     ];
     for (name, help, value) in of {
         let mut samples = page.metric(name, Kind::Counter, help);
-        for InterfaceCounts { interface, direction, passed, dropped } in &all {
+        for InterfaceCounts { interface, direction, passed, dropped, .. } in &all {
             for (verdict, counts) in [("pass", passed), ("drop", dropped)] {
                 let labels = [
                     ("interface", interface.as_str()),
