@@ -19,6 +19,7 @@ mod compare;
 mod compared;
 mod concurrency;
 mod concurrency_tables;
+mod containers;
 mod counts;
 mod dashboards;
 mod doctor;
