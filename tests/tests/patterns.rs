@@ -271,6 +271,42 @@ fn an_interface_that_cannot_be_limited_keeps_no_other() -> Result<()> {
     bed.close()
 }
 
+/// At the hook of an earlier start it stays limited until it is at the one of this start, and then
+/// no packet meets both.
+#[test]
+fn one_that_is_attached_later_leaves_the_hook_of_before() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("pathook")?;
+    let foreign = bed.bpffs.path().join("foreign");
+    pin_pass_program(&foreign)?;
+    lay(&bed, "cont0", "send1")?;
+    let mut limiter = bed.limiter(DRAINING)?;
+    limiter.on(PATTERN).options(["--hook", "tc"]);
+    limiter.start()?;
+    wait_for(&limiter, &["cont0"])?;
+    limiter.terminate()?;
+    let place = foreign.display().to_string();
+    bed.receiver.ip(["link", "set", "cont0", "xdp", "pinned", &place])?;
+    limiter.without_options().start()?;
+    limiter.wait_until_logged("cont0 is not limited at XDP: ")?;
+    ensure!(pins(&limiter, "links-in")?.len() == 1, "nothing limits it in between");
+    bed.receiver.ip(["link", "set", "cont0", "xdp", "off"])?;
+    wait_for_pins(&limiter, "links-in", 0)?;
+    wait_for(&limiter, &["cont0"])?;
+    limiter.close()?;
+    bed.close()
+}
+
+/// Waits until a hook has so many pinned links.
+fn wait_for_pins(limiter: &Limiter, hook: &str, wanted: usize) -> Result<()> {
+    let deadline = Instant::now() + SEEN_WITHIN;
+    while pins(limiter, hook)?.len() != wanted {
+        ensure!(Instant::now() < deadline, "{hook}: {:?}", pins(limiter, hook)?);
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
 /// By hand it is free until it is gone, with and without a daemon.
 #[test]
 fn one_that_was_freed_stays_free() -> Result<()> {

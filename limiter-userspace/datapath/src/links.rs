@@ -46,6 +46,11 @@ pub(super) fn look_after(kernel: &mut Kernel) -> Vec<LinkChange> {
     }
     changes.extend(kernel.attach_some(&mut look));
     kernel.forget_replaced();
+    let is_new =
+        |change: &LinkChange| matches!(change, LinkChange::Back(_) | LinkChange::Appeared(_));
+    if changes.iter().any(is_new) {
+        kernel.end_hooks_of_before();
+    }
     changes.extend(kernel.retries.news().into_iter().map(LinkChange::Refused));
     changes
 }
@@ -98,6 +103,18 @@ impl Kernel {
             *at = now;
         }
         change
+    }
+
+    /// Ends links at other hooks than those of this start, on interfaces that could not be attached
+    /// to at the start and are by now.
+    fn end_hooks_of_before(&self) {
+        let is_other = |(hook, _, _): &(Hook, _, _)| !self.held.hooks.contains(hook);
+        let ended = self.held.pins.link_pins().and_then(|pins| {
+            if pins.iter().any(is_other) { self.end_other_hooks() } else { Ok(()) }
+        });
+        if let Err(error) = ended {
+            tracing::warn!(%error, "an interface may be limited at hooks of an earlier start, too");
+        }
     }
 
     /// Gives the pin of a link the name that its interface has now.
