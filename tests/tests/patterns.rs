@@ -189,10 +189,12 @@ fn a_pattern_never_means_the_loopback() -> Result<()> {
     let bed = Testbed::create("patlo")?;
     let mut limiter = bed.limiter(DRAINING)?;
     // Names and patterns together, and a name that a pattern matches.
-    limiter.on("*").options(["--iface", "l?", "--iface", RECEIVER.interface]);
+    limiter.on("*").options(["--iface", "l?", "--iface", RECEIVER.interface, "--mode", "auto"]);
     limiter.start()?;
     wait_for(&limiter, &[RECEIVER.interface])?;
     ensure!(!has_program(&bed.receiver, "lo")?);
+    // Nor is it one that is to be limited, and cannot be.
+    ensure!(interfaces(&limiter)?.len() == 1, "{:?}", interfaces(&limiter)?);
     // What is asked for by name is limited again when it is back, and still there until then.
     bed.receiver.ip(["link", "delete", RECEIVER.interface])?;
     limiter.wait_until_logged("recv0 is gone: it is limited again when it is back")?;
