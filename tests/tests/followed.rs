@@ -41,6 +41,8 @@ const FIRST_HOUR: Page = Page {
 
 const EGRESS: Page = Page { path: "docs/egress.md", peers: &["192.0.2.7/32"], not_typed: &[] };
 
+const CONTAINERS: Page = Page { path: "docs/containers.md", peers: &[], not_typed: &[] };
+
 const OPERATIONS: Page = Page {
     path: "docs/operations.md",
     peers: &["192.0.2.7/32", "203.0.113.5/32"],
@@ -110,6 +112,13 @@ fn the_readme_is_followed() -> Result<()> {
 fn the_page_of_what_goes_out_is_followed() -> Result<()> {
     require_root();
     follow(&EGRESS)?;
+    Ok(())
+}
+
+#[test]
+fn the_page_of_containers_is_followed() -> Result<()> {
+    require_root();
+    follow(&CONTAINERS)?;
     Ok(())
 }
 

@@ -66,13 +66,13 @@ fn check_two_are_left(limiter: &Limiter) -> Result<()> {
 }
 
 /// Gives a file, or a directory but not what is in it, to the plain user.
-fn give(path: &Path) -> Result<()> {
+pub(crate) fn give(path: &Path) -> Result<()> {
     std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY))
         .with_context(|| format!("cannot give {} away", path.display()))
 }
 
 /// Words that start a program as the plain user with the two capabilities alone.
-fn alone() -> [String; 13] {
+pub(crate) fn alone() -> [String; 13] {
     let (user, two) = (NOBODY.to_string(), "-all,+bpf,+net_admin");
     [
         "setpriv",

@@ -35,7 +35,7 @@ fn pinned(limiter: &Limiter, name: &str) -> Result<Map> {
 }
 
 /// Makes the pinned maps those of another version, as far as a start can see.
-fn age(limiter: &Limiter, abi: u64) -> Result<()> {
+pub(crate) fn age(limiter: &Limiter, abi: u64) -> Result<()> {
     let mut control: Array<_, u64> = pinned(limiter, "CONTROL")?.try_into()?;
     ensure!(control.get(&0, 0)? == ABI_VERSION, "the first word is the number of the layout");
     Ok(control.set(0, abi, 0)?)

@@ -58,7 +58,7 @@ fn send(bed: &Testbed, source: [u8; 4], port: u16, packets: u64) -> Result<()> {
     Ok(())
 }
 
-fn request(limiter: &Limiter, path: &str) -> Result<String> {
+pub(crate) fn request(limiter: &Limiter, path: &str) -> Result<String> {
     let mut stream = UnixStream::connect(limiter.socket())?;
     write!(stream, "GET {path} HTTP/1.0\r\nhost: limiter\r\n\r\n")?;
     let mut answer = String::new();

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use limiter_common::wire::field;
 use limiter_rules::compile::{BANS, REPLIES};
-use limiter_rules::model::Martians;
+use limiter_rules::model::{Limits, Martians, Over, Part};
 use limiter_rules::place::budget_tag;
 use limiter_rules::read_back::{Known, ReadBudget, ReadRule, ReadSet};
 use limiter_rules::warnings::Warnings;
@@ -68,6 +69,21 @@ impl Effective {
 }
 
 impl EffectiveSet {
+    /// True if rules are put in force in another way, or are warned of, once one of these
+    /// interfaces is there.
+    pub(super) fn depends_on(&self, interfaces: &BTreeSet<String>) -> bool {
+        let of_limits = |limits: &Limits| matches!(&limits.over, Over::Interface(name) if interfaces.contains(name));
+        let of_part = |part: &Part| match part {
+            Part::Interface(Some(name)) => interfaces.contains(name),
+            part => part.field() == field::VLAN,
+        };
+        self.budgets.iter().any(|budget| of_limits(&budget.limits))
+            || self.rules.iter().any(|Effective { rule, .. }| {
+                rule.path.parts.iter().any(of_part)
+                    || matches!(&rule.terms, Terms::Limits(limits) if of_limits(limits))
+            })
+    }
+
     /// Rules by source alone, and on other keys; the budgets and bounds are those of `file`, and
     /// `cluster` is the number of nodes that share limits.
     pub(super) fn new(

@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use limiter_cluster::{Config, Notices};
 use limiter_common::header::Direction;
 use limiter_datapath::machine::is_mounted_here_alone;
 use limiter_datapath::{Backend, Datapath};
-use limiter_datapath::{Hook, ModeChoice, Options, SourceTable};
+use limiter_datapath::{Hook, ModeChoice, Options, SourceTable, Wanted};
 use limiter_rules::{Environment, Installed, Selector, source_text};
 use limiter_sharing::clock;
 use tokio::signal::unix::{SignalKind, signal};
@@ -50,7 +50,7 @@ pub(super) const SLICE: usize = 64;
 /// Options of `limiter run`.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Interfaces to limit.
+    /// Interfaces to limit: names, and shell patterns of names.
     pub interfaces: Vec<String>,
     /// Hooks of each interface that programs are attached to.
     pub hooks: Vec<Hook>,
@@ -123,7 +123,8 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     let documents = read?;
     rule_files::parse(&documents, 0)?;
     let pin_dir = &options.datapath.pin_dir;
-    let max_frame = backend.check(&options.interfaces, pin_dir).map_err(StartError::Datapath)?;
+    let wanted = Wanted::of(&options.interfaces);
+    let max_frame = backend.check(&wanted, pin_dir).map_err(StartError::Datapath)?;
     let (file, texts) = rule_files::taken(documents, max_frame)?;
     let cluster = options.cluster.as_deref().map(Config::load).transpose()?;
     let nodes = cluster.as_ref().map(|config| u64::from(config.node.nodes));
@@ -339,7 +340,7 @@ async fn serve(
                     lock(&service).live(options.daemon_lost_after);
                     housekeep(&service);
                 }
-                () = links.next() => lock(&service).look_after_links(),
+                () = links.next() => look_after_links(&service, &links),
                 () = &mut handling => {}
                 // Only this loop beats: the task that accepts connections, on the only thread.
                 () = next(&mut watchdog) => lock(&service).notify_alive(),
@@ -379,7 +380,7 @@ fn open(
 ) -> Result<Box<dyn Datapath>, StartError> {
     let made_for = Options { source_table, ..options.datapath.clone() };
     let datapath = backend
-        .open(&made_for, &options.interfaces, &options.hooks, options.mode)
+        .open(&made_for, &Wanted::of(&options.interfaces), &options.hooks, options.mode)
         .map_err(StartError::Datapath)?;
     let found = datapath.source_table();
     if options.source_table.is_some_and(|wanted| wanted != found) {
@@ -392,6 +393,13 @@ fn open(
     }
     tracing::info!("sources have their buckets in {}", found.describe());
     Ok(datapath)
+}
+
+fn look_after_links(service: &Mutex<Service>, links: &LinkEvents) {
+    let began = Instant::now();
+    let mut service = lock(service);
+    service.look_after_links();
+    links.looked(began.elapsed(), service.has_more_links());
 }
 
 fn housekeep(service: &Mutex<Service>) {

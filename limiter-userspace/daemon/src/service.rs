@@ -1,6 +1,5 @@
 //! The daemon: its parts put together, and the work that takes several of them.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -54,8 +53,8 @@ pub(super) struct Service {
     pub(super) request_rules: RequestRules,
     /// The rate of new bans by them.
     pub(super) ban_budget: BanBudget,
-    /// Interfaces that are back and cannot be limited, and why.
-    refused_links: BTreeMap<String, String>,
+    /// True if the last look at the interfaces did not come to all.
+    has_more_links: bool,
     /// Repeated failures, which are reported once.
     repeated_errors: RepeatedErrors,
     /// Memory that large rule sets leave behind.
@@ -105,7 +104,7 @@ impl Service {
             cluster: Membership::default(),
             request_rules,
             ban_budget: BanBudget::default(),
-            refused_links: BTreeMap::new(),
+            has_more_links: false,
             repeated_errors: RepeatedErrors::default(),
             heap_trim: HeapTrim::default(),
             began: Instant::now(),

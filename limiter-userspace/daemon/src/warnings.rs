@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use limiter_common::header;
 use limiter_common::wire::field;
-use limiter_datapath::{Datapath, Hook, Mode, Queueing, hold_packets, keep_tags};
+use limiter_datapath::{Datapath, Hook, Queueing, hold_packets, keep_tags};
 use limiter_rules::model::{Direction, Limits, Listing, Martians, Over, Part};
 use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, Selector, Subject, Terms};
@@ -123,6 +123,9 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
         .collect()
 }
 
+/// Interfaces that are named one by one in warnings about the same.
+const MOST_ALIKE: usize = 4;
+
 /// Rules whose packets are to wait, on interfaces where they do not; asked anew for each rule set.
 pub(super) fn of_delays(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     let rules = set.rules.iter().filter_map(|Effective { rule, .. }| {
@@ -135,9 +138,9 @@ pub(super) fn of_delays(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<Stri
     let (Some(who), Some(packets)) = (first_of(&subjects), packets.into_iter().max()) else {
         return Vec::new();
     };
-    let outgoing = Mode::Tc(header::Direction::Out);
-    let limited = datapath.attachments().iter().filter(|at| at.mode == outgoing);
-    limited
+    let outgoing = Hook::Tc(header::Direction::Out);
+    let limited = datapath.attachments().iter().filter(|at| at.mode.hook() == outgoing);
+    let mut warnings: Vec<String> = limited
         .map(|at| &at.interface)
         .filter_map(|interface| {
             let command = hold_packets(interface, packets);
@@ -161,13 +164,18 @@ pub(super) fn of_delays(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<Stri
                 )),
             }
         })
-        .collect()
+        .collect();
+    let more = warnings.len().saturating_sub(MOST_ALIKE);
+    warnings.truncate(MOST_ALIKE);
+    if more > 0 {
+        warnings.push(format!("packets do not wait on {more} more interfaces, as on those named"));
+    }
+    warnings
 }
 
 /// Rules for packets in a direction in which no interface is limited; asked anew for each rule set.
 pub(super) fn of_direction(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
-    let outgoing = Mode::Tc(header::Direction::Out);
-    if datapath.attachments().iter().any(|at| at.mode == outgoing) {
+    if datapath.is_at(Hook::Tc(header::Direction::Out)) {
         return Vec::new();
     }
     let of = |direction: Direction| -> Vec<Subject> {
@@ -196,6 +204,8 @@ pub(super) fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<
     let is_limited = |name: &str| {
         let index = datapath.interface_index(name).unwrap_or(0);
         attached.iter().any(|at| at.asked == name || index != 0 && at.ifindex == index)
+            // Limited once it is there; until then `limiter status` says why it is not.
+            || datapath.patterns().iter().any(|pattern| pattern.matches(name))
     };
     let limited: Vec<String> = attached.iter().map(|at| at.interface.clone()).collect();
     let paths: Vec<&Path> = set.rules.iter().map(|effective| &effective.rule.path).collect();

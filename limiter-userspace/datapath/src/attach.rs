@@ -13,6 +13,7 @@ use limiter_common::wire::InterfaceCounters;
 use super::foreign::foreign;
 use super::interface::Interface;
 use super::kernel::Kernel;
+use super::own_links::OwnLink;
 use super::programs::HookProgram;
 use super::{Attachment, DatapathError, Hook, LinkState, Mode, ModeChoice, PinDir, own_links};
 
@@ -26,12 +27,12 @@ impl Kernel {
         mode: ModeChoice,
     ) -> Result<(), DatapathError> {
         self.choice = mode;
-        self.hooks = hooks.to_vec();
+        self.held.hooks = hooks.to_vec();
         for hook in hooks {
-            let (attachment, frame) = attach(self, *hook, interface, mode)?;
+            let (attachment, frame) = attach(self, *hook, interface, None)?;
             self.held.max_frame = self.held.max_frame.max(frame);
-            if !self.asked.iter().any(|asked| asked == interface) {
-                self.asked.push(interface.to_owned());
+            if !self.wanted.names.iter().any(|asked| asked == interface) {
+                self.wanted.names.push(interface.to_owned());
             }
             self.held.attachments.push(attachment);
         }
@@ -39,17 +40,19 @@ impl Kernel {
     }
 }
 
-/// Attaches to a hook, and says how and what the largest frame is.
+/// Attaches to a hook, and says how and what the largest frame is. With many interfaces, links that
+/// were looked at before save a look at each of them.
 pub(super) fn attach(
     kernel: &mut Kernel,
     hook: Hook,
     interface: &str,
-    choice: ModeChoice,
+    known: Option<&[OwnLink]>,
 ) -> Result<(Attachment, u64), DatapathError> {
+    let choice = kernel.choice;
     let state = Interface::query(interface)?;
     kernel.check_pinned()?;
     let pins = kernel.held.pins.clone();
-    let own = own_links::behind(&pins, hook, &state)?;
+    let own = own_links::behind(&pins, hook, &state, known)?;
     // At tc there may be others beside us, at XDP not.
     if let (Hook::Xdp, None, Some((_, id))) = (hook, &own, state.program) {
         return Err(foreign(&state, &pins, id));
@@ -61,14 +64,13 @@ pub(super) fn attach(
     }
     let mut program = kernel.program(hook, state.framing)?;
     let program_id = program.id();
-    let (mode, link_id, adopted) = if let Some(own) = own {
-        own_links::rename(&pins, &own, interface)?;
+    let (mode, link_id, adopted) = if let Some(mut own) = own {
+        own_links::rename(&pins, &mut own, interface)?;
         if own.called != interface {
             tracing::warn!("{} is called {interface} now: it stays limited", own.called);
         }
-        let (mode, id) = (own.mode(), own.id);
-        own_links::adopt(program, own.link, interface)?;
-        (mode, id, true)
+        own_links::adopt(program, &own, interface)?;
+        (own.mode(), own.id, true)
     } else {
         own_links::make_room(&pins, hook, interface)?;
         let pin = pins.link(hook, interface);

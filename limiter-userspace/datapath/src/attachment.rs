@@ -2,7 +2,7 @@
 
 use limiter_common::header::Direction;
 
-use super::{DatapathError, Hook};
+use super::Hook;
 
 /// Mode in which a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,17 @@ pub struct Attachment {
     pub state: LinkState,
 }
 
+/// A hook of an interface that is to be limited there, and is not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Name of the interface.
+    pub interface: String,
+    /// The mode that was tried.
+    pub mode: Mode,
+    /// The reason, in words.
+    pub error: String,
+}
+
 /// Change of an interface since the last look.
 #[derive(Debug)]
 pub enum LinkChange {
@@ -100,6 +111,14 @@ pub enum LinkChange {
     /// An interface is there without the program: somebody removed the pin of its link. That is a
     /// bypass, so it is not attached again.
     Detached(String),
-    /// An interface of this name is there again, and cannot be limited; every look tries again.
-    Refused(String, DatapathError),
+    /// An interface whose name matches a pattern is there, and under limits.
+    Appeared(String),
+    /// More interfaces match a pattern than one look attaches to: look again soon.
+    Unfinished,
+    /// An interface that was limited by a pattern is no longer here by a name that matches. It is
+    /// not under limits any more, wherever it is.
+    Left(String),
+    /// An interface is there that is to be limited, and cannot be. It is tried again, and reported
+    /// again if the reason is another one.
+    Refused(Refused),
 }

@@ -1,6 +1,7 @@
 //! The data path as the daemon and the command line see it. [`Kernel`](super::Kernel) implements it
 //! over BPF maps; the daemon's tests have the model behind it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
@@ -23,8 +24,8 @@ use limiter_sharing::Leases;
 
 use super::words::header_of;
 use super::{
-    Attachment, CapturedPacket, DatapathError, Hook, LinkChange, ModeChoice, Options, Queueing,
-    SourceTable, Sweep, TrialOutcome,
+    Attachment, CapturedPacket, DatapathError, Hook, LinkChange, ModeChoice, Options, Pattern,
+    Queueing, Refused, SourceTable, Sweep, TrialOutcome, Wanted,
 };
 
 /// Keys of tables with their buckets, and the place after them.
@@ -38,9 +39,9 @@ pub type KeyPlace = (EntryKind, Option<u32>);
 pub trait Observed: Reading<Error = DatapathError> {
     /// Interfaces under limits.
     fn attachments(&self) -> &[Attachment];
-    /// True if packets that come in are met at tc.
-    fn is_in_at_tc(&self) -> bool {
-        self.attachments().iter().any(|at| at.mode.hook() == Hook::Tc(Direction::In))
+    /// True if interfaces are limited at a hook, or will be once there are any.
+    fn is_at(&self, hook: Hook) -> bool {
+        self.attachments().iter().any(|at| at.mode.hook() == hook)
     }
     /// Largest frame of the attached interfaces in bytes, at least 1,522.
     fn max_frame(&self) -> u64;
@@ -66,6 +67,9 @@ pub trait Observed: Reading<Error = DatapathError> {
     /// The name of an interface by its index, in this network namespace; that by which it was asked
     /// to be limited, if it was.
     fn interface_name(&self, index: u32) -> Option<String>;
+    /// Names of what is behind the interfaces that are limited here, by index: a container's or a
+    /// guest's, where the kernel has one. Interfaces of which it does not say are left out.
+    fn labels(&self) -> BTreeMap<u32, String>;
     /// Addresses of this machine, each with the name of its interface and its network.
     fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError>;
     /// True if the bypass lets every packet pass.
@@ -115,8 +119,13 @@ pub trait Datapath: Observed + Send {
     fn take_over(&mut self) -> Result<(), DatapathError> {
         Ok(())
     }
-    /// Attaches to those that went away and came back; says what changed since the last look.
+    /// Attaches to those that went away and came back, and to those that match a pattern; says what
+    /// changed since the last look.
     fn look_after_links(&mut self) -> Vec<LinkChange>;
+    /// Hooks of interfaces that are here and are to be limited, and are not.
+    fn refused(&self) -> Vec<Refused>;
+    /// The patterns by which interfaces are limited.
+    fn patterns(&self) -> &[Pattern];
     /// True if the maps are still pinned where this process pinned them or found them: not after a
     /// `limiter detach` that did not ask the daemon.
     fn is_pinned(&self) -> bool;
@@ -194,21 +203,22 @@ pub trait Datapath: Observed + Send {
 
 /// Source of data paths.
 pub trait Backend {
-    /// Checks, without changing anything, that the interfaces are there and that this process may
-    /// limit them. Says the largest frame of them in bytes as far as it can be known, at least
-    /// 1,522. The pins say what became of an interface that is not there.
-    fn check(&self, interfaces: &[String], pin_dir: &Path) -> Result<u64, DatapathError>;
+    /// Checks, without changing anything, that the interfaces that are wanted by name are there, and
+    /// that this process may limit them. Says the largest frame of them, and of those that match a
+    /// pattern, in bytes as far as it can be known, at least 1,522. The pins say what became of an
+    /// interface that is not there.
+    fn check(&self, wanted: &Wanted, pin_dir: &Path) -> Result<u64, DatapathError>;
     /// The index of an interface by its name.
     fn interface_index(&self, name: &str) -> Option<u32>;
     /// How many CPUs there are: 0 to one less.
     fn cpus(&self) -> u32;
-    /// Loads the programs or adopts the pinned ones, and attaches them to the hooks of
-    /// `interfaces`; over maps of another layout [`Datapath::take_over`] does that. Called inside a
+    /// Loads the programs or adopts the pinned ones, and attaches them to the hooks of the
+    /// interfaces that are wanted; of those that match a pattern, as far as that can be. Over maps of another layout [`Datapath::take_over`] does that. Called inside a
     /// tokio runtime. On an error nothing new is left behind.
     fn open(
         &self,
         options: &Options,
-        interfaces: &[String],
+        wanted: &Wanted,
         hooks: &[Hook],
         mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError>;

@@ -355,8 +355,8 @@ fn is_limiter(program: &str) -> bool {
 fn names(interface: &str) -> &'static str {
     if interface.contains(',') {
         "give --iface once for each"
-    } else if interface.contains(['*', '+', '?']) || matches!(interface, "any" | "all") {
-        "name each one that is meant with an --iface of its own, as patterns are not known: \
+    } else if interface.contains('+') || matches!(interface, "any" | "all") {
+        "give a pattern with `*` or `?`, or name each one that is meant with an --iface of its own: \
          `ip link` lists them"
     } else {
         "`ip link` lists them"

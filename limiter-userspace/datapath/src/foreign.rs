@@ -42,7 +42,7 @@ fn search(
         return None;
     }
     let pins = PinDir::new(directory);
-    if own_links::behind(&pins, Hook::Xdp, interface).ok().flatten().is_some() {
+    if own_links::behind(&pins, Hook::Xdp, interface, None).ok().flatten().is_some() {
         let interfaces = own_links::names(&pins).ok()?;
         return Some(OtherPins { directory: directory.to_owned(), interfaces });
     }

@@ -69,6 +69,17 @@ impl Interface {
         }
     }
 
+    /// True unless there is no program at a hook of the interface.
+    pub(super) fn may_have_program(&self, hook: Hook) -> bool {
+        match hook {
+            Hook::Xdp => self.program.is_some(),
+            Hook::Tc(direction) => !matches!(
+                tcx::programs(self.index, direction),
+                Ok(programs) if programs.as_ref().is_none_or(Vec::is_empty)
+            ),
+        }
+    }
+
     /// True if this program runs at a hook of the interface.
     pub(super) fn runs(&self, hook: Hook, program_id: u32) -> bool {
         match hook {

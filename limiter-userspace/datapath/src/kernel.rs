@@ -28,8 +28,11 @@ use super::own_links;
 use super::pin_lock::PinLock;
 use super::predecessor::Predecessor;
 use super::programs::{self, HookProgram};
+use super::retry::Retries;
 use super::source_store::SourceStore;
-use super::{Datapath as _, DatapathError, LeftBehind, ModeChoice, Options, PinDir, features};
+use super::{
+    Datapath as _, DatapathError, LeftBehind, ModeChoice, Options, PinDir, Wanted, features,
+};
 
 /// A loaded program and its pinned maps.
 pub struct Kernel {
@@ -42,15 +45,15 @@ pub struct Kernel {
     lock: Arc<PinLock>,
     pub(super) held: OpenMaps,
     /// The interfaces that it was asked to limit.
-    pub(super) asked: Vec<String>,
+    pub(super) wanted: Wanted,
+    /// Hooks of interfaces that are wanted and could not be attached to.
+    pub(super) retries: Retries,
     pub(super) events: EventMaps,
     pub(super) captures: CaptureMaps,
     pub(super) trial: Option<Trial>,
     /// Maps of another layout that these are to replace.
     pub(super) predecessor: Option<Box<Predecessor>>,
     pub(super) choice: ModeChoice,
-    /// The hooks of each interface.
-    pub(super) hooks: Vec<Hook>,
     logging: bool,
     /// True if this opening made the maps.
     is_new: bool,
@@ -160,13 +163,13 @@ impl Kernel {
             tc: BTreeMap::new(),
             lock: Arc::clone(lock),
             held,
-            asked: Vec::new(),
+            wanted: Wanted::default(),
+            retries: Retries::default(),
             events,
             captures,
             trial: None,
             predecessor,
             choice: ModeChoice::Native,
-            hooks: Vec::new(),
             logging: options.kernel_log > 0,
             is_new,
             fresh,

@@ -2,34 +2,63 @@
 //! interface; one of the same name that comes later has no program. With the interface's name or
 //! network namespace the link stays.
 
+use std::time::Instant;
+
 use super::interface::Interface;
 use super::kernel::Kernel;
+use super::matching::Look;
 use super::own_links::{self, Place};
 use super::{Attachment, Datapath as _, DatapathError, Hook, LinkChange, LinkState, attach};
 
-/// Looks at every interface, and attaches to those that came back. Says what changed.
+/// Looks at every interface, and attaches to those that came back or match a pattern. Says what
+/// changed.
 pub(super) fn look_after(kernel: &mut Kernel) -> Vec<LinkChange> {
     // The pins may be another daemon's by now.
     if !kernel.is_pinned() {
         return Vec::new();
     }
+    let mut look = Look::new(kernel);
     let mut changes = Vec::new();
+    let mut left = Vec::new();
     for index in 0..kernel.held.attachments.len() {
-        changes.extend(kernel.look_after(index));
-    }
-    for name in kernel.asked.clone() {
-        for hook in kernel.hooks.clone() {
-            changes.extend(kernel.attach_again(hook, &name));
+        let change = kernel.look_after(index, &mut look);
+        let Some(now) = kernel.held.attachments.get(index).cloned() else { break };
+        if !kernel.is_by_pattern(&now) || kernel.is_still_meant(&now) {
+            changes.extend(change);
+            continue;
+        }
+        kernel.let_go(&now, &mut look);
+        if !left.contains(&now.interface) {
+            left.push(now.interface);
         }
     }
+    if !left.is_empty() {
+        let attachments = std::mem::take(&mut kernel.held.attachments).into_iter();
+        kernel.held.attachments = attachments
+            .filter(|at| !kernel.is_by_pattern(at) || kernel.is_still_meant(at))
+            .collect();
+        changes.extend(left.into_iter().map(LinkChange::Left));
+    }
+    for name in kernel.wanted.names.clone() {
+        for hook in kernel.held.hooks.clone() {
+            changes.extend(kernel.attach_again(hook, &name, &mut look));
+        }
+    }
+    changes.extend(kernel.attach_some(&mut look));
     kernel.forget_replaced();
+    let is_new =
+        |change: &LinkChange| matches!(change, LinkChange::Back(_) | LinkChange::Appeared(_));
+    if changes.iter().any(is_new) {
+        kernel.end_hooks_of_before();
+    }
+    changes.extend(kernel.retries.news().into_iter().map(LinkChange::Refused));
     changes
 }
 
 impl Kernel {
-    fn look_after(&mut self, index: usize) -> Option<LinkChange> {
+    fn look_after(&mut self, index: usize, look: &mut Look) -> Option<LinkChange> {
         let before = self.held.attachments.get(index)?.clone();
-        let (state, here) = match self.find(&before) {
+        let (state, here) = match find(&before, look) {
             Ok(found) => found,
             // The next look may say so.
             Err(error) => {
@@ -47,7 +76,9 @@ impl Kernel {
             now.ifindex = 0;
             now.interface.clone_from(&now.asked);
         }
-        if self.asked.contains(&now.interface) {
+        let is_by_pattern = self.is_by_pattern(&now);
+        let is_meant = is_by_pattern && self.is_still_meant(&now);
+        if is_meant || self.wanted.names.contains(&now.interface) {
             now.asked.clone_from(&now.interface);
         }
         let (was, name) = (before.interface.clone(), now.interface.clone());
@@ -55,7 +86,10 @@ impl Kernel {
         let change = match state {
             _ if same => None,
             LinkState::Attached if was != name => {
-                self.rename_pin(&now);
+                // Not of one that is let go.
+                if is_meant || !is_by_pattern {
+                    self.rename_pin(&now);
+                }
                 Some(LinkChange::Renamed { was, name })
             }
             LinkState::Attached => Some(LinkChange::Back(name)),
@@ -71,42 +105,22 @@ impl Kernel {
         change
     }
 
-    /// State of an interface, and the interface if it is here with the program on it.
-    fn find(&self, at: &Attachment) -> Result<(LinkState, Option<Interface>), DatapathError> {
-        if at.state == LinkState::Gone {
-            return Ok((LinkState::Gone, None));
+    /// Ends links at other hooks than those of this start, on interfaces that could not be attached
+    /// to at the start and are by now.
+    fn end_hooks_of_before(&self) {
+        let is_other = |(hook, _, _): &(Hook, _, _)| !self.held.hooks.contains(hook);
+        let ended = self.held.pins.link_pins().and_then(|pins| {
+            if pins.iter().any(is_other) { self.end_other_hooks() } else { Ok(()) }
+        });
+        if let Err(error) = ended {
+            tracing::warn!(%error, "an interface may be limited at hooks of an earlier start, too");
         }
-        // An interface may have a second name, and be known by that.
-        match Interface::query(&at.interface) {
-            Ok(found) if found.index == at.ifindex && found.runs(at.mode.hook(), at.program_id) => {
-                return Ok((LinkState::Attached, Some(found)));
-            }
-            Ok(_) | Err(DatapathError::NoInterface(_) | DatapathError::Framing { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        let Some(link) = own_links::of_id(&self.held.pins, at.link_id)? else {
-            // Without a pin there is no link.
-            let here = Interface::at(at.ifindex)?.is_some();
-            return Ok((if here { LinkState::Detached } else { LinkState::Gone }, None));
-        };
-        Ok(match (link.place, link.here) {
-            (_, Some(here)) => (LinkState::Attached, Some(here)),
-            (Place::On(_), None) => (LinkState::Elsewhere, None),
-            (Place::Nowhere, None) => (LinkState::Gone, None),
-            (Place::Unknown, None) => match Interface::at(at.ifindex)? {
-                Some(here) if here.runs(at.mode.hook(), at.program_id) => {
-                    (LinkState::Attached, Some(here))
-                }
-                Some(here) if here.name == at.interface => (LinkState::Detached, None),
-                _ => (LinkState::Unseen, None),
-            },
-        })
     }
 
     /// Gives the pin of a link the name that its interface has now.
     fn rename_pin(&self, at: &Attachment) {
         let renamed = own_links::of_id(&self.held.pins, at.link_id).and_then(|link| match link {
-            Some(link) => own_links::rename(&self.held.pins, &link, &at.interface),
+            Some(mut link) => own_links::rename(&self.held.pins, &mut link, &at.interface),
             None => Ok(()),
         });
         // The next start finds it by its interface.
@@ -116,35 +130,61 @@ impl Kernel {
     }
 
     /// Attaches to an interface that is there, and not under limits by that name.
-    fn attach_again(&mut self, hook: Hook, name: &str) -> Option<LinkChange> {
-        let is_at_hook = |at: &Attachment| at.mode.hook() == hook;
-        let has_it = |at: &Attachment| {
-            at.interface == name
-                && is_at_hook(at)
-                && matches!(at.state, LinkState::Attached | LinkState::Detached)
-        };
-        if self.held.attachments.iter().any(has_it) {
+    fn attach_again(&mut self, hook: Hook, name: &str, look: &mut Look) -> Option<LinkChange> {
+        if self.has_it(hook, name) {
             return None;
         }
         let found = match Interface::query(name) {
             Ok(found) => found,
-            Err(DatapathError::NoInterface(_)) => return None,
+            Err(DatapathError::NoInterface(_)) => {
+                self.retries.forget(name, hook);
+                return None;
+            }
             Err(error) => {
                 tracing::debug!(%error, interface = name, "not looked at");
                 return None;
             }
         };
+        self.attach_found(hook, &found, look).then(|| LinkChange::Back(name.to_owned()))
+    }
+
+    /// True if an interface is known by a name, with or without the program at a hook.
+    fn has_it(&self, hook: Hook, name: &str) -> bool {
+        self.held.attachments.iter().any(|at| {
+            at.interface == name
+                && at.mode.hook() == hook
+                && matches!(at.state, LinkState::Attached | LinkState::Detached)
+        })
+    }
+
+    /// Attaches to a hook of an interface that was found, unless it is known already or is to be
+    /// tried later. Says whether it is under limits since.
+    pub(super) fn attach_found(&mut self, hook: Hook, found: &Interface, look: &mut Look) -> bool {
+        let (name, now) = (found.name.as_str(), Instant::now());
+        if self.has_it(hook, name) || !self.retries.is_due(name, hook, Some(found), now) {
+            return false;
+        }
+        let is_at_hook = |at: &Attachment| at.mode.hook() == hook;
         // Renamed after this look came to it: the next one sees that.
         let is_it = |at: &Attachment| {
             at.ifindex == found.index && is_at_hook(at) && at.state == LinkState::Attached
         };
         if self.held.attachments.iter().any(is_it) {
-            return None;
+            return false;
         }
-        let (attachment, frame) = match attach::attach(self, hook, name, self.choice) {
+        // Only an interface with a program may have a link of ours.
+        let known = if found.may_have_program(hook) { look.links().ok() } else { None };
+        let (attachment, frame) = match attach::attach(self, hook, name, known) {
             Ok(attached) => attached,
-            Err(error) => return Some(LinkChange::Refused(name.to_owned(), error)),
+            Err(error) => {
+                // Not of one that is gone by now.
+                if matches!(Interface::at(found.index), Ok(Some(_))) {
+                    self.retries.failed(name, self.tried(hook), Some(found), &error, now);
+                }
+                return false;
+            }
         };
+        self.retries.forget(name, hook);
         self.held.max_frame = self.held.max_frame.max(frame);
         let takes = |at: &&mut Attachment| {
             at.asked == name && is_at_hook(at) && at.state == LinkState::Gone
@@ -153,11 +193,14 @@ impl Kernel {
             Some(at) => *at = attachment,
             None => self.held.attachments.push(attachment),
         }
-        Some(LinkChange::Back(name.to_owned()))
+        true
     }
 
     /// Forgets interfaces that are gone and have a successor.
     fn forget_replaced(&mut self) {
+        if !self.held.attachments.iter().any(|at| at.state == LinkState::Gone) {
+            return;
+        }
         let all = self.held.attachments.clone();
         let mut index = 0;
         self.held.attachments.retain(|at| {
@@ -171,4 +214,41 @@ impl Kernel {
                 })
         });
     }
+}
+
+/// State of an interface, and the interface if it is here with the program on it.
+fn find(at: &Attachment, look: &mut Look) -> Result<(LinkState, Option<Interface>), DatapathError> {
+    if at.state == LinkState::Gone {
+        return Ok((LinkState::Gone, None));
+    }
+    let runs = |found: &Interface| found.runs(at.mode.hook(), at.program_id);
+    if let Some(found) = look.here(at.ifindex)
+        && found.name == at.interface
+        && runs(found)
+    {
+        return Ok((LinkState::Attached, Some(found.clone())));
+    }
+    // An interface may have a second name, and be known by that.
+    match Interface::query(&at.interface) {
+        Ok(found) if found.index == at.ifindex && runs(&found) => {
+            return Ok((LinkState::Attached, Some(found)));
+        }
+        Ok(_) | Err(DatapathError::NoInterface(_) | DatapathError::Framing { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let Some(link) = look.link_of(at.link_id)? else {
+        // Without a pin there is no link.
+        let here = Interface::at(at.ifindex)?.is_some();
+        return Ok((if here { LinkState::Detached } else { LinkState::Gone }, None));
+    };
+    Ok(match (link.place, link.here) {
+        (_, Some(here)) => (LinkState::Attached, Some(here)),
+        (Place::On(_), None) => (LinkState::Elsewhere, None),
+        (Place::Nowhere, None) => (LinkState::Gone, None),
+        (Place::Unknown, None) => match Interface::at(at.ifindex)? {
+            Some(here) if runs(&here) => (LinkState::Attached, Some(here)),
+            Some(here) if here.name == at.interface => (LinkState::Detached, None),
+            _ => (LinkState::Unseen, None),
+        },
+    })
 }

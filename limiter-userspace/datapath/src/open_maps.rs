@@ -1,7 +1,7 @@
 //! The opened maps of one pin directory, with the rule set that they hold: all that is read of
 //! them, by the daemon that has them and by commands without one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use ipnet::IpNet;
@@ -33,8 +33,8 @@ use super::sources::Sources;
 use super::tables::TableMaps;
 use super::words::header_of;
 use super::{
-    Attachment, DatapathError, Interface, KeyPlace, Keys, Observed, PinDir, SourceTable, Sweep,
-    held_rules,
+    Attachment, DatapathError, Hook, Interface, KeyPlace, Keys, LinkState, Observed, PinDir,
+    SourceTable, Sweep, held_rules, labels,
 };
 
 /// Handles on all maps but those of events, and what is known of them.
@@ -53,6 +53,8 @@ pub(super) struct OpenMaps {
     pub(super) entries: EntryMaps,
     pub(super) program_maps: ProgramMaps,
     pub(super) attachments: Vec<Attachment>,
+    /// Hooks that each interface is to be limited at; none where nobody was asked for any.
+    pub(super) hooks: Vec<Hook>,
     /// Largest frame of the interfaces in bytes.
     pub(super) max_frame: u64,
     /// The rules of `generation`.
@@ -82,6 +84,7 @@ impl OpenMaps {
             entries: EntryMaps::take(source)?,
             program_maps: ProgramMaps::take(source)?,
             attachments: Vec::new(),
+            hooks: Vec::new(),
             max_frame: MIN_MAX_FRAME,
             installed: Installed::default(),
             generation: 0,
@@ -149,6 +152,11 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
         &self.held().attachments
     }
 
+    fn is_at(&self, hook: Hook) -> bool {
+        let held = self.held();
+        held.hooks.contains(&hook) || held.attachments.iter().any(|at| at.mode.hook() == hook)
+    }
+
     fn max_frame(&self) -> u64 {
         self.held().max_frame
     }
@@ -187,6 +195,15 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
     fn interface_name(&self, index: u32) -> Option<String> {
         let attached = self.held().attachments.iter().find(|at| at.ifindex == index);
         attached.map(|at| at.asked.clone()).or_else(|| Some(Interface::at(index).ok()??.name))
+    }
+
+    fn labels(&self) -> BTreeMap<u32, String> {
+        let here = self.held().attachments.iter().filter(|at| at.state == LinkState::Attached);
+        let indices: BTreeSet<u32> = here.map(|at| at.ifindex).collect();
+        labels::labels(indices.into_iter()).unwrap_or_else(|error| {
+            tracing::debug!(%error, "not known what is behind the interfaces");
+            BTreeMap::new()
+        })
     }
 
     fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError> {

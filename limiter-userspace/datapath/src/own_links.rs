@@ -1,6 +1,7 @@
 //! The links that are pinned, and the interface that each is on by now. The name of a pin is the
 //! one that its interface had when it was last looked at; the kernel knows what became of that.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,10 @@ use super::{Attachment, DatapathError, Hook, Mode, PinDir};
 /// The kernel's word on the descriptors of this process, links among them.
 const DESCRIPTORS: &str = "/proc/self/fdinfo";
 
-#[derive(Debug)]
+/// Links that are open at a time: a process may have 1,024 descriptors by default.
+const OPEN_AT_ONCE: usize = 64;
+
+#[derive(Clone, Debug)]
 pub(super) struct OwnLink {
     pub(super) hook: Hook,
     /// The interface's name, as the pin has it.
@@ -29,7 +33,6 @@ pub(super) struct OwnLink {
     pub(super) place: Place,
     /// The interface, if it is in this network namespace.
     pub(super) here: Option<Interface>,
-    pub(super) link: FdLink,
 }
 
 /// The interface that a link is on.
@@ -45,19 +48,8 @@ pub(super) enum Place {
 
 impl OwnLink {
     fn open(hook: Hook, called: String, pin: PathBuf) -> Result<Self, DatapathError> {
-        let failed = |error: LinkError| DatapathError::pin(&pin, error);
-        let link = FdLink::from(PinnedLink::from_pin(&pin).map_err(failed)?);
-        let info = link.info().map_err(failed)?;
-        let (id, program_id) = (info.id(), info.program_id());
-        let place = place_of(id).unwrap_or_else(|error| {
-            tracing::debug!(%error, pin = %pin.display(), "not known where the link is");
-            Place::Unknown
-        });
-        let here = match place {
-            Place::On(index) => Interface::at(index)?.filter(|found| found.runs(hook, program_id)),
-            Place::Nowhere | Place::Unknown => None,
-        };
-        Ok(Self { hook, called, pin, id, program_id, place, here, link })
+        let mut opened = open_together(&[(hook, called, pin.clone())]);
+        opened.pop().unwrap_or_else(|| Err(DatapathError::NothingPinned(pin)))
     }
 
     fn index_here(&self) -> Option<u32> {
@@ -101,13 +93,42 @@ impl OwnLink {
     }
 }
 
+/// Opens pinned links to look at them. They are open at the same time, because the kernel says by
+/// descriptor what a link is on, and reading all descriptors takes longer than opening one.
+fn open_together(pins: &[(Hook, String, PathBuf)]) -> Vec<Result<OwnLink, DatapathError>> {
+    let open = |pin: &PathBuf| {
+        let failed = |error: LinkError| DatapathError::pin(pin, error);
+        let link = FdLink::from(PinnedLink::from_pin(pin).map_err(failed)?);
+        let info = link.info().map_err(failed)?;
+        Ok((link, info.id(), info.program_id()))
+    };
+    let opened: Vec<Result<_, DatapathError>> = pins.iter().map(|(_, _, pin)| open(pin)).collect();
+    let places = places().unwrap_or_else(|error| {
+        tracing::debug!(%error, "not known where the links are");
+        BTreeMap::new()
+    });
+    let looked_at = |(opened, (hook, called, pin)): (Result<_, _>, &(Hook, String, PathBuf))| {
+        let (_open, id, program_id): (FdLink, _, _) = opened?;
+        let place = places.get(&id).copied().unwrap_or(Place::Unknown);
+        let here = match place {
+            Place::On(index) => Interface::at(index)?.filter(|found| found.runs(*hook, program_id)),
+            Place::Nowhere | Place::Unknown => None,
+        };
+        let (hook, called, pin) = (*hook, called.clone(), pin.clone());
+        Ok(OwnLink { hook, called, pin, id, program_id, place, here })
+    };
+    opened.into_iter().zip(pins).map(looked_at).collect()
+}
+
 /// All of them. What cannot be opened is no link of ours, and left out.
 pub(super) fn all(pins: &PinDir) -> Result<Vec<OwnLink>, DatapathError> {
     let mut links: Vec<OwnLink> = Vec::new();
-    for (hook, called, pin) in pins.link_pins()? {
-        match OwnLink::open(hook, called, pin) {
-            Ok(link) => links.push(link),
-            Err(error) => tracing::debug!(%error, "not a link that can be looked at"),
+    for some in pins.link_pins()?.chunks(OPEN_AT_ONCE) {
+        for opened in open_together(some) {
+            match opened {
+                Ok(link) => links.push(link),
+                Err(error) => tracing::debug!(%error, "not a link that can be looked at"),
+            }
         }
     }
     // Another network namespace has indices of its own: of two links on the same one, the other is
@@ -127,12 +148,18 @@ pub(super) fn all(pins: &PinDir) -> Result<Vec<OwnLink>, DatapathError> {
     Ok(links)
 }
 
-/// The one behind our program at a hook of an interface, whatever its pin is called.
+/// The one behind our program at a hook of an interface, whatever its pin is called: among links
+/// that were looked at before, or else among all.
 pub(super) fn behind(
     pins: &PinDir,
     hook: Hook,
     interface: &Interface,
+    known: Option<&[OwnLink]>,
 ) -> Result<Option<OwnLink>, DatapathError> {
+    // With many links a look at each of them takes a while.
+    if !interface.may_have_program(hook) {
+        return Ok(None);
+    }
     let is_behind = |link: &OwnLink| match link.place {
         Place::On(_) => link.index_here() == Some(interface.index),
         Place::Nowhere => false,
@@ -140,7 +167,11 @@ pub(super) fn behind(
             link.called == interface.name && interface.runs(link.hook, link.program_id)
         }
     };
-    let found = all(pins)?.into_iter().find(|link| link.hook == hook && is_behind(link));
+    let is_it = |link: &&OwnLink| link.hook == hook && is_behind(link);
+    let found = match known {
+        Some(known) => known.iter().find(is_it).cloned(),
+        None => all(pins)?.iter().find(is_it).cloned(),
+    };
     let pin = pins.link(hook, &interface.name);
     if found.is_some() || !is_there(&pin) {
         return Ok(found);
@@ -154,21 +185,36 @@ pub(super) fn of_id(pins: &PinDir, id: u32) -> Result<Option<OwnLink>, DatapathE
 }
 
 /// Gives the pin of a link the name that its interface has by now.
-pub(super) fn rename(pins: &PinDir, link: &OwnLink, name: &str) -> Result<(), DatapathError> {
+pub(super) fn rename(pins: &PinDir, link: &mut OwnLink, name: &str) -> Result<(), DatapathError> {
     let pin = pins.link(link.hook, name);
     if pin == link.pin {
         return Ok(());
     }
     make_room(pins, link.hook, name)?;
-    fs::rename(&link.pin, &pin).map_err(DatapathError::path("renaming the pin", &link.pin))
+    fs::rename(&link.pin, &pin).map_err(DatapathError::path("renaming the pin", &link.pin))?;
+    link.pin = pin;
+    Ok(())
+}
+
+/// Ends a link that was looked at before, whatever its pin is called by now.
+pub(super) fn end(pins: &PinDir, link: &OwnLink) -> Result<(), DatapathError> {
+    let is_as_before = OwnLink::open(link.hook, link.called.clone(), link.pin.clone())
+        .is_ok_and(|now| now.id == link.id);
+    let now = if is_as_before { Some(link.clone()) } else { of_id(pins, link.id)? };
+    // Without a pin there is no link.
+    now.map_or(Ok(()), |OwnLink { pin, .. }| {
+        fs::remove_file(&pin).map_err(DatapathError::path("removing", &pin))
+    })
 }
 
 /// Replaces the program behind a link; every packet meets the old or the new one.
 pub(super) fn adopt(
     program: HookProgram<'_>,
-    link: FdLink,
+    own: &OwnLink,
     interface: &str,
 ) -> Result<(), DatapathError> {
+    let opened = PinnedLink::from_pin(&own.pin);
+    let link = FdLink::from(opened.map_err(|error| DatapathError::pin(&own.pin, error))?);
     let no_link = |source| DatapathError::NoLink { interface: interface.to_owned(), source };
     // Taken out, so that dropping the program closes a descriptor and the pin keeps the link.
     let replaced = match program {
@@ -225,8 +271,7 @@ pub(super) fn left_behind(
         }
         let Some(mut found) = link.left_behind() else { continue };
         if found.here && found.was.is_some() {
-            rename(pins, &link, &found.name)?;
-            link.pin = pins.link(link.hook, &found.name);
+            rename(pins, &mut link, &found.name)?;
             found.pin.clone_from(&link.pin);
         }
         left.push(found);
@@ -290,8 +335,10 @@ fn is_there(pin: &Path) -> bool {
     !matches!(pin.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Asks the kernel for the interface of a link that this process has open. aya has no name for it.
-fn place_of(link: u32) -> io::Result<Place> {
+/// Asks the kernel for the interface of each link that this process has open, by the link's id. aya
+/// has no name for it.
+fn places() -> io::Result<BTreeMap<u32, Place>> {
+    let mut places = BTreeMap::new();
     for descriptor in fs::read_dir(DESCRIPTORS)? {
         // One that was closed meanwhile is another one's.
         let Ok(text) = fs::read_to_string(descriptor?.path()) else { continue };
@@ -299,13 +346,13 @@ fn place_of(link: u32) -> io::Result<Place> {
             let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             value.and_then(|value| value.trim().parse::<u32>().ok())
         };
-        if field("link_id") == Some(link) {
-            return Ok(match field("ifindex") {
-                Some(0) => Place::Nowhere,
-                Some(index) => Place::On(index),
-                None => Place::Unknown,
-            });
-        }
+        let Some(id) = field("link_id") else { continue };
+        let place = match field("ifindex") {
+            Some(0) => Place::Nowhere,
+            Some(index) => Place::On(index),
+            None => Place::Unknown,
+        };
+        places.insert(id, place);
     }
-    Ok(Place::Unknown)
+    Ok(places)
 }

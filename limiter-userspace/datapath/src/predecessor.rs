@@ -9,7 +9,7 @@ use super::attachment::ModeChoice;
 use super::lists::Lists;
 use super::maps::{PinnedControl, of_pins};
 use super::pod::Wire;
-use super::{DatapathError, Hook, PinDir};
+use super::{DatapathError, Hook, PinDir, Wanted};
 
 /// [`Ban::rule`] of a ban by a rule of maps of another layout, which had numbers of its own.
 pub const BANNED_BEFORE: u64 = u64::MAX - 1;
@@ -34,7 +34,7 @@ pub(super) struct Predecessor {
     /// Value of the bypass that was carried over last.
     pub(super) bypass: u64,
     /// Interfaces to take over, and the mode for those that are new.
-    pub(super) asked: Vec<String>,
+    pub(super) wanted: Wanted,
     pub(super) choice: ModeChoice,
     pub(super) hooks: Vec<Hook>,
 }
@@ -49,8 +49,8 @@ impl Predecessor {
         let lists = is_alike.then(|| open_lists(pins, abi, &control)).and_then(|opened| {
             opened.inspect_err(|error| tracing::debug!(%error, "no lists that can be read")).ok()
         });
-        let (asked, choice, hooks) = (Vec::new(), ModeChoice::Native, Vec::new());
-        Self { abi, control, bans, lists, bypass: 0, asked, choice, hooks }
+        let (wanted, choice, hooks) = (Wanted::default(), ModeChoice::Native, Vec::new());
+        Self { abi, control, bans, lists, bypass: 0, wanted, choice, hooks }
     }
 
     /// Copies the entries of the lists. Only a daemon changes them, and the new one has the lock.

@@ -11,7 +11,11 @@ use super::kernel::Kernel;
 use super::own_links::{self, OwnLink};
 use super::pod::Wire;
 use super::predecessor::Predecessor;
-use super::{Attachment, DatapathError, Hook, LinkState, Mode, ModeChoice, PinDir, programs};
+use super::retry::Retries;
+use super::{
+    Attachment, DatapathError, Hook, LinkState, Mode, ModeChoice, PinDir, Wanted, matching,
+    programs,
+};
 
 impl Kernel {
     /// True if maps of another layout are in force, and [`Kernel::succeed`] is still to come.
@@ -23,18 +27,26 @@ impl Kernel {
     /// they are now.
     pub(super) fn prepare_succession(
         &mut self,
-        interfaces: &[String],
+        wanted: &Wanted,
         hooks: &[Hook],
         choice: ModeChoice,
     ) -> Result<(), DatapathError> {
-        for (name, hook) in
-            interfaces.iter().flat_map(|name| hooks.iter().map(move |hook| (name, *hook)))
+        let known = own_links::all(&self.held.pins)?;
+        let named = wanted.names.iter().map(|name| Ok((Interface::query(name)?, false)));
+        let matching = matching::matching(wanted)?.into_iter();
+        let matching = matching.filter_map(|link| Some(Ok((link.interface.ok()?, true))));
+        let interfaces = named.chain(matching).collect::<Result<Vec<_>, DatapathError>>()?;
+        for ((found, by_pattern), hook) in
+            interfaces.iter().flat_map(|found| hooks.iter().map(move |hook| (found, *hook)))
         {
-            let found = Interface::query(name)?;
+            let name = &found.name;
             self.held.max_frame = self.held.max_frame.max(found.max_frame());
-            let link = own_links::behind(&self.held.pins, hook, &found)?;
+            let link = own_links::behind(&self.held.pins, hook, found, Some(&known))?;
             if let (Hook::Xdp, None, Some((_, id))) = (hook, &link, found.program) {
-                return Err(foreign(&found, &self.held.pins, id));
+                if *by_pattern {
+                    continue;
+                }
+                return Err(foreign(found, &self.held.pins, id));
             }
             let mode = match hook {
                 Hook::Xdp => found.program.map_or(Mode::Native, |(mode, _)| mode),
@@ -51,8 +63,9 @@ impl Kernel {
                 state: if link.is_some() { LinkState::Attached } else { LinkState::Detached },
             });
         }
+        self.held.hooks = hooks.to_vec();
         if let Some(before) = &mut self.predecessor {
-            before.asked = interfaces.to_vec();
+            before.wanted = wanted.clone();
             before.choice = choice;
             before.hooks = hooks.to_vec();
         }
@@ -77,10 +90,7 @@ impl Kernel {
         };
         self.held.pins = PinDir::new(self.held.pins.path());
         self.held.attachments.clear();
-        let attached = before
-            .asked
-            .iter()
-            .try_for_each(|interface| self.attach(interface, &before.hooks, before.choice));
+        let attached = self.attach_wanted(&before.wanted, &before.hooks, before.choice);
         if let Err(error) = attached {
             if !self.held.attachments.iter().any(|at| at.adopted) {
                 self.step_back(before)?;
@@ -104,7 +114,8 @@ impl Kernel {
         for at in std::mem::take(&mut self.held.attachments) {
             self.held.pins.remove_link(at.mode.hook(), &at.interface)?;
         }
-        self.asked.clear();
+        self.wanted = Wanted::default();
+        self.retries = Retries::default();
         self.held.pins.exchange()?;
         self.held.pins = self.held.pins.next();
         self.predecessor = Some(before);
@@ -149,8 +160,7 @@ impl Kernel {
                 );
                 continue;
             };
-            let name = called.clone();
-            own_links::adopt(self.program(link.hook, framing)?, link.link, &name)?;
+            own_links::adopt(self.program(link.hook, framing)?, &link, called)?;
         }
         Ok(())
     }

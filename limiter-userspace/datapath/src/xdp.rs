@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use limiter_rules::rate_text::MIN_FULL_FRAME;
 
-use super::PinDir;
+use super::matching::matching;
 use super::{
     Backend, Datapath, DatapathError, Hook, Interface, Kernel, ModeChoice, Objects, Observed,
-    Options, capabilities, pinned, privileges,
+    Options, PinDir, Wanted, capabilities, pinned, privileges,
 };
 
 /// How often the program's own log is read.
@@ -51,14 +51,17 @@ impl Xdp {
 }
 
 impl Backend for Xdp {
-    fn check(&self, interfaces: &[String], pin_dir: &Path) -> Result<u64, DatapathError> {
+    fn check(&self, wanted: &Wanted, pin_dir: &Path) -> Result<u64, DatapathError> {
         let mut frame = MIN_FULL_FRAME;
-        for interface in interfaces {
+        for interface in &wanted.names {
             let found = Interface::query(interface).map_err(|error| match error {
-                DatapathError::NoInterface(name) => missing(name, interfaces, pin_dir),
+                DatapathError::NoInterface(name) => missing(name, &wanted.names, pin_dir),
                 error => error,
             })?;
             frame = frame.max(found.max_frame());
+        }
+        for link in matching(wanted)? {
+            frame = link.interface.map_or(frame, |found| frame.max(found.max_frame()));
         }
         privileges::held()?.check()?;
         Ok(frame)
@@ -75,16 +78,16 @@ impl Backend for Xdp {
     fn open(
         &self,
         options: &Options,
-        interfaces: &[String],
+        wanted: &Wanted,
         hooks: &[Hook],
         mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError> {
         let found = PinDir::new(&options.pin_dir).has_parts();
         let mut kernel = Kernel::open(self.objects, options)?;
         let attached = if kernel.is_successor() {
-            kernel.prepare_succession(interfaces, hooks, mode)
+            kernel.prepare_succession(wanted, hooks, mode)
         } else {
-            interfaces.iter().try_for_each(|interface| kernel.attach(interface, hooks, mode))
+            kernel.attach_wanted(wanted, hooks, mode)
         };
         let attached = attached.and_then(|()| kernel.left_behind());
         let left_behind = match attached {

@@ -29,7 +29,8 @@ use limiter_common::wire::{
 };
 use limiter_datapath::{
     Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, LinkChange, LinkState,
-    Mode, ModeChoice, Observed, Options, Queueing, Reading as _, SourceTable,
+    Mode, ModeChoice, Observed, Options, Pattern, Queueing, Reading as _, Refused, SourceTable,
+    Wanted,
 };
 use limiter_model::Model;
 use limiter_rules::{Installed, Selector};
@@ -71,6 +72,8 @@ pub struct State {
     pub opened: usize,
     /// Finding of the next look at the interfaces.
     pub link_changes: Vec<LinkChange>,
+    /// Hooks of interfaces that are not limited.
+    pub refused: Vec<Refused>,
     /// True if somebody removed the pins.
     pub unpinned: bool,
     /// True if maps were there at the start.
@@ -95,6 +98,8 @@ pub struct State {
     pub reasons: [Tally; Reason::COUNT],
     /// The lists as the model has them.
     pub lists: BTreeMap<Selector, ListEntry>,
+    /// Names of what is behind interfaces.
+    pub labels: BTreeMap<u32, String>,
     /// Addresses of the machine, each with the name of its interface and its network.
     pub own_addresses: Vec<(String, IpNet)>,
     /// How often the wall clock was set.
@@ -141,6 +146,8 @@ impl State {
 pub struct Fake {
     state: Arc<Mutex<State>>,
     attachments: Vec<Attachment>,
+    /// Patterns by which interfaces are limited.
+    pub patterns: Vec<Pattern>,
 }
 
 impl Default for Fake {
@@ -166,6 +173,7 @@ impl Default for Fake {
             left: false,
             opened: 0,
             link_changes: Vec::new(),
+            refused: Vec::new(),
             unpinned: false,
             adopted: false,
             max_frame: 1522,
@@ -182,6 +190,7 @@ impl Default for Fake {
             events: VecDeque::new(),
             event_counts: EventBudget::default(),
             event_rate: None,
+            labels: BTreeMap::new(),
             own_addresses: Vec::new(),
             source_table: SourceTable::default(),
             captured: VecDeque::new(),
@@ -189,7 +198,11 @@ impl Default for Fake {
             capture_end: Ticks::ZERO,
             capture_counts: CaptureBudget::default(),
         };
-        Self { state: Arc::new(Mutex::new(state)), attachments: vec![attachment] }
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            attachments: vec![attachment],
+            patterns: Vec::new(),
+        }
     }
 }
 
@@ -254,8 +267,8 @@ fn interface_index(name: &str) -> Option<u32> {
 }
 
 impl Backend for Fake {
-    fn check(&self, interfaces: &[String], _pin_dir: &Path) -> Result<u64, DatapathError> {
-        match interfaces.iter().find(|name| *name != "fake0") {
+    fn check(&self, wanted: &Wanted, _pin_dir: &Path) -> Result<u64, DatapathError> {
+        match wanted.names.iter().find(|name| *name != "fake0") {
             Some(name) => Err(DatapathError::NoInterface(name.clone())),
             None => Ok(1522),
         }
@@ -272,7 +285,7 @@ impl Backend for Fake {
     fn open(
         &self,
         options: &Options,
-        _interfaces: &[String],
+        _wanted: &Wanted,
         _hooks: &[limiter_datapath::Hook],
         _mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError> {

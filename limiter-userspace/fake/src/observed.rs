@@ -1,5 +1,6 @@
 //! What is read of the data path.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ipnet::IpNet;
@@ -63,6 +64,10 @@ impl Observed for Opened {
             .into_iter()
             .find(|name| interface_index(name) == Some(index))
             .map(str::to_owned)
+    }
+
+    fn labels(&self) -> BTreeMap<u32, String> {
+        self.fake.state().labels.clone()
     }
 
     fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError> {

@@ -9,7 +9,8 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Ban, CaptureBudget, CaptureFilter, Event, EventBudget, ListEntry, map};
 use limiter_datapath::{
-    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Queueing, TrialOutcome,
+    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Pattern, Queueing, Refused,
+    TrialOutcome,
 };
 use limiter_rules::{Installed, Plan, Selector};
 use limiter_sharing::Leases;
@@ -37,6 +38,14 @@ impl Drop for Opened {
 impl Datapath for Opened {
     fn look_after_links(&mut self) -> Vec<LinkChange> {
         std::mem::take(&mut self.fake.state().link_changes)
+    }
+
+    fn refused(&self) -> Vec<Refused> {
+        self.fake.state().refused.clone()
+    }
+
+    fn patterns(&self) -> &[Pattern] {
+        &self.fake.patterns
     }
 
     fn is_pinned(&self) -> bool {

@@ -39,9 +39,11 @@ const GENERATOR: (&str, &str) =
     ("dist/systemd/limiter-generator", "usr/lib/systemd/system-generators/limiter-generator");
 
 /// Folders of the checkout, their files' extension, and their places.
-const FOLDERS: [(&str, &str, &str); 6] = [
+const FOLDERS: [(&str, &str, &str); 8] = [
     ("docs", "md", "usr/share/doc/limiter/docs"),
     ("examples", "yaml", "usr/share/doc/limiter/examples"),
+    ("dist/containers", "sh", "usr/share/doc/limiter/examples/containers"),
+    ("dist/containers", "yaml", "usr/share/doc/limiter/examples/containers"),
     ("dist/fail2ban", "conf", "usr/share/doc/limiter/examples/fail2ban"),
     ("dist/grafana", "json", "usr/share/doc/limiter/examples/grafana"),
     ("dist/prometheus", "yml", "usr/share/doc/limiter/examples/prometheus"),

@@ -19,7 +19,8 @@ use crate::events::Reporting;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
-    /// Interface to limit; may be repeated. All of them share rules and buckets
+    /// Interface to limit, or a shell pattern as 'veth*' of the names of interfaces, those that
+    /// appear later among them; may be repeated. All of them share rules and buckets
     #[arg(long, value_name = "IFACE", required = true, add = completion_values::interfaces())]
     iface: Vec<String>,
     /// A rule file, or a directory of them; may be repeated. All of them are one rule set

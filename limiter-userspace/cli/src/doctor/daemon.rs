@@ -23,11 +23,17 @@ pub(super) fn daemon(socket: &Path, status: &Result<Status, ClientError>) -> Vec
     };
     let mut findings = Vec::new();
     for interface in status.interfaces.iter().filter(|interface| !interface.attached) {
-        findings.push(
-            Finding::problem("attached", "the program is not on it: packets pass")
-                .remedy("start the daemon again, once the interface is there")
-                .on(&interface.name),
-        );
+        let (seen, remedy) = match &interface.error {
+            None => (
+                "the program is not on it: packets pass".to_owned(),
+                "start the daemon again, once the interface is there",
+            ),
+            Some(error) => (
+                format!("the program is not on it, and packets pass: {error}"),
+                "remove the cause: the daemon tries again by itself",
+            ),
+        };
+        findings.push(Finding::problem("attached", seen).remedy(remedy).on(&interface.name));
     }
     if let Some(error) = &status.last_reload.error {
         findings.push(

@@ -23,7 +23,7 @@ use limiter_daemon::control::Client;
 use limiter_daemon::render;
 use limiter_daemon::ssh::own_session;
 use limiter_datapath::machine::{self, Link};
-use limiter_datapath::{DatapathError, offloads};
+use limiter_datapath::{DatapathError, Wanted, offloads};
 
 use super::answer::Answer;
 use super::args::defaults::PIN_DIR;
@@ -44,8 +44,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
     unknown: something could not be seen, as without root. note: good to know. Commands are to be \
     typed as root.")]
 pub(super) struct Ask {
-    /// Interface to look at; may be repeated [default: those that can be meant: up, and neither the
-    /// loopback nor a container's]
+    /// Interface to look at, or a shell pattern of names; may be repeated [default: those that can
+    /// be meant: up, and neither the loopback nor a container's]
     #[arg(long, value_name = "IFACE", add = completion_values::interfaces())]
     iface: Vec<String>,
     /// Directory of the pinned maps and links [default: the daemon's; without one,
@@ -119,11 +119,25 @@ fn look(ask: &Ask, client: &Client) -> Vec<Finding> {
 /// Findings about interfaces, and about what stands on them.
 fn interfaces(ask: &Ask, links: &[Link], here: &Here<'_>) -> Vec<Finding> {
     let mut findings = vec![host::docker(links)];
-    for name in &ask.iface {
+    let Wanted { names, patterns } = Wanted::of(&ask.iface);
+    for pattern in patterns {
+        let is_meant = |link: &&Link| !link.is_loopback && pattern.matches(&link.name);
+        let matching: Vec<&Link> = links.iter().filter(is_meant).collect();
+        if matching.is_empty() {
+            let seen = format!("no interface is here whose name matches {pattern}");
+            findings.push(Finding::note("interface", seen).remedy(
+                "a start with the pattern limits interfaces as they appear: look again then",
+            ));
+        }
+        for link in matching {
+            findings.extend(interface(link, links, here, true));
+        }
+    }
+    for name in &names {
         match machine::link(name, links) {
             Ok(link) => findings.extend(interface(link, links, here, true)),
             Err(DatapathError::NoInterface(name)) => {
-                let error = machine::missing(name.clone(), &ask.iface, here.pin_dir);
+                let error = machine::missing(name.clone(), &names, here.pin_dir);
                 findings.push(Finding::refused("interface", &error).on(&name));
             }
             Err(error) => findings.push(Finding::unseen("interface", &error).on(name)),

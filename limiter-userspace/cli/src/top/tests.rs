@@ -55,6 +55,7 @@ impl Link for Fake {
     fn status(&self) -> Result<Status, ClientError> {
         let interface = |name: &str, attached| Interface {
             name: name.to_owned(),
+            label: None,
             mode: "native".to_owned(),
             ifindex: 3,
             program_id: 77,
@@ -68,6 +69,7 @@ impl Link for Fake {
                 dropped_packets: 50.0,
                 dropped_bits: 5e4,
             }),
+            error: None,
         };
         self.answer(Status {
             version: "1.2.3".to_owned(),
@@ -76,6 +78,7 @@ impl Link for Fake {
             rules: 2,
             bypass: false,
             interfaces: vec![interface("eth0", true), interface("tun\u{1b}9", false)],
+            patterns: Vec::new(),
             sources: Sources { max_v4: 9, max_v6: 9 },
             rules_files: Vec::new(),
             pin_dir: None,

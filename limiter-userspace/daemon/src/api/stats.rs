@@ -5,6 +5,7 @@ use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::status::labelled;
 use super::{Counts, words};
 use crate::render::{Render, Table, bytes, line, number, push, shown_reason, table, titled};
 
@@ -53,6 +54,9 @@ pub struct ReasonCounts {
 pub struct InterfaceCounts {
     /// The name, or several names whose packets are counted together: `eth0, eth1`.
     pub interface: String,
+    /// Name of what is behind it, as a container; of several, those that are known.
+    #[serde(default)]
+    pub label: Option<String>,
     /// Direction of the packets: `in` or `out`.
     #[schema(value_type = words::OneDirection)]
     pub direction: String,
@@ -159,8 +163,8 @@ impl Stats {
             ">DROPPED",
             "?>DROPPED BYTES",
         ]);
-        for InterfaceCounts { interface, direction, passed, dropped } in &self.interfaces {
-            let names = vec![clean(interface), clean(direction)];
+        for InterfaceCounts { interface, label, direction, passed, dropped } in &self.interfaces {
+            let names = vec![labelled(interface, label.as_deref()), clean(direction)];
             let row = [names, counts(*passed).to_vec(), counts(*dropped).to_vec()];
             interfaces.add_row(row.concat());
         }

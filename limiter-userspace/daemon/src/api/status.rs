@@ -1,6 +1,8 @@
 //! State of the daemon, its interfaces and its rules.
 
-use limiter_datapath::{Attachment, LinkState, Mode};
+use std::collections::BTreeSet;
+
+use limiter_datapath::{Attachment, LinkState, Mode, Pattern, Refused};
 use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -25,8 +27,11 @@ pub struct Status {
     /// True if every packet passes: `limiter off`.
     #[serde(rename = "brake")] // Answers keep this name.
     pub bypass: bool,
-    /// Interfaces under limits.
+    /// Interfaces under limits, and those that are to be.
     pub interfaces: Vec<Interface>,
+    /// Shell patterns of the names of interfaces that are limited as they appear.
+    #[serde(default)]
+    pub patterns: Vec<String>,
     /// Numbers of sources that can be tracked.
     pub sources: Sources,
     /// The rule files and directories, as the daemon was given them.
@@ -107,6 +112,10 @@ pub struct ChangedOnDisk {
 pub struct Interface {
     /// Name of the interface now.
     pub name: String,
+    /// Name of what is behind it, as a container: the alias of the interface, or the name of the
+    /// network namespace of its other end.
+    #[serde(default)]
+    pub label: Option<String>,
     /// `native` or `generic`, `tc in` or `tc out`.
     #[schema(value_type = words::Mode)]
     pub mode: String,
@@ -129,6 +138,9 @@ pub struct Interface {
     /// not on it here, and where another interface is counted with it.
     #[serde(default)]
     pub rates: Option<Rates>,
+    /// The reason why the program is not on it, if the daemon has tried.
+    #[serde(default)]
+    pub error: Option<String>,
 }
 
 /// State of an interface under limits.
@@ -147,7 +159,12 @@ pub enum InterfaceState {
     Detached,
     /// There is no such interface.
     Gone,
+    /// The interface is to be limited, and cannot be; the daemon tries again.
+    Refused,
 }
+
+/// Attached interfaces that `limiter status` shows as text.
+const SHOWN: usize = 20;
 
 /// The value of a daemon that does not say it.
 const fn attached() -> bool {
@@ -176,6 +193,7 @@ impl From<&Attachment> for Interface {
     fn from(at: &Attachment) -> Self {
         Self {
             name: at.interface.clone(),
+            label: None,
             mode: mode(at.mode).to_owned(),
             ifindex: at.ifindex,
             program_id: at.program_id,
@@ -184,6 +202,53 @@ impl From<&Attachment> for Interface {
             state: at.state.into(),
             was: (at.asked != at.interface).then(|| at.asked.clone()),
             rates: None,
+            error: None,
+        }
+    }
+}
+
+impl Interface {
+    /// An interface that is to be limited and cannot be.
+    pub(crate) fn refused(refused: &Refused, ifindex: u32) -> Self {
+        Self {
+            name: refused.interface.clone(),
+            label: None,
+            mode: mode(refused.mode).to_owned(),
+            ifindex,
+            program_id: 0,
+            adopted: false,
+            attached: false,
+            state: InterfaceState::Refused,
+            was: None,
+            rates: None,
+            error: Some(refused.error.clone()),
+        }
+    }
+
+    /// Its name, and that of what is behind it.
+    pub fn labelled(&self) -> String {
+        labelled(&self.name, self.label.as_deref())
+    }
+
+    /// The row of `limiter status`.
+    fn text(&self) -> String {
+        let (name, mode, id) = (self.labelled(), &self.mode, self.program_id);
+        let adopted = if self.adopted { ", adopted" } else { "" };
+        let was = self.was.as_ref().map_or_else(String::new, |was| format!(", was {was}"));
+        let limited = format!("{name} {mode}, program {id}{adopted}{was}");
+        match (self.state, self.attached) {
+            (InterfaceState::Elsewhere, _) => {
+                format!("{limited}, limited in another network namespace")
+            }
+            (InterfaceState::Unseen, _) => format!(
+                "{name}{was}, not here: whether it is limited in another network namespace cannot \
+                 be seen"
+            ),
+            (_, true) => limited,
+            (_, false) => {
+                let why = self.error.as_ref().map(|error| format!(" ({})", clean(error)));
+                format!("{name}, not attached: packets pass{}", why.unwrap_or_default())
+            }
         }
     }
 }
@@ -200,6 +265,48 @@ impl From<LinkState> for InterfaceState {
     }
 }
 
+impl Status {
+    /// The rows of the interfaces and their patterns.
+    fn interface_rows(&self) -> Vec<(&'static str, String)> {
+        let mut rows = Vec::new();
+        let mut row = |name: &'static str, value: String| rows.push((name, value));
+        // All that are not limited, and so many of the others.
+        let mut left = SHOWN;
+        let (mut more, mut names) = (0, BTreeSet::new());
+        for interface in &self.interfaces {
+            names.insert(interface.name.as_str());
+            if interface.attached {
+                if left == 0 {
+                    more += 1;
+                    continue;
+                }
+                left -= 1;
+            }
+            row("interface", interface.text());
+            if let Some(rates) = interface.rates {
+                row("", rates_text(&rates));
+            }
+        }
+        if more > 0 {
+            let more = number(more);
+            row("", format!("and {more} more that are attached: `--output json` has all"));
+        }
+        for pattern in &self.patterns {
+            let matches = Pattern::of(pattern)
+                .map_or(0, |pattern| names.iter().filter(|name| pattern.matches(name)).count());
+            let matches = match matches {
+                0 => {
+                    "no interface is here that matches; limited as soon as there is one".to_owned()
+                }
+                1 => "1 interface".to_owned(),
+                several => format!("{several} interfaces"),
+            };
+            row("pattern", format!("{pattern}: {matches}"));
+        }
+        rows
+    }
+}
+
 impl Render for Status {
     fn render(&self, text: &mut String) {
         let mut table = table(&["", ""]);
@@ -208,26 +315,8 @@ impl Render for Status {
         };
         row("version", self.version.clone());
         row("pid", self.pid.to_string());
-        for interface in &self.interfaces {
-            let (name, mode, id) = (&interface.name, &interface.mode, interface.program_id);
-            let adopted = if interface.adopted { ", adopted" } else { "" };
-            let was = interface.was.as_ref().map_or_else(String::new, |was| format!(", was {was}"));
-            let limited = format!("{name} {mode}, program {id}{adopted}{was}");
-            let text = match (interface.state, interface.attached) {
-                (InterfaceState::Elsewhere, _) => {
-                    format!("{limited}, limited in another network namespace")
-                }
-                (InterfaceState::Unseen, _) => format!(
-                    "{name}{was}, not here: whether it is limited in another network namespace \
-                     cannot be seen"
-                ),
-                (_, true) => limited,
-                (_, false) => format!("{name}, not attached: packets pass"),
-            };
-            row("interface", text);
-            if let Some(rates) = interface.rates {
-                row("", rates_text(&rates));
-            }
+        for (name, value) in self.interface_rows() {
+            row(name, value);
         }
         row("limits", if self.bypass { "off: every packet passes" } else { "on" }.to_owned());
         let edits = self.edits;
@@ -295,6 +384,14 @@ impl Render for Status {
         // The header has no names.
         *text = text.trim_start().to_owned();
         push_warnings(text, &self.warnings);
+    }
+}
+
+/// The name of an interface, and of what is behind it.
+pub(super) fn labelled(name: &str, label: Option<&str>) -> String {
+    match label {
+        Some(label) => format!("{} ({})", clean(name), clean(label)),
+        None => clean(name),
     }
 }
 

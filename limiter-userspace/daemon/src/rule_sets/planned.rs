@@ -1,6 +1,7 @@
 //! A rule set that can be put in force, as the data path is now.
 
-use limiter_datapath::Datapath;
+use limiter_common::header::Direction;
+use limiter_datapath::{Datapath, Hook};
 use limiter_rules::{Environment, Plan};
 
 use crate::api::lists::ListName;
@@ -66,7 +67,7 @@ fn plan(
         interface_index: &|name| datapath.interface_index(name),
         cpus: datapath.cpus(),
         cluster: layers.cluster,
-        in_at_tc: datapath.is_in_at_tc(),
+        in_at_tc: datapath.is_at(Hook::Tc(Direction::In)),
     };
     datapath
         .installed()

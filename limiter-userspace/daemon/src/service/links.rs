@@ -1,11 +1,13 @@
-//! Interfaces that went away, came back, moved or were renamed.
+//! Interfaces that appeared, went away, came back, moved or were renamed.
 
-use limiter_datapath::LinkChange;
+use std::collections::BTreeSet;
+
+use limiter_datapath::{LinkChange, Refused};
 
 use super::Service;
 
 impl Service {
-    /// Attaches to interfaces that came back, and says what changed. Without its pins the daemon
+    /// Attaches to interfaces that came back or match a pattern, and says what changed. Without its pins the daemon
     /// ends.
     pub(crate) fn look_after_links(&mut self) {
         let Ok(datapath) = self.datapath.get_mut() else {
@@ -23,19 +25,19 @@ impl Service {
             }
             return;
         }
+        let frame = datapath.max_frame();
+        let mut appeared = BTreeSet::new();
+        self.has_more_links = false;
         for change in datapath.look_after_links() {
             match change {
                 LinkChange::Gone(name) => {
-                    self.refused_links.remove(&name);
                     tracing::warn!("{name} is gone: it is limited again when it is back");
                 }
                 LinkChange::Back(name) => {
-                    self.refused_links.remove(&name);
                     tracing::warn!("{name} is back, and limited");
                     self.rule_sets.replan = true;
                 }
                 LinkChange::Renamed { was, name } => {
-                    self.refused_links.remove(&name);
                     tracing::warn!("{was} is called {name} now, and limited as before");
                     self.rule_sets.replan = true;
                 }
@@ -50,17 +52,30 @@ impl Service {
                     "{name} is not limited any more: the pin of its link was removed; a restart \
                      of the daemon attaches it again"
                 ),
-                LinkChange::Refused(name, error) => {
-                    let error = error.to_string();
-                    // Every look tries again; it is reported once.
-                    if self.refused_links.get(&name) != Some(&error) {
-                        tracing::error!("{name} is back, and not limited: {error}");
-                        self.refused_links.insert(name, error);
-                    }
+                LinkChange::Appeared(name) => {
+                    tracing::info!("{name} matches a pattern, and is limited");
+                    appeared.insert(name);
                 }
+                LinkChange::Unfinished => self.has_more_links = true,
+                LinkChange::Left(name) => tracing::info!(
+                    "{name} is not here any more by a name that matches, and is not limited"
+                ),
+                LinkChange::Refused(Refused { interface, mode, error }) => tracing::error!(
+                    "{interface} is not limited at {}: {error}; it is tried again",
+                    mode.hook().name()
+                ),
             }
         }
+        // Containers come and go: rules that have nothing to do with it stay as they are.
+        let is_learned = datapath.max_frame() > frame
+            || !appeared.is_empty() && self.rule_sets.effective.depends_on(&appeared);
+        self.rule_sets.replan |= is_learned;
         self.catch_up();
+    }
+
+    /// True if interfaces are left that the last look did not come to.
+    pub(crate) const fn has_more_links(&self) -> bool {
+        self.has_more_links
     }
 
     /// Puts rules in force that know which interfaces and nodes there are.

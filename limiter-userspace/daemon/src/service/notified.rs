@@ -2,18 +2,22 @@
 
 use std::fmt::Write as _;
 
-use limiter_datapath::LinkState;
+use limiter_datapath::{LinkState, Pattern};
 
 use super::Service;
 use crate::api::status::mode;
 use crate::notify::Notifier;
+
+/// Interfaces that the line names.
+const SHOWN: usize = 8;
 
 impl Service {
     /// `eth0 native, 3 rules, generation 7`.
     pub(crate) fn summary(&self) -> String {
         let mut line = String::new();
         if let Ok(datapath) = self.datapath() {
-            for at in datapath.attachments() {
+            let attachments = datapath.attachments();
+            for at in attachments.iter().take(SHOWN) {
                 let how = match at.state {
                     LinkState::Attached => mode(at.mode),
                     LinkState::Elsewhere => "in another network namespace",
@@ -22,6 +26,17 @@ impl Service {
                 };
                 // Writing to a string cannot fail.
                 let _: std::fmt::Result = write!(line, "{} {how}, ", at.interface);
+            }
+            if let more @ 1.. = attachments.len().saturating_sub(SHOWN) {
+                let _: std::fmt::Result = write!(line, "and {more} more, ");
+            }
+            let is_matched =
+                |pattern: &&Pattern| attachments.iter().any(|at| pattern.matches(&at.interface));
+            for pattern in datapath.patterns().iter().filter(|pattern| !is_matched(pattern)) {
+                let _: std::fmt::Result = write!(line, "no interface {pattern} yet, ");
+            }
+            if let refused @ 1.. = datapath.refused().len() {
+                let _: std::fmt::Result = write!(line, "{refused} not attached, ");
             }
             let (rules, generation) = (self.rule_sets.rules(), datapath.generation());
             let _: std::fmt::Result = write!(line, "{rules} rules, generation {generation}");

@@ -1,11 +1,16 @@
 //! State of the daemon, from all of its parts.
 
-use limiter_datapath::Attachment;
+use limiter_datapath::{Attachment, Datapath, LinkState};
 
 use super::Service;
 use crate::api::status::{ChangedOnDisk, Interface, Sources, Status};
 use crate::control::Refusal;
 use crate::error::ServiceError;
+
+/// The index of an interface; 0 if it is gone by now.
+fn index_of(datapath: &dyn Datapath, name: &str) -> u32 {
+    datapath.interface_index(name).unwrap_or(0)
+}
 
 impl Service {
     /// All warnings that hold now.
@@ -28,10 +33,27 @@ impl Service {
         let rates = |at: &Attachment| {
             self.gauges.recent.rates(datapath, (at.ifindex, at.mode.hook().direction()))
         };
+        let labels = datapath.labels();
         let interfaces = datapath.attachments().iter().map(|at| {
-            Ok::<_, ServiceError>(Interface { rates: rates(at)?, ..Interface::from(at) })
+            let label = labels.get(&at.ifindex).filter(|_| at.state == LinkState::Attached);
+            Ok::<_, ServiceError>(Interface {
+                rates: rates(at)?,
+                label: label.cloned(),
+                ..Interface::from(at)
+            })
         });
-        let interfaces = interfaces.collect::<Result<_, _>>()?;
+        let mut interfaces = interfaces.collect::<Result<Vec<_>, _>>()?;
+        for refused in datapath.refused() {
+            let entry = Interface::refused(&refused, index_of(datapath, &refused.interface));
+            // It was there before, and is back.
+            let is_it = |at: &&mut Interface| {
+                !at.attached && at.name == entry.name && at.mode == entry.mode
+            };
+            match interfaces.iter_mut().find(is_it) {
+                Some(at) => *at = entry,
+                None => interfaces.push(entry),
+            }
+        }
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -39,6 +61,7 @@ impl Service {
             rules: self.rule_sets.effective.rules.len(),
             bypass: datapath.bypass()?,
             interfaces,
+            patterns: datapath.patterns().iter().map(ToString::to_string).collect(),
             sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
             rules_files: self
                 .rule_sets

@@ -3,10 +3,11 @@
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 
-use limiter_datapath::{DatapathError, LinkChange};
+use limiter_datapath::{LinkChange, Mode, Refused};
 
 use super::Daemon;
 use crate::api::bypass::Bypass;
+use crate::api::status::InterfaceState;
 use crate::notify::Notifier;
 
 /// A daemon and what it says to its manager.
@@ -68,8 +69,12 @@ fn rules_are_planned_again_when_an_interface_is_back() {
     let name = || "fake0".to_owned();
     assert_eq!(commits_after(LinkChange::Gone(name())), 1);
     assert_eq!(commits_after(LinkChange::Detached(name())), 1);
-    let error = DatapathError::NoInterface(name());
-    assert_eq!(commits_after(LinkChange::Refused(name(), error)), 1);
+    let error = "it is used".to_owned();
+    let refused = Refused { interface: name(), mode: Mode::Native, error };
+    assert_eq!(commits_after(LinkChange::Refused(refused)), 1);
+    // No rule is about it.
+    assert_eq!(commits_after(LinkChange::Appeared(name())), 1);
+    assert_eq!(commits_after(LinkChange::Left(name())), 1);
     assert_eq!(commits_after(LinkChange::Elsewhere(name())), 1);
     assert_eq!(commits_after(LinkChange::Unseen(name())), 1);
     assert_eq!(commits_after(LinkChange::Back(name())), 2);
@@ -84,4 +89,51 @@ fn a_daemon_without_its_pins_has_nothing_to_say() {
     assert!(daemon.service.status().is_err());
     let state = daemon.fake.state();
     assert!(state.left && !state.detached, "pins that are another's by now were removed");
+}
+
+/// A container that comes changes nothing for rules that are not about it.
+#[test]
+fn rules_are_planned_again_when_an_interface_of_theirs_appears() {
+    for (keys, wanted) in [
+        ("key: interface, value: fake1", 1),
+        ("key: interface, value: fake0", 0),
+        ("key: interface", 0),
+        ("key: vlan, value: 7", 1),
+    ] {
+        let mut daemon = Daemon::start(&[]);
+        daemon.write(&format!("descriptors:\n  - {{{keys}, rate_limit: {{rate: 9/s}}}}\n"));
+        daemon.service.reload().unwrap();
+        let before = daemon.fake.state().commits;
+        daemon.fake.state().link_changes = vec![LinkChange::Appeared("fake1".to_owned())];
+        daemon.service.look_after_links();
+        assert_eq!(daemon.fake.state().commits - before, wanted, "{keys}");
+    }
+}
+
+/// What is not attached is said by everything that says what is.
+#[test]
+fn an_interface_that_is_refused_is_reported() {
+    let (mut daemon, manager) = managed();
+    said(&manager).unwrap();
+    let refused = Refused {
+        interface: "fake1".to_owned(),
+        mode: Mode::Tc(limiter_common::header::Direction::Out),
+        error: "it is used".to_owned(),
+    };
+    daemon.fake.state().refused = vec![refused];
+    daemon.service.notify_changes();
+    let summary = "STATUS=fake0 native, 1 not attached, 2 rules, generation 1";
+    assert_eq!(said(&manager).as_deref(), Some(summary));
+    let status = daemon.service.status().unwrap();
+    let interface = status.interfaces.last().unwrap();
+    assert_eq!(
+        (interface.name.as_str(), interface.attached, interface.ifindex),
+        ("fake1", false, 8)
+    );
+    assert_eq!(interface.state, InterfaceState::Refused);
+    let text = crate::render::text(&status);
+    assert!(text.contains("fake1, not attached: packets pass (it is used)"), "{text}");
+    let metrics = daemon.service.metrics().unwrap();
+    let line = "limiter_interface_attached{interface=\"fake1\",direction=\"out\"} 0";
+    assert!(metrics.contains(line), "{metrics}");
 }

@@ -1,15 +1,15 @@
 //! The daemon's state as metrics: `GET /metrics`. The counters are the kernel's.
 //!
-//! Labels are bounded: tables, lists, verdicts and reasons are few, interfaces are those that were
-//! named at the start, and of rules and budgets only so many have a name of their own.
+//! Labels are bounded: tables, lists, verdicts and reasons are few, interfaces are those that are
+//! limited, and of rules and budgets only so many have a name of their own.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use limiter_cluster::Status;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, RULE_RETIRED};
-use limiter_datapath::{Datapath, DatapathError};
+use limiter_datapath::{Attachment, Datapath, DatapathError, Refused};
 
 use super::census::Census;
 use super::events::EventLog;
@@ -128,6 +128,14 @@ fn daemon(
         let direction = at.mode.hook().direction().name();
         attached.add(&[("interface", &at.interface), ("direction", direction)], is_attached);
     }
+    for Refused { interface, mode, .. } in datapath.refused() {
+        let is_it = |at: &Attachment| at.interface == interface && at.mode.hook() == mode.hook();
+        // One that is back has its line.
+        if !datapath.attachments().iter().any(is_it) {
+            let direction = mode.hook().direction().name();
+            attached.add(&[("interface", &interface), ("direction", direction)], 0);
+        }
+    }
     page.metric("limiter_reloads_total", Counter, "Reloads since the daemon's start.")
         .add(&[("result", "ok")], facts.reloads.ok)
         .add(&[("result", "failed")], facts.reloads.failed);
@@ -195,7 +203,7 @@ fn packets(
 }
 
 fn interfaces(page: &mut Exposition, datapath: &dyn Datapath) -> Result<()> {
-    let all = super::interfaces::interfaces(datapath)?;
+    let all = super::interfaces::interfaces(datapath, &BTreeMap::new())?;
     let of: [(_, _, Count); 2] = [
         (
             "limiter_interface_packets_total",
@@ -207,7 +215,7 @@ fn interfaces(page: &mut Exposition, datapath: &dyn Datapath) -> Result<()> {
     ];
     for (name, help, value) in of {
         let mut samples = page.metric(name, Kind::Counter, help);
-        for InterfaceCounts { interface, direction, passed, dropped } in &all {
+        for InterfaceCounts { interface, direction, passed, dropped, .. } in &all {
             for (verdict, counts) in [("pass", passed), ("drop", dropped)] {
                 let labels = [
                     ("interface", interface.as_str()),

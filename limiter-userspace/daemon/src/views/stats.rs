@@ -59,7 +59,8 @@ impl StatsText {
             self.parts.member(name, &Counts::from(tally))?;
         }
         self.parts.member("reasons", &reasons)?;
-        self.parts.member("interfaces", &super::interfaces::interfaces(datapath)?)?;
+        self.parts
+            .member("interfaces", &super::interfaces::interfaces(datapath, &datapath.labels())?)?;
         self.parts.open_array("rules")?;
         let counted = counted::budgets(datapath, self.census.effective())?;
         let budgets =

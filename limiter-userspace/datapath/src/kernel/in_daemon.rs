@@ -20,8 +20,8 @@ use crate::found::removed;
 use crate::leases::HeldLeases;
 use crate::pod::Wire;
 use crate::{
-    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Queueing, TrialOutcome,
-    events, links, own_links, queueing, strips_tags, xdp,
+    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Pattern, Queueing, Refused,
+    TrialOutcome, events, links, own_links, queueing, strips_tags, xdp,
 };
 
 impl Datapath for Kernel {
@@ -32,6 +32,17 @@ impl Datapath for Kernel {
 
     fn look_after_links(&mut self) -> Vec<LinkChange> {
         links::look_after(self)
+    }
+
+    fn refused(&self) -> Vec<Refused> {
+        self.retries.all()
+    }
+
+    fn patterns(&self) -> &[Pattern] {
+        match &self.predecessor {
+            Some(before) => &before.wanted.patterns,
+            None => &self.wanted.patterns,
+        }
     }
 
     fn is_pinned(&self) -> bool {

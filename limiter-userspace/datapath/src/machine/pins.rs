@@ -112,7 +112,7 @@ pub fn pinned(pin_dir: &Path) -> Pinned {
 pub fn owner(interface: &Interface, pin_dir: &Path) -> Result<Option<Mode>, DatapathError> {
     let Some((mode, id)) = interface.program else { return Ok(None) };
     let pins = PinDir::new(pin_dir);
-    match own_links::behind(&pins, Hook::Xdp, interface)? {
+    match own_links::behind(&pins, Hook::Xdp, interface, None)? {
         Some(_) => Ok(Some(mode)),
         None => Err(foreign::foreign(interface, &pins, id)),
     }

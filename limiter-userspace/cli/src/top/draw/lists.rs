@@ -190,7 +190,7 @@ pub(super) fn interfaces(frame: &mut Frame<'_>, area: Rect, state: &State, theme
         let dropped = rate(|rates| rates.dropped_packets);
         let dropping = theme.count(dropped.unwrap_or(0.0));
         match index {
-            0 => (clean(&row.name), plain),
+            0 => (row.labelled(), plain),
             1 if row.state == InterfaceState::Elsewhere => ("another namespace".to_owned(), plain),
             1 if row.state == InterfaceState::Unseen => ("not seen".to_owned(), theme.near()),
             1 if row.attached => ("limited".to_owned(), theme.good()),

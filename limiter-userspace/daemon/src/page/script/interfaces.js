@@ -8,7 +8,10 @@ class Interfaces {
     const size = (verdict) => (at) => bytes(at.counts?.[verdict].bytes ?? NaN);
     const dropping = (at) => at.rates?.dropped_packets > 0;
     this.table = new Table(byId("interfaces-table"), "Interfaces", [
-      { head: "Interface", text: (at) => clean(at.was ? `${at.name}, was ${at.was}` : at.name) },
+      {
+        head: "Interface", text: (at) => clean(at.was ? `${at.name}, was ${at.was}` : at.name),
+        sub: (at) => clean(at.label ?? ""),
+      },
       { head: "State", text: stateOfInterface, sub: (at) => clean(at.mode) },
       {
         head: "Dropped/s", number: true, text: rate("dropped"), sub: bit("dropped"),
@@ -20,7 +23,7 @@ class Interfaces {
       { head: "Copy", make: () => copyButton(command("doctor")) },
     ], {
       kind: (at) => (at.attached ? (dropping(at) ? "dropping" : "") : "full"),
-      words: (at) => [at.name, at.was, at.mode, stateOfInterface(at)],
+      words: (at) => [at.name, at.label, at.was, at.mode, stateOfInterface(at)],
     });
   }
 

@@ -48,6 +48,7 @@ const OFF = {
   unseen: "not here, and whether it is limited elsewhere cannot be seen",
   detached: "the program is not on it, and packets pass",
   gone: "there is no such interface",
+  refused: "it cannot be limited, and packets pass: `limiter status` says why",
 };
 
 // Lines that were dismissed, until they say something else or the page is loaded again.

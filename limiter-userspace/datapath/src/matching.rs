@@ -1,0 +1,183 @@
+//! Interfaces by patterns of names: limited as they appear, and let go as they leave this network
+//! namespace or get a name that does not match.
+//!
+//! One that moves to another namespace is let go, unlike one that was asked for by name: what makes
+//! a container makes both ends of a veth pair here, and gives one of them to the container, where
+//! the directions are the other ones.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use limiter_model::Framing;
+
+use super::interface::Interface;
+use super::kernel::Kernel;
+use super::machine::{Link, links};
+use super::own_links::{self, OwnLink};
+use super::{
+    Attachment, DatapathError, Hook, LinkChange, LinkState, Mode, ModeChoice, PinDir, Wanted, tcx,
+};
+
+/// Interfaces that one look attaches to: the kernel takes some milliseconds for each, in which the
+/// daemon does nothing else.
+const A_LOOK: usize = 8;
+
+/// Index of the loopback interface in every network namespace (`LOOPBACK_IFINDEX`).
+const LOOPBACK: u32 = 1;
+
+/// The interfaces here whose names match a pattern, without the loopback and those that are wanted
+/// by name.
+pub(super) fn matching(wanted: &Wanted) -> Result<Vec<Link>, DatapathError> {
+    if wanted.patterns.is_empty() {
+        return Ok(Vec::new());
+    }
+    let is_meant = |link: &Link| {
+        !link.is_loopback && wanted.matches(&link.name) && !wanted.names.contains(&link.name)
+    };
+    Ok(links()?.into_iter().filter(is_meant).collect())
+}
+
+/// What one look at all interfaces has asked the kernel, so that it is asked once.
+pub(super) struct Look {
+    pins: PinDir,
+    /// Interfaces that match a pattern; none if the kernel did not say.
+    matching: Option<Vec<Link>>,
+    /// Those whose frames can be read, by index.
+    here: HashMap<u32, Interface>,
+    links: Option<Vec<OwnLink>>,
+}
+
+impl Look {
+    pub(super) fn new(kernel: &Kernel) -> Self {
+        let matching = matching(&kernel.wanted)
+            .inspect_err(|error| tracing::debug!(%error, "not known which interfaces match"))
+            .ok();
+        let readable = matching.iter().flatten().filter_map(|link| link.interface.as_ref().ok());
+        let here = readable.map(|found| (found.index, found.clone())).collect();
+        Self { pins: kernel.held.pins.clone(), matching, here, links: None }
+    }
+
+    /// The interface of an index, if its name matches a pattern.
+    pub(super) fn here(&self, index: u32) -> Option<&Interface> {
+        self.here.get(&index)
+    }
+
+    /// All pinned links.
+    pub(super) fn links(&mut self) -> Result<&[OwnLink], DatapathError> {
+        let links = match self.links.take() {
+            Some(links) => links,
+            None => own_links::all(&self.pins)?,
+        };
+        Ok(self.links.insert(links))
+    }
+
+    pub(super) fn link_of(&mut self, id: u32) -> Result<Option<OwnLink>, DatapathError> {
+        Ok(self.links()?.iter().find(|link| link.id == id).cloned())
+    }
+}
+
+impl Kernel {
+    /// Attaches to the hooks of all interfaces that are wanted, or adopts their links. Of one that
+    /// matches a pattern an error is kept, and it is tried again later.
+    pub(super) fn attach_wanted(
+        &mut self,
+        wanted: &Wanted,
+        hooks: &[Hook],
+        mode: ModeChoice,
+    ) -> Result<(), DatapathError> {
+        wanted.names.iter().try_for_each(|name| self.attach(name, hooks, mode))?;
+        let Some(pattern) = wanted.patterns.first() else {
+            return Ok(());
+        };
+        self.choice = mode;
+        self.held.hooks = hooks.to_vec();
+        // What no interface could have is an error of the start, also where there is none yet.
+        for hook in hooks {
+            if let Hook::Tc(direction) = hook
+                && let Ok(None) = tcx::programs(LOOPBACK, *direction)
+            {
+                return Err(DatapathError::NoTcx { interface: pattern.to_string() });
+            }
+            self.program_id(*hook, Framing::Ethernet)?;
+        }
+        self.wanted.patterns.clone_from(&wanted.patterns);
+        let mut look = Look::new(self);
+        self.attach_matching(&mut look, usize::MAX);
+        Ok(())
+    }
+
+    /// Attaches to so many interfaces that match a pattern and are not under limits. Says which are
+    /// now.
+    pub(super) fn attach_some(&mut self, look: &mut Look) -> Vec<LinkChange> {
+        self.attach_matching(look, A_LOOK)
+    }
+
+    fn attach_matching(&mut self, look: &mut Look, most: usize) -> Vec<LinkChange> {
+        let mut changes = Vec::new();
+        let Some(matching) = look.matching.take() else {
+            return changes;
+        };
+        for link in &matching {
+            if changes.len() >= most {
+                changes.push(LinkChange::Unfinished);
+                break;
+            }
+            let mut is_new = false;
+            for hook in self.held.hooks.clone() {
+                match &link.interface {
+                    Ok(found) => is_new |= self.attach_found(hook, found, look),
+                    Err(error) => {
+                        let (mode, now) = (self.tried(hook), Instant::now());
+                        self.retries.failed(&link.name, mode, None, error, now);
+                    }
+                }
+            }
+            if is_new {
+                changes.push(LinkChange::Appeared(link.name.clone()));
+            }
+        }
+        let names = self.wanted.names.clone();
+        self.retries.keep(|name| {
+            names.iter().any(|named| named == name) || matching.iter().any(|link| link.name == name)
+        });
+        changes
+    }
+
+    /// The mode in which a hook is tried first.
+    pub(super) const fn tried(&self, hook: Hook) -> Mode {
+        match (hook, self.choice) {
+            (Hook::Xdp, ModeChoice::Generic) => Mode::Generic,
+            (Hook::Xdp, _) => Mode::Native,
+            (Hook::Tc(direction), _) => Mode::Tc(direction),
+        }
+    }
+
+    /// True of one that was asked for by a pattern alone.
+    pub(super) fn is_by_pattern(&self, at: &Attachment) -> bool {
+        !self.wanted.names.contains(&at.asked)
+    }
+
+    /// True if an interface that was asked for by a pattern is still meant by one.
+    pub(super) fn is_still_meant(&self, at: &Attachment) -> bool {
+        matches!(at.state, LinkState::Attached | LinkState::Detached)
+            && self.wanted.matches(&at.interface)
+    }
+
+    /// Ends the link of an interface that no pattern means any more.
+    pub(super) fn let_go(&mut self, at: &Attachment, look: &mut Look) {
+        let ended = match look.link_of(at.link_id) {
+            Ok(Some(link)) => own_links::end(&self.held.pins, &link),
+            // Without a pin there is no link.
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = ended {
+            tracing::warn!(
+                %error,
+                "{} is not meant by a pattern any more, and may still be limited: the next start \
+                 says so, if it is",
+                at.interface
+            );
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The interfaces that a start is to limit: by name, and by shell patterns of names.
+
+use std::fmt;
+
+/// A shell pattern of names of interfaces: `*` stands for any characters or none, `?` for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(String);
+
+impl Pattern {
+    /// The pattern of a word; none if the word has neither `*` nor `?`, so that it is a name.
+    pub fn of(word: &str) -> Option<Self> {
+        word.contains(['*', '?']).then(|| Self(word.to_owned()))
+    }
+
+    /// True if a name matches, as a whole.
+    pub fn matches(&self, name: &str) -> bool {
+        let (mut pattern, mut rest) = (self.0.chars(), name.chars());
+        // Where the last star takes one character more.
+        let mut again = None;
+        loop {
+            let (before, at) = (pattern.clone(), rest.clone());
+            match (pattern.next(), rest.next()) {
+                (Some('*'), _) => {
+                    rest = at;
+                    again = Some((before, rest.clone()));
+                    if pattern.as_str().is_empty() {
+                        return true;
+                    }
+                }
+                (Some('?'), Some(_)) => {}
+                (Some(wanted), Some(found)) if wanted == found => {}
+                (None, None) => return true,
+                _ => {
+                    let Some((star, mut after)) = again.take() else { return false };
+                    if after.next().is_none() {
+                        return false;
+                    }
+                    (pattern, rest) = (star, after);
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The interfaces that a start is to limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Interfaces by name: each of them has to be there.
+    pub names: Vec<String>,
+    /// Interfaces whose name matches, those that come later among them; never the loopback.
+    pub patterns: Vec<Pattern>,
+}
+
+impl Wanted {
+    /// The interfaces that words mean: names and patterns.
+    pub fn of(words: &[String]) -> Self {
+        let mut wanted = Self::default();
+        for word in words {
+            match Pattern::of(word) {
+                Some(pattern) => wanted.patterns.push(pattern),
+                None => wanted.names.push(word.clone()),
+            }
+        }
+        wanted
+    }
+
+    /// True if a name matches a pattern.
+    pub fn matches(&self, name: &str) -> bool {
+        self.patterns.iter().any(|pattern| pattern.matches(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every way of dividing the name: slow, and sure.
+    fn all_ways(pattern: &[u8], name: &[u8]) -> bool {
+        match pattern.split_first() {
+            None => name.is_empty(),
+            Some((b'*', after)) => (0..=name.len()).any(|at| all_ways(after, &name[at..])),
+            Some((b'?', after)) => name.split_first().is_some_and(|(_, n)| all_ways(after, n)),
+            Some((letter, after)) => {
+                name.split_first().is_some_and(|(first, n)| first == letter && all_ways(after, n))
+            }
+        }
+    }
+
+    /// All texts of up to so many of these letters.
+    fn texts(letters: &[char], most: u32) -> Vec<String> {
+        let mut all = vec![String::new()];
+        let mut last = all.clone();
+        for _ in 0..most {
+            let longer = |text: &String| letters.iter().map(|l| format!("{text}{l}")).collect();
+            last = last.iter().flat_map::<Vec<String>, _>(longer).collect();
+            all.extend(last.iter().cloned());
+        }
+        all
+    }
+
+    #[test]
+    fn patterns_match_as_a_search_of_all_ways_does() {
+        let mut seen = [0, 0];
+        let names = texts(&['a', 'b'], 5);
+        for text in texts(&['a', 'b', '*', '?'], 5) {
+            let Some(pattern) = Pattern::of(&text) else { continue };
+            for name in &names {
+                let expected = all_ways(text.as_bytes(), name.as_bytes());
+                assert_eq!(pattern.matches(name), expected, "{text} {name}");
+                seen[usize::from(expected)] += 1;
+            }
+        }
+        assert!(seen.iter().all(|count| *count > 1_000), "{seen:?}");
+    }
+
+    #[test]
+    fn words_without_a_wildcard_are_names() {
+        let words = ["eth0", "veth*", "vnet?", "a.b-c"].map(str::to_owned);
+        let wanted = Wanted::of(&words);
+        assert_eq!(wanted.names, ["eth0", "a.b-c"]);
+        let patterns: Vec<_> = wanted.patterns.iter().map(ToString::to_string).collect();
+        assert_eq!(patterns, ["veth*", "vnet?"]);
+        assert!(wanted.matches("veth") && wanted.matches("vnet7"));
+        assert!(!wanted.matches("eth0") && !wanted.matches("vnet") && !wanted.matches("vnet10"));
+    }
+}
