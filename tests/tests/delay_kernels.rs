@@ -159,7 +159,7 @@ fn arrived_by_tcp(bed: &Testbed) -> Result<u64> {
         bytes += u64::try_from(at.read(&mut buffer)?)?;
     }
     drop(at);
-    sending.join().map_err(|_| anyhow!("the sender panicked"))?;
+    sending.join().map_err(|panic| anyhow!("the sender panicked: {panic:?}"))?;
     Ok(bytes)
 }
 

@@ -187,18 +187,7 @@ impl RuleError {
                     direction.name()
                 )
             }
-            Self::DelayIn { direction, budget } => {
-                let of = match budget {
-                    Some(name) => format!("action: delay of the budget {name}"),
-                    None => "action: delay".to_owned(),
-                };
-                format!(
-                    "{subject}: {of} is not for `direction: {}`: only packets that go out can \
-                     wait, in the queue of their interface: write `direction: out`, or `action: \
-                     drop`",
-                    direction.name()
-                )
-            }
+            Self::DelayIn { direction, budget } => delay_in(subject, *direction, budget.as_deref()),
             Self::DelayShared => format!(
                 "{subject}: nodes cannot share it, because packets over it wait on each node by \
                  its own clock: write `scope: node`, or `action: drop`"
@@ -215,6 +204,16 @@ impl RuleError {
             ),
         }
     }
+}
+
+/// The text of [`RuleError::DelayIn`].
+fn delay_in(subject: &Subject, direction: Direction, budget: Option<&str>) -> String {
+    let of = budget.map_or_else(String::new, |name| format!(" of the budget {name}"));
+    format!(
+        "{subject}: action: delay{of} is not for `direction: {}`: only packets that go out can \
+         wait, in the queue of their interface: write `direction: out`, or `action: drop`",
+        direction.name()
+    )
 }
 
 /// Ways in which ranges of values can be wrong.

@@ -141,7 +141,7 @@ fn limits_in(limits: &Limits, form: Form) -> String {
             parts.push(format!("{text}, memory {memory}, strikes {strikes}, evidence {evidence}"));
         }
         Over::Reject | Over::Mark(_) | Over::Cpu(_) | Over::Delay(_) => {
-            parts.push(over_in(over, form))
+            parts.push(over_in(over, form));
         }
     }
     if *full != Full::default() {
