@@ -126,12 +126,52 @@ fn send(model: &mut Model, now: u64, payload: usize, segments: u32, rule: Rule) 
 /// The model with a rule in force.
 fn model(rule: Rule) -> Model {
     let mut model = Model::new();
+    commit(&mut model, rule, START);
+    model
+}
+
+fn commit(model: &mut Model, rule: Rule, now: u64) {
     let set = RuleFile::parse("delay.yaml", rule.yaml().as_bytes(), 1522).unwrap().rules;
     let generation = model.generation() + 1;
     let machine = Environment::of_frame(1522);
     let plan = model.installed().plan(&set, generation, 1024, &machine).unwrap();
-    model.commit(plan, Ticks::from_nanos(START));
-    model
+    model.commit(plan, Ticks::from_nanos(now));
+}
+
+/// Packets under way depart as they were told, and the new limit begins behind them: no change
+/// grants what is used up, whichever way it goes.
+#[test]
+fn a_change_begins_behind_what_waits() {
+    let before = Rule { bytes: false, rate: 100, burst: 10, leaky: false, longest: 1_000 };
+    for (after, first) in [
+        // 40 packets wait for 400 ms; then one each 20 ms.
+        (Rule { rate: 50, ..before }, 420_000_000),
+        (Rule { rate: 1_000, ..before }, 401_000_000),
+        // The same word: only who may wait changes.
+        (Rule { longest: 2_000, ..before }, 410_000_000),
+        (Rule { burst: 5, ..before }, 410_000_000),
+        // Ten more at once: they overtake what waits, and all together keep the larger burst.
+        (Rule { burst: 20, ..before }, 310_000_000),
+    ] {
+        let mut model = model(before);
+        let departs: Vec<_> =
+            (0..50).map(|_| send(&mut model, START, 100, 1, before).1.unwrap()).collect();
+        assert_eq!(departs.last(), Some(&(START + 400_000_000)));
+        commit(&mut model, after, START + 1_000_000);
+        let (_, next) = send(&mut model, START + 2_000_000, 100, 1, after);
+        let next = next.unwrap() - START;
+        assert!(next.abs_diff(first) < 100_000, "{next} and not {first}: {after:?}");
+    }
+    // A shorter wait drops until what waits has gone.
+    let mut model = model(before);
+    for _ in 0..50 {
+        send(&mut model, START, 100, 1, before);
+    }
+    let shorter = Rule { longest: 100, ..before };
+    commit(&mut model, shorter, START + 1_000_000);
+    assert_eq!(send(&mut model, START + 2_000_000, 100, 1, shorter).1, None);
+    let (_, next) = send(&mut model, START + 350_000_000, 100, 1, shorter);
+    assert_eq!(next.map(|next| next - START), Some(410_000_000));
 }
 
 fn config() -> ProptestConfig {
