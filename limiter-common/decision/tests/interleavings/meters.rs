@@ -93,6 +93,32 @@ fn packets_at_once_get_what_there_is() {
     }
 }
 
+/// Packets that wait depart as if one CPU had charged them one after the other, an interval apart.
+#[test]
+fn packets_that_wait_depart_one_after_the_other() {
+    const INTERVAL: u64 = 1 << 20;
+    let now = Ticks::from_nanos(NOW);
+    for spec in specs(1).into_iter().filter(LimitSpec::is_rate) {
+        let spec = spec.with_longest_wait(Ticks::new(4 * INTERVAL));
+        let departure = move |bucket: &Bucket| {
+            let charge = charge_at(&spec, bucket, NOW).unwrap();
+            meter::departure(&spec, &charge, now).since(now).get() / INTERVAL
+        };
+        every_order(move || {
+            let bucket = bucket();
+            let other = thread::spawn({
+                let bucket = Arc::clone(&bucket);
+                move || departure(&bucket)
+            });
+            let own = [departure(&bucket), departure(&bucket)];
+            assert!(own[0] < own[1], "{spec:?}");
+            let mut all = [own[0], own[1], other.join().unwrap()];
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 2], "{spec:?}");
+        });
+    }
+}
+
 /// Three at once, of which two find room.
 #[test]
 fn three_packets_get_what_there_is() {
