@@ -67,6 +67,25 @@ fn what_goes_out_is_limited_and_what_comes_in_is_not() -> Result<()> {
     bed.close()
 }
 
+/// Answers that go out look like those that a rule for what comes in limits.
+#[test]
+fn rules_for_what_comes_in_leave_what_goes_out_alone() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("tcapart")?;
+    let rules = "domain: test\ndescriptors:\n  - key: icmp_type\n    value: echo-reply\n    \
+                 rate_limit: {rate: 3/week, algorithm: fixed_window}\n  - key: protocol\n    \
+                 value: udp\n    direction: out\n    rate_limit: {rate: 50/s}\n";
+    let limiter = limited(&bed, rules, ["--direction", "both"])?;
+    let target = RECEIVER.ipv4.to_string();
+    let ping = ["-n", "-c", "10", "-i", "0.01", "-W", "1", &target];
+    let output = bed.sender.output(Command::new("ping").args(ping))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(said.matches("bytes from").count() == 10, "{said}");
+    ensure!(answers(&bed)? == 3, "three answers come in");
+    limiter.close()?;
+    bed.close()
+}
+
 #[test]
 fn what_comes_in_is_limited_at_tc() -> Result<()> {
     require_root();

@@ -91,8 +91,7 @@ const ALWAYS: u32 = field::SOURCE
     | field::DSCP
     | field::FRAGMENT
     | field::PACKET_LENGTH
-    | field::TTL
-    | field::IN;
+    | field::TTL;
 
 impl KeyFacts {
     /// No facts.
