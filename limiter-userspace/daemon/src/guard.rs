@@ -17,7 +17,7 @@ use limiter_rules::model::is_nearly_everybody;
 use limiter_rules::model::key::Overlap;
 use limiter_rules::{Path, RateLimit, Rule, Selector, Terms};
 
-use super::effective::EffectiveSet;
+use super::effective::{Effective, EffectiveSet};
 use super::error::ServiceError;
 use super::layers::Layers;
 use super::lists::{Changes, Laid, ListStore, Standing};
@@ -253,8 +253,12 @@ fn limiting(effective: &EffectiveSet, peer: &Selector, session: &Session) -> Vec
             budget.is_none_or(|budget| !budget.limits.shadow)
         }
     };
+    // What lets pass for a time leaves the session to the rules around it when that time ends.
+    let lasts = |of: &&Effective| of.end.is_none() || drops(&of.rule.terms);
     let mut barriers = Vec::new();
-    if let Some(found) = effective.resolve(peer) {
+    let mut around =
+        std::iter::once(*peer).chain(peer.wider()).filter_map(|at| effective.by_source(&at));
+    if let Some(found) = around.find(lasts) {
         let Rule { path, terms, .. } = &*found.rule;
         if drops(terms) {
             barriers.push(Barrier::Limited(path.clone(), terms.clone()));
@@ -264,6 +268,7 @@ fn limiting(effective: &EffectiveSet, peer: &Selector, session: &Session) -> Vec
     let overlap = |rule: &Rule| rule.path.overlap(peer, session.port);
     for rule in effective
         .on_other_keys()
+        .filter(lasts)
         .map(|effective| &*effective.rule)
         .filter(|rule| overlap(rule) != Overlap::None)
     {

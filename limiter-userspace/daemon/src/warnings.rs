@@ -175,26 +175,34 @@ pub(super) fn of_delays(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<Stri
 
 /// Rules for packets in a direction in which no interface is limited; asked anew for each rule set.
 pub(super) fn of_direction(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
-    if datapath.is_at(Hook::Tc(header::Direction::Out)) {
-        return Vec::new();
-    }
-    let of = |direction: Direction| -> Vec<Subject> {
-        let paths = set.rules.iter().map(|effective| &effective.rule.path);
-        paths.filter(|path| path.direction == direction).cloned().map(Subject::Rule).collect()
+    let sees_out = datapath.is_at(Hook::Tc(header::Direction::Out));
+    let sees_in = datapath.is_at(Hook::Xdp) || datapath.is_at(Hook::Tc(header::Direction::In));
+    let (own, unseen, seen, start) = match (sees_in, sees_out) {
+        (true, true) => return Vec::new(),
+        // On no interface at all nothing is limited, as `limiter status` says.
+        (_, false) => (Direction::Out, "outgoing", "incoming", "in"),
+        (false, true) => (Direction::In, "incoming", "outgoing", "out"),
     };
-    let out = first_of(&of(Direction::Out)).map(|who| {
+    let of = |direction: Direction| -> Vec<Subject> {
+        let rules = set.rules.iter().map(|effective| &effective.rule);
+        let limiting = rules.filter(|rule| rule.terms != Terms::Unlimited);
+        let paths = limiting.map(|rule| &rule.path).filter(|path| path.direction == direction);
+        paths.cloned().map(Subject::Rule).collect()
+    };
+    let none = first_of(&of(own)).map(|who| {
         format!(
-            "{who} limits nothing: limiter sees no outgoing packets on any interface; start the \
-             daemon with --direction out or both, or write `direction: in`"
+            "{who} limits nothing: limiter sees no {unseen} packets on any interface; start the \
+             daemon with --direction {} or both, or write `direction: {start}`",
+            own.name()
         )
     });
     let both = first_of(&of(Direction::Both)).map(|who| {
         format!(
-            "{who} limits incoming packets alone: limiter sees no outgoing ones on any interface; \
-             start the daemon with --direction both, or write `direction: in`"
+            "{who} limits {seen} packets alone: limiter sees no {unseen} ones on any interface; \
+             start the daemon with --direction both, or write `direction: {start}`"
         )
     });
-    out.into_iter().chain(both).collect()
+    none.into_iter().chain(both).collect()
 }
 
 /// Rules for interfaces that are not limited, so that no packet of theirs is seen; asked anew for

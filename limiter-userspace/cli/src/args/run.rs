@@ -133,7 +133,7 @@ enum Directions {
 enum Place {
     /// Before the kernel makes a socket buffer: fastest
     Xdp,
-    /// Behind that, by TCX (Linux 6.6): any interface, beside other programs, VLAN tags seen that
+    /// Behind that, by TCX (Linux 6.7): any interface, beside other programs, VLAN tags seen that
     /// the card took off
     Tc,
 }

@@ -207,3 +207,21 @@ fn a_start_that_keeps_nobody_safe_says_so() {
     );
     assert_eq!(warnings(&daemon.restart(&["192.0.2.9"])), [""; 0]);
 }
+
+/// What lets the session pass for a time does not make a rule around it harmless.
+#[test]
+fn an_exemption_that_ends_hides_no_rule() {
+    for (seconds, refused) in [(Some(3), true), (None, false)] {
+        let mut daemon = Daemon::start(&["192.0.2.99"]);
+        let set = |source: &str, rate: &str, seconds| SetLimit {
+            source: Some(source.into()),
+            rate: rate.into(),
+            seconds,
+            session: Some(session()),
+            ..SetLimit::default()
+        };
+        daemon.service.set(&set(PEER, "unlimited", seconds)).unwrap();
+        let around = daemon.service.set(&set("203.0.113.0/24", "5/min", None));
+        assert_eq!(around.is_err(), refused, "{seconds:?}: {around:?}");
+    }
+}

@@ -143,10 +143,11 @@ fn delay(raw: &Placed<WordOr<shape::Delay>>) -> Result<Delay, Failure> {
         let (field, remedy) = ("delay", "write `longest: 200ms` in it");
         return Err(at(raw.referenced, Problem::Empty { field, remedy }));
     };
-    let longest = time(scalar, "longest", Duration::ZERO)?;
+    let written = text(scalar, "longest", "write one like 200ms")?;
+    let longest = humantime::parse_duration(written).unwrap_or_default();
     let whole = longest.subsec_nanos().is_multiple_of(1_000_000);
     if !whole || !(SHORTEST_WAIT..=LONGEST_WAIT).contains(&longest) {
-        let what = format!("longest: {}", humantime::format_duration(longest));
+        let what = format!("longest: {written}");
         let reason = "a wait is a whole number of milliseconds from 1ms to 2s, like 200ms";
         return Err(at(scalar.referenced, Problem::NotSupported { what, reason }));
     }

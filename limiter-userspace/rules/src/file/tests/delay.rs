@@ -17,11 +17,11 @@ const RATE: &str = "rate: 100/s, burst: 5";
 
 #[test]
 fn a_wait_is_whole_milliseconds_up_to_two_seconds() {
-    for (longest, shown) in [("0s", "0s"), ("1500us", "1ms 500us"), ("2001ms", "2s 1ms")] {
+    for longest in ["0s", "1500us", "2001ms", "30s", "200", "soon"] {
         let text = rule("out", RATE, &format!("action: {{delay: {{longest: {longest}}}}}"));
         let error = parse(&text).unwrap_err().to_string();
         let expected = format!(
-            "\"longest: {shown}\" is not supported: a wait is a whole number of milliseconds from 1ms \
+            "\"longest: {longest}\" is not supported: a wait is a whole number of milliseconds from 1ms \
              to 2s, like 200ms"
         );
         assert!(error.ends_with(&expected), "{error}");
