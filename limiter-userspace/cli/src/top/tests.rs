@@ -275,6 +275,7 @@ fn episode(source: &str, rule: &str, seconds: u64) -> Episode {
         sampled: 7,
         ended: seconds > 5,
         last: Sample {
+            direction: None,
             interface: Some("eth0".to_owned()),
             bytes: 60,
             protocol: Some(17),

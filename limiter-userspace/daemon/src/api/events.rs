@@ -75,8 +75,13 @@ pub struct Episode {
 /// Facts of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Sample {
-    /// The interface that it came in by.
+    /// The interface that it came in by, or went out by.
     pub interface: Option<String>,
+    /// `out` for a packet on its way out: the source of the episode is then its destination. None
+    /// for one that came in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::Direction>)]
+    pub direction: Option<String>,
     /// Length of the packet, in bytes.
     pub bytes: u32,
     /// The number of its protocol.
@@ -306,9 +311,10 @@ pub fn text(line: &Line) -> String {
     clean(&reported) + "\n"
 }
 
-/// `udp 40000>53 60 bytes eth0`.
+/// `udp 40000>53 60 bytes eth0`, and `out udp ...` of a packet on its way out.
 pub fn packet(packet: &Sample) -> String {
-    let mut text = match packet.protocol {
+    let mut text = packet.direction.as_ref().map_or_else(String::new, |way| format!("{way} "));
+    text += &match packet.protocol {
         Some(1) => "icmp ".to_owned(),
         Some(6) => "tcp ".to_owned(),
         Some(17) => "udp ".to_owned(),

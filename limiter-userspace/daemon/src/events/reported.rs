@@ -32,12 +32,20 @@ pub(super) fn reason(number: u8) -> String {
 pub(super) fn sample(event: &Event, datapath: &dyn Datapath) -> Sample {
     let at = datapath.attachments().iter().find(|at| at.ifindex == event.interface);
     let ports = event.known & Event::PORTS != 0;
+    let is_out = event.known & Event::OUT != 0;
+    // The program has the ports of the conversation, as its other end sees it.
+    let (from, to) = if is_out {
+        (event.destination_port, event.source_port)
+    } else {
+        (event.source_port, event.destination_port)
+    };
     Sample {
+        direction: is_out.then(|| "out".to_owned()),
         interface: at.map(|at| at.interface.clone()),
         bytes: event.length,
         protocol: (event.known & Event::PROTOCOL != 0).then_some(event.protocol),
-        source_port: ports.then_some(event.source_port),
-        destination_port: ports.then_some(event.destination_port),
+        source_port: ports.then_some(from),
+        destination_port: ports.then_some(to),
     }
 }
 

@@ -143,3 +143,20 @@ fn the_end_of_the_daemon_is_the_end_of_every_reader() {
     daemon.service.end_events();
     assert_eq!(reader.try_recv(), Err(TryRecvError::Disconnected));
 }
+
+/// The program has the ports as the other end sees them; what is reported is what was sent.
+#[test]
+fn a_packet_that_went_out_is_reported_as_it_was_sent() {
+    let mut daemon = Daemon::start(&[]);
+    daemon.service.report_events(&EventOptions::default()).unwrap();
+    drop_at(&daemon, 1_001);
+    if let Some(event) = daemon.fake.state().events.back_mut() {
+        event.known |= Event::OUT;
+    }
+    look_at(&mut daemon, 1_001);
+    let episodes = daemon.service.events().unwrap().episodes;
+    let last = &episodes[0].last;
+    assert_eq!(last.direction.as_deref(), Some("out"));
+    assert_eq!((last.source_port, last.destination_port), (Some(53), Some(40_000)));
+    assert_eq!(crate::api::events::packet(last), "out udp 53>40000 60 bytes fake0");
+}

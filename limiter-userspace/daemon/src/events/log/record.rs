@@ -153,6 +153,7 @@ mod tests {
             to: at(61) + Duration::from_millis(250),
             sampled: 7,
             last: Sample {
+                direction: None,
                 interface: Some("eth0".to_owned()),
                 bytes: 60,
                 protocol: Some(17),

@@ -13,7 +13,8 @@ function packetOf(last) {
     : `${PROTOCOLS[last.protocol] ?? `protocol ${last.protocol}`} `;
   const ports = last.source_port === null || last.destination_port === null ? ""
     : `${last.source_port}>${last.destination_port} `;
-  return clean(`${protocol}${ports}${number(last.bytes)} bytes ${last.interface ?? ""}`);
+  const way = last.direction === "out" ? "out " : "";
+  return clean(`${way}${protocol}${ports}${number(last.bytes)} bytes ${last.interface ?? ""}`);
 }
 
 const reasonOf = (row) => (row.would_drop ? "would drop" : clean(row.reason));
@@ -23,7 +24,8 @@ function explaining({ source, last }) {
   const name = PROTOCOLS[last.protocol];
   const port = (name === "tcp" || name === "udp") && Number.isInteger(last.destination_port);
   const to = port ? ["--to", `${last.destination_port}/${name}`] : [];
-  return command("explain", "--from", address(source), ...to);
+  const way = last.direction === "out" ? ["--direction", "out"] : [];
+  return command("explain", "--from", address(source), ...way, ...to);
 }
 
 class Events {
