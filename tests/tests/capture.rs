@@ -177,7 +177,8 @@ descriptors:
     let expected: BTreeSet<_> = Reason::ALL
         .into_iter()
         .filter(|reason| {
-            // Reasons of frames are reported in `every_kind_of_frame_is_reported_as_it_is`.
+            // Reasons of frames are reported in `every_kind_of_frame_is_reported_as_it_is`, and
+            // at XDP no packet waits.
             !matches!(
                 reason,
                 Reason::NotIp
@@ -186,6 +187,7 @@ descriptors:
                     | Reason::Truncated
                     | Reason::Malformed
                     | Reason::Contended
+                    | Reason::Delayed
             )
         })
         .map(Reason::name)

@@ -93,7 +93,10 @@ fn a_renamed_interface_stays_limited() -> Result<()> {
     rename(&bed.receiver, NEAR, LAN)?;
     wait_for(&limiter, "renamed", |all| all.len() == 1 && is_on(&all[0], LAN))?;
     let report = limiter.ok(["status"])?;
-    ensure!(report.contains("lan0 native") && report.contains("was recv1"), "{report}");
+    ensure!(
+        report.contains("lan0 (") && report.contains(") native") && report.contains("was recv1"),
+        "{report}"
+    );
     ensure!(!report.contains("packets pass"), "{report}");
     limiter.wait_until_logged("recv1 is called lan0 now")?;
     ensure!(limiter.pins().join("links").join(LAN).exists(), "the pin has the old name");
