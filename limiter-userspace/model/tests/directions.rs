@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed conversion is a failed test")]
 
+use std::fmt::Write as _;
+
 use limiter_common::header::Direction;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -62,14 +64,14 @@ fn a_packet_meets_the_rules_of_its_direction_and_of_both() {
     for (keys, protocol) in KEYS {
         for of_rule in ["in", "out", "both"] {
             for beside in besides {
-                let mut rules = format!(
-                    "descriptors:\n  - {{{keys}, direction: {of_rule}, rate_limit: {{rate: 9/s}}}}\n"
-                );
+                let mut rules = "descriptors:\n".to_owned();
+                let mut add = |keys: &str, direction: &str| {
+                    let limit = "rate_limit: {rate: 9/s}";
+                    writeln!(rules, "  - {{{keys}, direction: {direction}, {limit}}}").unwrap();
+                };
+                add(keys, of_rule);
                 if !beside.is_empty() {
-                    rules.push_str(&format!(
-                        "  - {{key: vlan, value: 7, direction: {beside}, rate_limit: {{rate: \
-                         9/s}}}}\n"
-                    ));
+                    add("key: vlan, value: 7", beside);
                 }
                 for (direction, name) in [(Direction::In, "in"), (Direction::Out, "out")] {
                     let meets = of_rule == "both" || of_rule == name;

@@ -313,8 +313,7 @@ pub fn text(line: &Line) -> String {
 
 /// `udp 40000>53 60 bytes eth0`, and `out udp ...` of a packet on its way out.
 pub fn packet(packet: &Sample) -> String {
-    let mut text = packet.direction.as_ref().map_or_else(String::new, |way| format!("{way} "));
-    text += &match packet.protocol {
+    let protocol = match packet.protocol {
         Some(1) => "icmp ".to_owned(),
         Some(6) => "tcp ".to_owned(),
         Some(17) => "udp ".to_owned(),
@@ -322,6 +321,8 @@ pub fn packet(packet: &Sample) -> String {
         Some(other) => format!("protocol {other} "),
         None => String::new(),
     };
+    let way = if packet.direction.as_deref() == Some("out") { "out " } else { "" };
+    let mut text = format!("{way}{protocol}");
     // Writing to a string cannot fail.
     if let (Some(from), Some(to)) = (packet.source_port, packet.destination_port) {
         let _: std::fmt::Result = write!(text, "{from}>{to} ");
