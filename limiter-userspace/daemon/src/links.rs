@@ -21,7 +21,7 @@ const LINKS: u32 = 1;
 #[derive(Debug)]
 pub(super) struct LinkEvents {
     socket: Option<Readable>,
-    /// No event is told before: those of a while are one.
+    /// No event is reported before then: those of a while are one.
     rests_until: Cell<Instant>,
     /// True if the last look did not come to all interfaces.
     has_more: Cell<bool>,

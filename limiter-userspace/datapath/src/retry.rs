@@ -78,7 +78,7 @@ impl Retries {
         self.0.retain(|retry| is_kept(&retry.refused.interface));
     }
 
-    /// Those that nobody was told of with this reason. From now on they are reported.
+    /// Those that were not reported with this reason yet. From now on they are.
     pub(super) fn news(&mut self) -> Vec<Refused> {
         let news = self.0.iter_mut().filter(|retry| !retry.is_reported);
         news.map(|retry| {

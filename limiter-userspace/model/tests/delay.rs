@@ -138,8 +138,8 @@ fn commit(model: &mut Model, rule: Rule, now: u64) {
     model.commit(plan, Ticks::from_nanos(now));
 }
 
-/// Packets under way depart as they were told, and the new limit begins behind them: no change
-/// grants what is used up, whichever way it goes.
+/// Packets under way keep their departures, and the new limit begins behind them: no change grants
+/// what is used up, whichever way it goes.
 #[test]
 fn a_change_begins_behind_what_waits() {
     let before = Rule { bytes: false, rate: 100, burst: 10, leaky: false, longest: 1_000 };

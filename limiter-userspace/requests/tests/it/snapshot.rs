@@ -231,7 +231,7 @@ fn keys_of_which_nothing_is_used_are_not_written() {
     assert!(passes(&before, &["k=a"], 0) && passes(&before, &["k=b"], 5 * SECOND));
     let mut bytes = Vec::new();
     assert_eq!(before.save(&mut bytes, &at(5 * SECOND), Some("a")).unwrap(), 1);
-    // And those of which nothing is used when they are read take no room.
+    // Buckets that are full again when they are read take no room.
     let (after, loaded) = gone_on((&rules, 10), &bytes, &at(60 * SECOND), Some("a"));
     assert_eq!((loaded.keys, after.keys()), (0, 0));
     assert!(!ask(&after, &["k=b"], 1, 60 * SECOND).over);
