@@ -62,8 +62,8 @@ const FAREWELL: Duration = Duration::from_secs(65);
 const QUIET: Duration = Duration::from_millis(500);
 
 /// Time for a request that is on its way when the process is asked to stop: a first one, and a
-/// further one. Over HTTP/1 a connection that is closed then would lose it; over HTTP/2 the client
-/// is told which requests count.
+/// further one. Over HTTP/1 a connection that is closed then would lose it; over HTTP/2 the server
+/// names the last request that it took (GOAWAY, RFC 9113, 6.8).
 const FIRST: Duration = Duration::from_millis(500);
 const NEXT: Duration = Duration::from_millis(100);
 

@@ -147,12 +147,12 @@ pub fn send_all(
             .collect();
         let started = clock::now();
         let seconds = |from| (clock::now() - from) / 1_000_000_000;
-        let mut told = 0;
+        let mut reported = 0;
         while threads.iter().any(|thread| !thread.is_finished()) {
             thread::sleep(Duration::from_millis(20));
-            if seconds(started) > told {
-                told = seconds(started);
-                eprintln!("{told:3} s   {} requests", sent.load(Ordering::Relaxed));
+            if seconds(started) > reported {
+                reported = seconds(started);
+                eprintln!("{reported:3} s   {} requests", sent.load(Ordering::Relaxed));
             }
         }
         let join = |thread: thread::ScopedJoinHandle<'_, Result<Answers>>| {
