@@ -33,6 +33,7 @@ pub mod tun;
 pub mod walk;
 
 pub use limiter_sandbox::{
-    bpffs, clock, cluster, command, compare, generator, interrupt, limiter, names, netns, nginx,
-    oracle, packet, packet_socket, receiver, root, sandbox, serve, sweep, testbed, veth, work_dir,
+    bpffs, clock, cluster, command, compare, delay, generator, interrupt, limiter, names, netns,
+    nginx, oracle, packet, packet_socket, receiver, root, sandbox, serve, sweep, testbed, veth,
+    work_dir,
 };

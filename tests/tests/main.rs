@@ -22,6 +22,7 @@ mod concurrency_tables;
 mod containers;
 mod counts;
 mod dashboards;
+mod delay_figures;
 mod delay_kernels;
 mod doctor;
 mod doctor_devices;

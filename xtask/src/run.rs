@@ -19,7 +19,7 @@ use crate::{process, supervise, workspace};
 pub(crate) struct Arguments {
     /// Protect this interface instead of running the sandbox
     #[arg(long, value_name = "IFACE", requires = "rules")]
-    #[arg(conflicts_with_all = ["duration", "json", "cluster", "requests", "tune"])]
+    #[arg(conflicts_with_all = ["duration", "json", "cluster", "requests", "delay", "tune"])]
     iface: Option<String>,
     /// Rule file for --iface
     #[arg(long, requires = "iface", value_name = "FILE")]
@@ -29,18 +29,21 @@ pub(crate) struct Arguments {
     #[arg(value_parser = clap::value_parser!(u8).range(2..=16))]
     cluster: Option<u8>,
     /// Limit requests that a real nginx asks `limiter serve` about, and drop a sender at the card
-    #[arg(long, conflicts_with_all = ["cluster", "tune"])]
+    #[arg(long, conflicts_with_all = ["cluster", "delay", "tune"])]
     requests: bool,
+    /// Let what goes out wait instead of dropping it, and measure how long
+    #[arg(long, conflicts_with_all = ["cluster", "tune"])]
+    delay: bool,
     /// Observe the senders of the sandbox, put the limit in force that `limiter tune` proposes, and
     /// send again
     #[arg(long, conflicts_with = "cluster")]
     tune: bool,
     /// Limit what comes in, in the sandbox, or what goes out
     #[arg(long, value_parser = ["in", "out"])]
-    #[arg(conflicts_with_all = ["iface", "cluster", "requests", "tune"])]
+    #[arg(conflicts_with_all = ["iface", "cluster", "requests", "delay", "tune"])]
     direction: Option<String>,
     /// Seconds of traffic in the sandbox: 10, or 20 with --cluster, which takes 8 or more; 5 with
-    /// --requests; with --tune 5, twice
+    /// --requests; with --delay or --tune 5, several times
     #[arg(long, value_name = "SECS")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=600))]
     duration: Option<u32>,
@@ -95,6 +98,7 @@ fn sandbox(arguments: &Arguments, privilege: Privilege, toolchain: &str) -> Resu
     match arguments.cluster {
         Some(nodes) => command.args(["--cluster", &nodes.to_string()]),
         None if arguments.requests => command.arg("--requests"),
+        None if arguments.delay => command.arg("--delay"),
         None if arguments.tune => command.arg("--tune"),
         None if arguments.direction.as_deref() == Some("out") => {
             command.args(["--direction", "out"])

@@ -22,18 +22,22 @@ const LONGEST: u64 = 600;
 #[command(after_help = "Two network namespaces, a cable between them, a daemon on it, six \
     senders and a table: what each may send, and what arrives. With --requests: nginx, which has \
     to be installed, asks `limiter serve` before a small server answers, and a sender that does \
-    not stop is dropped by the XDP program. Daemon and nginx have sockets, pins and files of their \
-    own.\n\n\
+    not stop is dropped by the XDP program. With --delay: datagrams and a TCP stream over their \
+    limits wait, which takes a kernel with fq. Daemon and nginx have sockets, pins and files of \
+    their own.\n\n\
     Exit code: 0 if every sender was held to its limit, 1 if one was not or the run broke off, 2 \
     if it could not run, 130 if it was interrupted.")]
 pub(super) struct Ask {
-    /// How long to send [default: 10, or 5 with --requests]
+    /// How long to send [default: 10, or 5 with --requests or --delay]
     #[arg(long, value_name = "SECONDS",
           value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
     duration: Option<u64>,
     /// Limit requests to a web server, instead of packets
     #[arg(long, conflicts_with_all = ["rules", "keep_going"])]
     requests: bool,
+    /// Let what goes out wait instead of dropping it
+    #[arg(long, conflicts_with_all = ["rules", "keep_going", "requests"])]
+    delay: bool,
     /// Rule file in the place of the built-in one; it must limit the addresses that the demo sends
     /// from
     #[arg(long, value_name = "FILE")]
@@ -54,6 +58,9 @@ pub(super) fn demo(ask: &Ask, output: Output) -> Failure {
     }
     if ask.requests {
         sandbox.arg("--requests");
+    }
+    if ask.delay {
+        sandbox.arg("--delay");
     }
     if let Some(rules) = &ask.rules {
         sandbox.arg("--rules").arg(rules);

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod cluster;
 pub mod command;
 pub mod compare;
+pub mod delay;
 pub mod generator;
 pub mod interrupt;
 pub mod limiter;

@@ -1,13 +1,13 @@
 //! Packet sockets (`AF_PACKET`): whole frames in and out of one interface.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustix::net::netdevice::name_to_index;
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+use socket2::{Domain, MsgHdr, Protocol, SockAddr, SockRef, Socket, Type};
 
 /// A raw packet socket bound to one interface of the calling thread's network namespace.
 #[derive(Debug)]
@@ -171,16 +171,48 @@ pub fn receive_buffer(socket: &std::net::UdpSocket, bytes: i32) -> io::Result<()
     set_option(&SockRef::from(socket), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
 }
 
+/// Lets a UDP socket name the time of departure of each datagram (`SO_TXTIME` of
+/// include/uapi/linux/net_tstamp.h), on `CLOCK_MONOTONIC`, as `fq` takes it.
+///
+/// # Errors
+///
+/// Without `CAP_NET_ADMIN`.
+pub fn timed(socket: &std::net::UdpSocket) -> io::Result<()> {
+    // Of `struct sock_txtime`: the clock, and no flags.
+    let value = [libc::CLOCK_MONOTONIC, 0].map(i32::to_ne_bytes).concat();
+    set_bytes(&SockRef::from(socket), libc::SOL_SOCKET, libc::SO_TXTIME, &value)
+}
+
+/// Sends a datagram from a socket that is [`timed`], to depart at `nanos` of `CLOCK_MONOTONIC`.
+///
+/// # Errors
+///
+/// When the kernel refuses.
+pub fn send_at(
+    socket: &std::net::UdpSocket,
+    bytes: &[u8],
+    to: std::net::SocketAddr,
+    nanos: u64,
+) -> io::Result<()> {
+    // Of `struct cmsghdr`: length, level, type; and the time.
+    let length = size_of::<usize>() + 2 * size_of::<i32>() + size_of::<u64>();
+    let mut control = length.to_ne_bytes().to_vec();
+    control.extend([libc::SOL_SOCKET, libc::SCM_TXTIME].map(i32::to_ne_bytes).concat());
+    control.extend(nanos.to_ne_bytes());
+    let (to, buffers) = (SockAddr::from(to), [IoSlice::new(bytes)]);
+    let message = MsgHdr::new().with_addr(&to).with_buffers(&buffers).with_control(&control);
+    SockRef::from(socket).sendmsg(&message, 0).map(drop)
+}
+
 fn set_option(socket: &Socket, level: i32, option: i32, value: i32) -> io::Result<()> {
+    set_bytes(socket, level, option, &value.to_ne_bytes())
+}
+
+fn set_bytes(socket: &Socket, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
     // SAFETY: the descriptor is open, and the pointer and length describe `value`.
     let code = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            socklen::<i32>(),
-        )
+        libc::setsockopt(socket.as_raw_fd(), level, option, value.as_ptr().cast(), length)
     };
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

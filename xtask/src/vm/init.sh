@@ -22,7 +22,8 @@ echo "limiter-vm: kernel $(uname -r)"
 while read -r test seconds; do
     read -r before _ </proc/uptime
     echo "limiter-vm: start $test"
-    timeout -s KILL "$seconds" /tests/kernel --exact "$test" --test-threads=1 --nocapture </dev/null
+    timeout -s KILL "$seconds" /tests/kernel --exact "$test" $LIMITER_VM_OPTIONS --test-threads=1 \
+        --nocapture </dev/null
     code=$?
     read -r after _ </proc/uptime
     # The test may have left a line open.

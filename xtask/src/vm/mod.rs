@@ -3,6 +3,7 @@
 
 mod console;
 mod emulator;
+mod figures;
 mod guest;
 mod image;
 mod modules;
@@ -35,6 +36,8 @@ use crate::{cross, process, workspace};
 
 /// The kernels that are tested when none is named.
 const KERNELS: [&str; 2] = ["6.1", "6.12"];
+/// The one that figures are made on when none is named.
+const MEASURED: [&str; 1] = ["6.12"];
 /// The kernel that `cargo xtask test` has: its verifier refuses most.
 pub(crate) const STRICTEST: &str = "6.1";
 /// Directory, in the checkout, of what was downloaded.
@@ -58,19 +61,28 @@ pub(crate) struct Arguments {
     /// Only tests whose name, as `verdict::TEST`, contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Instead of the tests, the figures of other kernels, for the pages in docs/; without a
+    /// kernel, of 6.12
+    #[arg(long, conflicts_with = "quick")]
+    figures: bool,
     /// Instead of the tests, the life of a package on a whole Debian with systemd; as root
-    #[arg(long, conflicts_with_all = ["quick", "filter", "arch"])]
+    #[arg(long, conflicts_with_all = ["quick", "filter", "arch", "figures"])]
     system: bool,
 }
 
 /// Sets up, builds, starts every kernel, and fails if a test failed or none was found.
 pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     let named: Vec<&str> = arguments.kernels.iter().map(String::as_str).collect();
-    let kernels = if named.is_empty() { &KERNELS[..] } else { &named };
+    let usual = if arguments.figures { &MEASURED[..] } else { &KERNELS };
+    let kernels = if named.is_empty() { usual } else { &named };
     if arguments.system {
         return system::main(kernels);
     }
-    let scope = if arguments.quick { Scope::Quick } else { Scope::Full };
+    let scope = match arguments {
+        Arguments { quick: true, .. } => Scope::Quick,
+        Arguments { figures: true, .. } => Scope::Figures,
+        _ => Scope::Full,
+    };
     let filter = arguments.filter.as_deref();
     let prepared = prepare(arguments.arch, scope, filter, None)?;
     if prepared.content.plan.is_empty() {
@@ -80,8 +92,13 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         )
         .into());
     }
-    let tally = prepared.run(kernels)?.show();
+    let run = prepared.run(kernels)?;
+    let tally = run.show();
     println!("{tally}");
+    if scope == Scope::Figures && tally.failed == 0 {
+        let docs = workspace::root()?.join("docs");
+        figures::publish(&run.reports, &suite::parts()?.0, &docs)?;
+    }
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -162,9 +179,8 @@ fn prepare(
         None => workspace::programs(cargo(&toolchain, arch)?, &["--test", workspace::TESTS])?,
     };
     let (parts, mut left_out) = suite::parts()?;
-    let is_in = |part: &Part| part.quick || scope == Scope::Full;
-    left_out.extend(parts.iter().filter(|part| !is_in(part)).map(|part| part.module.clone()));
-    let parts: Vec<Part> = parts.into_iter().filter(is_in).collect();
+    left_out.extend(parts.iter().filter(|part| !part.is_in(scope)).map(|part| part.module.clone()));
+    let parts: Vec<Part> = parts.into_iter().filter(|part| part.is_in(scope)).collect();
     let list = process::output(arch.run(&programs.tests).args(["--list", "--format", "terse"]))?;
     let plan = suite::plan(&list, &parts)
         .filter(|(test, _)| filter.is_none_or(|text| test.contains(text)))
@@ -172,6 +188,9 @@ fn prepare(
         .collect();
     let mut environment: Vec<(&str, String)> =
         BOUNDS.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    if scope == Scope::Figures {
+        environment.push(("LIMITER_VM_OPTIONS", "--ignored".to_owned()));
+    }
     environment.push(("LIMITER_BIN", image::LIMITER.to_owned()));
     environment.push(("LIMITER_VM_SERIAL", guest::serial(arch).to_owned()));
     // A little after we would have ended it.
@@ -214,6 +233,7 @@ const fn limit(scope: Scope, arch: Arch) -> Duration {
     let seconds = match scope {
         Scope::Quick => 900,
         Scope::Full => 1_800,
+        Scope::Figures => 3_600,
     };
     Duration::from_secs(seconds * slower(arch) as u64)
 }

@@ -13,7 +13,19 @@ use crate::failure::Refused;
 use crate::{process, setup};
 
 /// The kernel's modules that a guest loads.
-const MODULES: [&str; 5] = ["veth", "bonding", "8021q", "bridge", "sch_fq"];
+const MODULES: [&str; 10] = [
+    "veth",
+    "bonding",
+    "8021q",
+    "bridge",
+    "sch_fq",
+    // Of those that packets that wait are compared with.
+    "sch_htb",
+    "sch_tbf",
+    "sch_ingress",
+    "cls_matchall",
+    "act_police",
+];
 /// Modules of a machine with a disk.
 const DISK_MODULES: [&str; 3] = ["veth", "virtio_pci", "virtio_blk"];
 /// Directories of modules that are kept of a kernel.

@@ -1,7 +1,8 @@
 //! Choice of the tests that a guest runs, and for how long: a file of tests/tests says so itself,
 //! by a line `// Also on other kernels: 120 s each.` or `// Also on other kernels, and in the quick
 //! part: 120 s each.` The seconds are those that one test may take, emulated, on a busy machine.
-//! Any other file is the host's alone.
+//! A file with a line `// Figures of other kernels, in docs/PAGE: 900 s each.` has ignored tests
+//! that measure and say what goes into the page. Any other file is the host's alone.
 
 use std::fs;
 
@@ -14,6 +15,8 @@ pub(super) enum Scope {
     /// The part that fits into `cargo xtask test`.
     Quick,
     Full,
+    /// Figures for the pages, instead of tests.
+    Figures,
 }
 
 /// A module of tests for a guest.
@@ -21,8 +24,10 @@ pub(super) enum Scope {
 pub(super) struct Part {
     /// The file in tests/tests, without its ending.
     pub(super) module: String,
-    /// True if [`Scope::Quick`] has it.
-    pub(super) quick: bool,
+    /// The least scope that has it.
+    pub(super) scope: Scope,
+    /// Of figures: the page in docs/ that has them.
+    pub(super) page: Option<String>,
     /// Seconds that one test may take, emulated, on a busy machine.
     pub(super) seconds: u32,
 }
@@ -30,6 +35,7 @@ pub(super) struct Part {
 /// The begin of the line of a file that a guest runs.
 const MARK: &str = "// Also on other kernels";
 const QUICK: &str = ", and in the quick part";
+const FIGURES: &str = "// Figures of other kernels, in docs/";
 
 /// Bounds of the tests on an emulated machine.
 pub(super) const BOUNDS: [(&str, &str); 2] =
@@ -62,20 +68,34 @@ pub(super) fn parts() -> Result<(Vec<Part>, Vec<String>)> {
     Ok((parts, left_out))
 }
 
+impl Part {
+    /// True if a run of a scope has it.
+    pub(super) fn is_in(&self, scope: Scope) -> bool {
+        self.scope == scope || (self.scope, scope) == (Scope::Quick, Scope::Full)
+    }
+}
+
 /// Reads the line of a file, if it has one.
 fn part(module: &str, text: &str) -> Result<Option<Part>> {
-    let Some(line) = text.lines().find_map(|line| line.strip_prefix(MARK)) else {
+    let after = |mark| text.lines().find_map(move |line| line.strip_prefix(mark));
+    let (line, scope, page, rest) = if let Some(line) = after(FIGURES) {
+        let (page, rest) = line.split_once(':').with_context(|| format!("no page: `{line}`"))?;
+        (line, Scope::Figures, Some(page.to_owned()), rest)
+    } else if let Some(line) = after(MARK) {
+        let (scope, rest) = match line.strip_prefix(QUICK) {
+            Some(rest) => (Scope::Quick, rest),
+            None => (Scope::Full, line),
+        };
+        let rest = rest.strip_prefix(':').with_context(|| format!("no seconds: `{line}`"))?;
+        (line, scope, None, rest)
+    } else {
         return Ok(None);
     };
-    let (rest, quick) = match line.strip_prefix(QUICK) {
-        Some(rest) => (rest, true),
-        None => (line, false),
-    };
-    let seconds = rest.strip_prefix(": ").and_then(|rest| rest.strip_suffix(" s each."));
+    let seconds = rest.strip_prefix(' ').and_then(|rest| rest.strip_suffix(" s each."));
     let seconds = seconds
         .and_then(|seconds| seconds.parse().ok())
-        .with_context(|| format!("not `{MARK}[{QUICK}]: SECONDS s each.`: `{MARK}{line}`"))?;
-    Ok(Some(Part { module: module.to_owned(), quick, seconds }))
+        .with_context(|| format!("not `: SECONDS s each.`: `{line}`"))?;
+    Ok(Some(Part { module: module.to_owned(), scope, page, seconds }))
 }
 
 /// The tests of the parts, in the order of the parts, and the seconds that each may take: of the
@@ -98,13 +118,16 @@ mod tests {
     #[test]
     fn a_file_says_whether_and_how_long() {
         let part = |text: &str| part("a", text);
-        let is = |quick, seconds| Some(Part { module: "a".to_owned(), quick, seconds });
-        assert_eq!(
-            part("//! A.\n\n// Also on other kernels: 60 s each.\n").unwrap(),
-            is(false, 60)
-        );
+        let is = |scope, page: Option<&str>, seconds| {
+            let page = page.map(str::to_owned);
+            Some(Part { module: "a".to_owned(), scope, page, seconds })
+        };
+        let full = part("//! A.\n\n// Also on other kernels: 60 s each.\n").unwrap();
+        assert_eq!(full, is(Scope::Full, None, 60));
         let quick = "// Also on other kernels, and in the quick part: 120 s each.";
-        assert_eq!(part(quick).unwrap(), is(true, 120));
+        assert_eq!(part(quick).unwrap(), is(Scope::Quick, None, 120));
+        let figures = "// Figures of other kernels, in docs/a.md: 900 s each.";
+        assert_eq!(part(figures).unwrap(), is(Scope::Figures, Some("a.md"), 900));
         assert_eq!(part("//! A.\n").unwrap(), None);
         part("// Also on other kernels: sometimes.").unwrap_err();
         part("// Also on other kernels and more: 3 s each.").unwrap_err();
@@ -112,7 +135,10 @@ mod tests {
 
     #[test]
     fn tests_are_of_their_module_by_its_whole_name() {
-        let part = |module: &str, seconds| Part { module: module.to_owned(), quick: true, seconds };
+        let part = |module: &str, seconds| {
+            let (module, scope) = (module.to_owned(), Scope::Quick);
+            Part { module, scope, page: None, seconds }
+        };
         let list = "tables::size::a: test\nverdict::b: test\nverdict_of::c: test\nd: benchmark\n";
         let parts = [part("verdict", 60), part("tables", 30)];
         let planned: Vec<_> = plan(list, &parts).collect();
@@ -138,7 +164,7 @@ mod tests {
         let (parts, left_out) = parts().unwrap();
         let has = |name: &str| parts.iter().any(|part| part.module == name);
         assert!(["verdict", "equivalence", "concurrency"].into_iter().all(has));
-        let quick = |part: &&Part| part.quick;
+        let quick = |part: &&Part| part.scope == Scope::Quick;
         let quick: Vec<_> = parts.iter().filter(quick).map(|part| part.module.as_str()).collect();
         assert_eq!(quick, ["kinds_of_frames", "verifier"]);
         assert!(!left_out.is_empty());

@@ -1,6 +1,6 @@
 //! Runs limiter in a sandbox of network namespaces and measures it, on one node or on several that
-//! share a limit; limits requests before a server; observes its senders and limits them as is
-//! proposed; or compares the rules of another program with their translation. Exit codes: 0 every
+//! share a limit; limits requests before a server; lets packets wait instead of dropping them;
+//! observes its senders and limits them as is proposed; or compares the rules of another program with their translation. Exit codes: 0 every
 //! source was held to its limit, or nothing differs that was not named; 1 otherwise, or the run
 //! broke off; 2 it could not run; 130 interrupted.
 
@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{ArgGroup, Parser};
 use limiter_sandbox::cluster;
 use limiter_sandbox::cluster::nodes::MOST;
 use limiter_sandbox::compare;
+use limiter_sandbox::delay;
 use limiter_sandbox::requests;
 use limiter_sandbox::sandbox::plan::Direction;
 use limiter_sandbox::sandbox::{self, Failure, LONGEST, Options, Outcome, tune};
@@ -19,46 +20,47 @@ use limiter_sandbox::sandbox::{self, Failure, LONGEST, Options, Outcome, tune};
 /// Limits traffic from several sources on a virtual cable, and measures what arrives.
 #[derive(Debug, Parser)]
 #[command(name = "limiter-sandbox", version)]
+#[command(group(ArgGroup::new("kind").args(["cluster", "requests", "delay", "tune", "compare"])))]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 struct Args {
     /// The limiter binary.
     #[arg(long, value_name = "PATH", default_value = "target/release/limiter")]
     limiter: PathBuf,
     /// The rule file; examples/sandbox.yaml as this was built, if none is given.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "kind")]
     rules: Option<PathBuf>,
     /// Run so many nodes that share a limit, and stop their redis-server for a while.
-    #[arg(long, value_name = "NODES", conflicts_with_all = ["rules", "keep_going"],
+    #[arg(long, value_name = "NODES",
           value_parser = clap::value_parser!(u8).range(2..=i64::from(MOST)))]
     cluster: Option<u8>,
     /// Limit requests that a real nginx asks about, and drop one of the senders at the card.
-    #[arg(long, conflicts_with_all = ["rules", "cluster", "tune", "keep_going"])]
+    #[arg(long)]
     requests: bool,
+    /// Let what goes out wait instead of dropping it, and measure how long.
+    #[arg(long)]
+    delay: bool,
     /// Observe senders, put the limit in force that `limiter tune` proposes, and send again.
-    #[arg(long, conflicts_with_all = ["rules", "cluster", "keep_going"])]
+    #[arg(long)]
     tune: bool,
     /// Limit what comes in, or what goes out.
-    #[arg(long, default_value = "in",
-          conflicts_with_all = ["rules", "cluster", "requests", "tune"])]
+    #[arg(long, default_value = "in", conflicts_with = "kind")]
     direction: Direction,
     /// How long to send: 10, or 20 with --cluster, which takes 8 or more; 5 with --requests; with
-    /// --tune 5, twice.
-    #[arg(long, value_name = "SECONDS",
+    /// --delay or --tune 5, several times.
+    #[arg(long, value_name = "SECONDS", conflicts_with = "compare",
           value_parser = clap::value_parser!(u64).range(1..=LONGEST))]
     duration: Option<u64>,
     /// Print one JSON document instead of the last table.
     #[arg(long)]
     json: bool,
     /// Compare the rules of another program in this file with their translation.
-    #[arg(long, value_name = "FILE",
-          conflicts_with_all = ["rules", "cluster", "requests", "tune", "duration",
-                                "keep_going"])]
+    #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
     /// The format of that file, as `limiter import` names it; without it, it is looked for.
     #[arg(long, requires = "compare")]
     format: Option<String>,
     /// Keep the sandbox until Ctrl-C when the measurement is over, for a look inside.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "kind")]
     keep_going: bool,
 }
 
@@ -72,6 +74,10 @@ fn main() -> ExitCode {
     if args.requests {
         let Args { limiter, json, .. } = args;
         return ended(requests::run(&requests::Options { duration: seconds(5), limiter, json }));
+    }
+    if args.delay {
+        let Args { limiter, json, .. } = args;
+        return ended(delay::run(&delay::Options { duration: seconds(5), limiter, json }));
     }
     if args.tune {
         let Args { limiter, json, .. } = args;

@@ -3,6 +3,7 @@
 //! sent after that.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use crate::oracle::Limit;
 
@@ -18,12 +19,18 @@ pub struct Asked {
 /// By how much limits are off at most, in nanoseconds: their rates are rounded up to whole ticks.
 const ROUNDING: u64 = 1_000;
 
-/// The least and the most requests that a token bucket allows, over all moments at which they may
-/// have been decided.
-pub fn allowed(asked: &[Asked], limit: &Limit) -> RangeInclusive<u64> {
+/// Nanoseconds that one unit takes, and those that a full bucket is ahead.
+fn per_and_room(limit: &Limit) -> (u64, u64) {
     let per = limit.per.as_nanos() / u128::from(limit.units.max(1));
     let per = u64::try_from(per).unwrap_or(u64::MAX);
-    let room = per.saturating_mul(u64::from(limit.burst.saturating_sub(1)));
+    (per, per.saturating_mul(u64::from(limit.burst.saturating_sub(1))))
+}
+
+/// The least and the most requests that a token bucket allows, over all moments at which they may
+/// have been decided, if each may wait `longest` until it conforms.
+pub fn allowed(asked: &[Asked], limit: &Limit, longest: Duration) -> RangeInclusive<u64> {
+    let (per, room) = per_and_room(limit);
+    let room = room.saturating_add(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX));
     // A bucket is the moment at which nothing of it is used. It allows a request if that is at most
     // `room` away. To allow few, refuse whenever it may be, and otherwise allow as late as may be;
     // to allow many, allow whenever it may be, as early as may be.
@@ -44,13 +51,25 @@ pub fn allowed(asked: &[Asked], limit: &Limit) -> RangeInclusive<u64> {
     least..=most
 }
 
+/// The earliest moments at which a token bucket lets these go, in their order, if all of them may
+/// wait.
+pub fn departures(asked: &[Asked], limit: &Limit) -> Vec<u64> {
+    let (per, room) = per_and_room(limit);
+    let mut full = 0;
+    let departure = |Asked { sent, .. }: &Asked| {
+        let departure = full.max(sent + room) - room;
+        full = full.max(departure) + per;
+        departure.saturating_sub(ROUNDING)
+    };
+    asked.iter().map(departure).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
+    const NONE: Duration = Duration::ZERO;
 
     fn at(moments: impl IntoIterator<Item = u64>, takes: u64) -> Vec<Asked> {
         let asked = |sent| Asked { sent, answered: sent + takes };
@@ -62,10 +81,23 @@ mod tests {
         let limit = Limit::per_second(5, 5);
         // 5 at once, then one in 200 ms; 2 s at 40/s. The last one is 1975 ms after the first.
         let over = at((0..80).map(|n| SECOND + n * SECOND / 40 + n * 1_000), 0);
-        assert_eq!(allowed(&over, &limit), 14..=14);
+        assert_eq!(allowed(&over, &limit, NONE), 14..=14);
         let within = at((0..80).map(|n| SECOND + n * SECOND / 4), 0);
-        assert_eq!(allowed(&within, &limit), 80..=80);
-        assert_eq!(allowed(&[], &limit), 0..=0);
+        assert_eq!(allowed(&within, &limit, NONE), 80..=80);
+        assert_eq!(allowed(&[], &limit, NONE), 0..=0);
+    }
+
+    #[test]
+    fn what_waits_passes_as_with_a_larger_burst_and_departs_at_the_rate() {
+        let limit = Limit::per_second(100, 2);
+        let at_once = at((0..10).map(|n| SECOND + n * 1_000), 0);
+        // 2 at once, and 5 that wait 10 ms to 50 ms.
+        let longest = Duration::from_millis(55);
+        assert_eq!(allowed(&at_once, &limit, longest), 7..=7);
+        let after = |departure: u64| (departure + ROUNDING - SECOND) / 1_000_000;
+        let departures: Vec<u64> =
+            departures(&at_once[..7], &limit).into_iter().map(after).collect();
+        assert_eq!(departures, [0, 0, 10, 20, 30, 40, 50]);
     }
 
     #[test]
@@ -96,7 +128,7 @@ mod tests {
         }
         let found = *counts.iter().min().expect("some")..=*counts.iter().max().expect("some");
         let limit = Limit { units: 1, per: Duration::from_nanos(per), burst: 2 };
-        assert_eq!(allowed(&asked, &limit), found);
+        assert_eq!(allowed(&asked, &limit, NONE), found);
         assert!(found.start() < found.end(), "{found:?}");
     }
 }

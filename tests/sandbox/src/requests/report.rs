@@ -1,6 +1,7 @@
 //! The report of a run: sent, allowed, refused and expected by sender, and what the card did.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -71,7 +72,7 @@ pub struct Row {
 impl Row {
     /// Compares what was answered with what should have been. `packets` were sent, and arrived.
     pub fn new(sender: &Sender, answers: &Answers, reached: u64, packets: [u64; 2]) -> Self {
-        let expected = bounds::allowed(&answers.asked, &sender.path.limit());
+        let expected = bounds::allowed(&answers.asked, &sender.path.limit(), Duration::ZERO);
         let mut row = Self {
             source: sender.text(),
             role: sender.role.name(),

@@ -1,0 +1,242 @@
+//! What waiting gives TCP, beside the other ways to limit a rate, and how precisely packets depart:
+//! figures of an emulated kernel with `fq`, for docs/delay.md.
+
+// Figures of other kernels, in docs/delay.md: 1200 s each.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use limiter_tests::clock;
+use limiter_tests::delay::hold;
+use limiter_tests::delay::report::{late, percent_of, percentile};
+use limiter_tests::delay::traffic::{Pace, Sent, collect, datagrams, stream};
+use limiter_tests::interrupt::Interrupt;
+use limiter_tests::limiter::Limiter;
+use limiter_tests::netns::Netns;
+use limiter_tests::oracle::Limit;
+use limiter_tests::packet_socket::{send_at, timed};
+use limiter_tests::root::require_root;
+use limiter_tests::testbed::Testbed;
+use limiter_tests::veth::{RECEIVER, SENDER};
+
+/// Times that everything is measured, in turn.
+const ROUNDS: usize = 3;
+
+/// Of each TCP stream: the start, which is not counted, and the rest.
+const FIRST: Duration = Duration::from_millis(1_500);
+const LENGTH: Duration = Duration::from_secs(4);
+
+/// Packets a second of the limit whose departures are measured, and how many are sent at once.
+const RATE: u32 = 500;
+const AT_ONCE: u32 = 200;
+
+/// Megabits a second, and bytes at once: eight milliseconds, and never less than 20 kB.
+const RATES: [(u64, u64); 3] = [(1, 20), (20, 20), (200, 200)];
+
+/// A way to limit what goes out to a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Waiting,
+    Dropping,
+    Htb,
+    Tbf,
+    Police,
+}
+
+impl Way {
+    const ALL: [Self; 5] = [Self::Waiting, Self::Dropping, Self::Htb, Self::Tbf, Self::Police];
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Waiting => "limiter, `action: {delay: {longest: 200ms}}`",
+            Self::Dropping => "limiter, `action: drop`",
+            Self::Htb => "`tc` htb",
+            Self::Tbf => "`tc` tbf, latency 200ms",
+            Self::Police => "`tc` police",
+        }
+    }
+
+    /// The commands of `tc`, without the device.
+    fn commands(self, mbit: u64, burst: u64) -> Vec<String> {
+        let limit = format!("rate {mbit}mbit burst {burst}000");
+        match self {
+            Self::Waiting | Self::Dropping => {
+                vec!["qdisc replace dev DEV root fq flow_limit 10000".to_owned()]
+            }
+            Self::Htb => vec![
+                "qdisc replace dev DEV root handle 1: htb default 1".to_owned(),
+                format!(
+                    "class replace dev DEV parent 1: classid 1:1 htb {limit} cburst {burst}000"
+                ),
+            ],
+            Self::Tbf => vec![format!("qdisc replace dev DEV root tbf {limit} latency 200ms")],
+            Self::Police => vec![
+                "qdisc replace dev DEV clsact".to_owned(),
+                format!(
+                    "filter replace dev DEV egress protocol all pref 1 matchall action police \
+                     {limit} conform-exceed drop/ok"
+                ),
+            ],
+        }
+    }
+}
+
+fn tc(netns: &Netns, command: &str) -> Result<()> {
+    let command = command.replace("DEV", SENDER.interface);
+    let output = netns.output(Command::new("tc").args(command.split(' ')))?;
+    ensure!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// A limiter at the sending end of a cable with `fq`; none where the kernel has no `fq`.
+fn limiter(bed: &Testbed, rules: &str) -> Result<Option<Limiter>> {
+    if !hold(&bed.sender, SENDER.interface)? {
+        println!("this kernel has no fq: figures are of others");
+        return Ok(None);
+    }
+    let file = bed.dir.write("rules.yaml", rules)?;
+    let (binary, interface) = (limiter_tests::limiter::binary()?, SENDER.interface);
+    let (dir, bpffs) = (bed.dir.path(), bed.bpffs.path());
+    let mut limiter = Limiter::within(&bed.sender, binary, &file, interface, dir, bpffs);
+    limiter.options(["--direction", "out"]);
+    limiter.start()?;
+    Ok(Some(limiter))
+}
+
+/// Ports of the streams that wait, by rate; those of the streams that are dropped are behind.
+fn ports() -> impl Iterator<Item = (u16, (u64, u64))> {
+    (9_000..).step_by(2).zip(RATES)
+}
+
+fn rules() -> String {
+    let rule = |port: u16, (mbit, burst): (u64, u64), action: &str| {
+        format!(
+            "  - key: destination_port\n    value: {port}\n    direction: out\n    descriptors:\n      \
+             - key: remote_address\n        rate_limit: {{rate: {mbit}mbit/s, burst: {burst}kB}}\n        \
+             action: {action}\n"
+        )
+    };
+    let both = |(port, limit)| {
+        rule(port, limit, "{delay: {longest: 200ms}}") + &rule(port + 1, limit, "drop")
+    };
+    format!("descriptors:\n{}", ports().map(both).collect::<String>())
+}
+
+#[test]
+#[ignore = "figures of an emulated kernel: `cargo xtask vm --figures`"]
+fn tcp_beside_other_ways() -> Result<()> {
+    require_root();
+    let (bed, others) = (Testbed::create("delayfig")?, Testbed::create("delayoth")?);
+    let Some(limiter) = limiter(&bed, &rules())? else {
+        return Ok(());
+    };
+    let mut shares = vec![vec![Vec::new(); RATES.len()]; Way::ALL.len()];
+    for _ in 0..ROUNDS {
+        for (place, (port, (mbit, burst))) in ports().enumerate() {
+            for (way, shares) in Way::ALL.into_iter().zip(&mut shares) {
+                let (bed, port) = match way {
+                    Way::Waiting => (&bed, port),
+                    Way::Dropping => (&bed, port + 1),
+                    _ => (&others, port),
+                };
+                for command in way.commands(mbit, burst) {
+                    tc(&bed.sender, &command)?;
+                }
+                let ends = [&*bed.sender, &*bed.receiver];
+                let target = SocketAddr::from((RECEIVER.ipv4, port));
+                let (bytes, lasted) = stream(ends, target, FIRST, LENGTH)?;
+                let bits = u128::from(bytes) * 8_000 / lasted.as_millis().max(1);
+                let share = percent_of(u64::try_from(bits)?, mbit * 1_000_000);
+                eprintln!("{way:?} at {mbit} Mbit/s: {share:.1} %");
+                shares.get_mut(place).context("a rate")?.push(share);
+                for end in ["qdisc del dev DEV root", "qdisc del dev DEV clsact"] {
+                    // Whichever there was.
+                    drop(tc(&bed.sender, end));
+                }
+            }
+        }
+    }
+    let heads = RATES.map(|(mbit, burst)| format!(" {mbit} Mbit/s, burst {burst} kB |"));
+    println!("figure: | payload of one TCP stream, of the limit |{}", heads.concat());
+    println!("figure: |---|{}", "---|".repeat(RATES.len()));
+    for (way, shares) in Way::ALL.into_iter().zip(&mut shares) {
+        let cells: String = shares.iter_mut().map(|shares| spread(shares)).collect();
+        println!("figure: | {} |{cells}", way.text());
+    }
+    println!("figure:");
+    limiter.close()?;
+    bed.close().and(others.close())
+}
+
+/// The median, the least and the most, as a cell of a table.
+fn spread(values: &mut [f64]) -> String {
+    values.sort_unstable_by(f64::total_cmp);
+    match (values.first(), values.get(values.len() / 2), values.last()) {
+        (Some(least), Some(median), Some(most)) => {
+            format!(" {median:.1} % ({least:.1} to {most:.1}) |")
+        }
+        _ => " - |".to_owned(),
+    }
+}
+
+/// Datagrams whose times of departure the sender names itself, and nobody limits.
+fn by_fq_alone([from, to]: [&Netns; 2], interrupt: &Interrupt) -> Result<Sent> {
+    let target = SocketAddr::from((RECEIVER.ipv4, 9_101));
+    let socket = from.enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))??;
+    timed(&socket)?;
+    let pace = Pace { each: AT_ONCE, every: Duration::from_secs(1) };
+    let mut departures = (0..).step_by(1_000_000_000 / usize::try_from(RATE)?);
+    let begun = clock::now();
+    collect(to, target, pace, Duration::from_millis(1), interrupt, |number| {
+        let after = departures.next().unwrap_or(0);
+        send_at(&socket, number, target, begun + after)
+    })
+}
+
+#[test]
+#[ignore = "figures of an emulated kernel: `cargo xtask vm --figures`"]
+fn departures_beside_fq_alone() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("departures")?;
+    let rules = format!(
+        "descriptors:\n  - key: destination_port\n    value: 9100\n    direction: out\n    \
+         descriptors:\n      - key: remote_address\n        rate_limit: {{rate: {RATE}/s, burst: \
+         1}}\n        action: {{delay: {{longest: 500ms}}}}\n"
+    );
+    let Some(limiter) = limiter(&bed, &rules)? else {
+        return Ok(());
+    };
+    let interrupt = Interrupt::watch()?;
+    let ends = [&*bed.sender, &*bed.receiver];
+    let target = SocketAddr::from((RECEIVER.ipv4, 9_100));
+    let limit = Limit::per_second(RATE.into(), 1);
+    let (mut of_limiter, mut of_fq) = (Vec::new(), Vec::new());
+    for _ in 0..2 * ROUNDS {
+        for (is_ours, latenesses) in [(true, &mut of_limiter), (false, &mut of_fq)] {
+            let sent = if is_ours {
+                let pace = Pace { each: AT_ONCE, every: Duration::from_secs(1) };
+                datagrams(ends, target, pace, Duration::from_millis(1), &interrupt)?
+            } else {
+                by_fq_alone(ends, &interrupt)?
+            };
+            ensure!(sent.arrivals.len() == usize::try_from(AT_ONCE)?, "{sent:?}");
+            let (late, early) = late(&sent, &limit);
+            ensure!(early == 0, "{early} are early, by limiter: {is_ours}");
+            latenesses.extend(late);
+        }
+    }
+    println!("figure: | {AT_ONCE} datagrams at {RATE}/s, late by | median | 99 of 100 |");
+    println!("figure: |---|---|---|");
+    for (who, late) in
+        [("limiter and fq", &mut of_limiter), ("fq alone, times by the sender", &mut of_fq)]
+    {
+        late.sort_unstable();
+        let [median, most] = [50, 99].map(|of_100| percentile(late, of_100) / 1_000);
+        println!("figure: | {who} | {median} µs | {most} µs |");
+    }
+    println!("figure:");
+    limiter.close()?;
+    bed.close()
+}
