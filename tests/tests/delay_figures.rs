@@ -188,9 +188,11 @@ fn by_fq_alone([from, to]: [&Netns; 2], interrupt: &Interrupt) -> Result<Sent> {
     timed(&socket)?;
     let pace = Pace { each: AT_ONCE, every: Duration::from_secs(1) };
     let mut departures = (0..).step_by(1_000_000_000 / usize::try_from(RATE)?);
-    let begun = clock::now();
+    let mut begun = None;
     collect(to, target, pace, Duration::from_millis(1), interrupt, |number| {
         let after = departures.next().unwrap_or(0);
+        // Behind all that comes before the first one.
+        let begun = *begun.get_or_insert_with(clock::now);
         send_at(&socket, number, target, begun + after)
     })
 }

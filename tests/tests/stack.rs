@@ -23,7 +23,7 @@ const ROUNDED: u64 = 32;
 
 /// Bytes that a frame is rounded up to for tc, by the oldest kernel that docs/where-to-attach.md
 /// promises there.
-const ROUNDED_AT_TC: u64 = 16;
+const ROUNDED_AT_TC: u64 = 32;
 
 /// Beginning of a function: its section, and its address there.
 type Place = (usize, u64);

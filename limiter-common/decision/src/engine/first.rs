@@ -1,5 +1,7 @@
 //! The first packet of a source: the rules are asked, and a bucket is made.
 
+use core::hint::black_box;
+
 use limiter_common::bucket::{Change, Generation, Resolved, Slot, Word};
 use limiter_common::bucket_key::{BucketKey, EMPTY};
 use limiter_common::time::Ticks;
@@ -72,6 +74,17 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         Admittance::OverBudget => false,
         Admittance::Granted => {
             let debt = call!(debt(maps; bucket_key, slot));
+            // Where a frame may be many packets, too much of the charge would be kept on the stack
+            // until here: it is worked out once more.
+            let (again, size) = if W::SUPER_FRAMES {
+                (maps.limit(slot), black_box(size))
+            } else {
+                (Some(limit), size)
+            };
+            let Some(limit) = again else {
+                return (Some(no_rule), Change::NONE);
+            };
+            let charge = Charge::of_frame(limit, now, size);
             let tat = match charge.apply(debt) {
                 _ if limit.is_unlimited() => Ticks::ZERO,
                 Some(tat) => tat,

@@ -1,6 +1,7 @@
 //! Rules of one or two plain limits, which most rules are: looked at and charged without a
 //! subprogram.
 
+use limiter_common::frame_size::FrameSize;
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{LimitSpec, Record};
 
@@ -11,10 +12,15 @@ use crate::cell::Cell;
 use crate::maps::{Keyed as _, Maps};
 use crate::meter::{self, Arrival, Charged, Peek, Undo};
 
+/// The size of a frame, read where it is needed: kept until then, it would be on the stack.
+pub(super) trait Size: Copy + Fn() -> FrameSize {}
+
+impl<F: Copy + Fn() -> FrameSize> Size for F {}
+
 /// The arrival of a packet at a plain limit, which asks no wall clock.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn plain_arrival<W: Maps>(scratch: &Scratch, spec: &LimitSpec) -> Arrival {
-    let size = scratch.size::<W>();
+fn plain_arrival(scratch: &Scratch, spec: &LimitSpec, size: impl Size) -> Arrival {
+    let size = size();
     let (now, units) = (scratch.now(), spec.plain_units(size));
     let is_super_frame = size.is_super_frame();
     Arrival { now, offset: WallOffset::from_raw(0), units, is_super_frame }
@@ -31,23 +37,25 @@ pub(super) fn check_at_once<W: Maps>(
     let Some((first, second)) = target.record.plain() else {
         return check_target(maps, scratch, target);
     };
-    let check = check_plain::<W>(scratch, &target.bucket.first(), first, target.scale);
+    let size = || scratch.size::<W>();
+    let check = check_plain(scratch, &target.bucket.first(), first, target.scale, size);
     match second {
         Some(second) if check == Check::WITHIN => {
-            check_plain::<W>(scratch, &target.bucket.second(), second, target.scale)
+            check_plain(scratch, &target.bucket.second(), second, target.scale, size)
         }
         _ => check,
     }
 }
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn check_plain<W: Maps>(
+fn check_plain(
     scratch: &Scratch,
     word: &impl Cell,
     spec: &LimitSpec,
     scale: bool,
+    size: impl Size,
 ) -> Check {
-    let Check(check) = match peek_plain::<W>(scratch, word, spec, scale) {
+    let Check(check) = match peek_plain(scratch, word, spec, scale, size) {
         Peek::Conforming => Check::WITHIN,
         Peek::Over => Check::OVER,
         Peek::Moved => Check::MOVED,
@@ -85,34 +93,37 @@ pub(super) fn charge_at_once<W: Maps>(
     index: u32,
 ) -> AtOnce {
     let (slot, scale) = account.target();
+    if scratch.size::<W>().is_super_frame() {
+        // They take more of the stack than there is here.
+        return AtOnce::NONE;
+    }
+    let size = || scratch.size::<W>().at_hook(false);
     if account.plan.get() == Plan::Charge as u32
         && account.budget.get().is_own()
         && let Some((first, second)) = maps.record(slot).and_then(Record::plain)
     {
-        let charged = charge_plain::<W>(scratch, &bucket.first(), (FIRST, first), scale, index);
+        let charged = charge_plain(scratch, &bucket.first(), (FIRST, first, size), scale, index);
         let Some(second) = second else { return charged };
         if charged != AtOnce::ALL {
             return charged;
         }
-        if charge_plain::<W>(scratch, &bucket.second(), (SECOND, second), scale, index)
-            == AtOnce::ALL
-        {
-            return AtOnce::ALL;
-        }
-        return AtOnce::FIRST;
+        return match charge_plain(scratch, &bucket.second(), (SECOND, second, size), scale, index) {
+            AtOnce::ALL => AtOnce::ALL,
+            _ => AtOnce::FIRST,
+        };
     }
     AtOnce::NONE
 }
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
-fn charge_plain<W: Maps>(
+fn charge_plain(
     scratch: &Scratch,
     word: &impl Cell,
-    (place, spec): (u32, &LimitSpec),
+    limit: (u32, &LimitSpec, impl Size),
     scale: bool,
     index: u32,
 ) -> AtOnce {
-    let AtOnce(charged) = match attempt_plain::<W>(scratch, word, place, spec, scale, index) {
+    let AtOnce(charged) = match attempt_plain(scratch, word, limit, scale, index) {
         Charged::Conforming => AtOnce::ALL,
         Charged::Over => AtOnce::OVER,
         Charged::Contended | Charged::Moved => AtOnce::NONE,
@@ -123,28 +134,28 @@ fn charge_plain<W: Maps>(
 
 /// Looks at a plain limit in its word: [`super::limit::peek_limit`], [`Record::plain`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn peek_plain<W: Maps>(
+pub(super) fn peek_plain(
     scratch: &Scratch,
     word: &impl Cell,
     spec: &LimitSpec,
     scale: bool,
+    size: impl Size,
 ) -> Peek {
-    meter::plain::peek(spec, word, scale, &plain_arrival::<W>(scratch, spec))
+    meter::plain::peek(spec, word, scale, &plain_arrival(scratch, spec, size))
 }
 
-/// Tries once to charge a plain limit in its word, which is at `place` of the bucket:
-/// [`super::limit::attempt_limit`].
+/// Tries once to charge a frame of `size` to the plain limit `spec` in its word, which is at `place`
+/// of the bucket: [`super::limit::attempt_limit`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub(super) fn attempt_plain<W: Maps>(
+pub(super) fn attempt_plain(
     scratch: &Scratch,
     word: &impl Cell,
-    place: u32,
-    spec: &LimitSpec,
+    (place, spec, size): (u32, &LimitSpec, impl Size),
     scale: bool,
     index: u32,
 ) -> Charged {
     let mut undo = Undo { index: place, ..Undo::default() };
-    let arrival = plain_arrival::<W>(scratch, spec);
+    let arrival = plain_arrival(scratch, spec, size);
     let charged = meter::plain::attempt(spec, word, scale, &arrival, &mut undo);
     if matches!(charged, Charged::Conforming) {
         scratch.note(index, Charge::Word(undo.index), undo.old, undo.new);

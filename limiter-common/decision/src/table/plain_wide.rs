@@ -157,7 +157,7 @@ pub fn peek_second<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, plac
     let (slot, scale) = account.target();
     match maps.record(slot) {
         Some(Record { limits: [_, second, ..], .. }) => {
-            peek_plain::<W>(scratch, &bucket.second(), second, scale)
+            peek_plain(scratch, &bucket.second(), second, scale, || scratch.size::<W>())
         }
         None => Peek::Moved,
     }
@@ -239,10 +239,11 @@ pub fn attempt_one<W: Maps>(
     let Some(Record { limits: [first, second, ..], .. }) = maps.record(slot) else {
         return Charged::Moved;
     };
+    let size = || scratch.size::<W>();
     if number == FIRST {
-        attempt_plain::<W>(scratch, &bucket.first(), FIRST, first, scale, place)
+        attempt_plain(scratch, &bucket.first(), (FIRST, first, size), scale, place)
     } else {
-        attempt_plain::<W>(scratch, &bucket.second(), SECOND, second, scale, place)
+        attempt_plain(scratch, &bucket.second(), (SECOND, second, size), scale, place)
     }
 }
 
