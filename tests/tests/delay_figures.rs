@@ -224,6 +224,12 @@ fn departures_beside_fq_alone() -> Result<()> {
                 by_fq_alone(ends, &interrupt)?
             };
             ensure!(sent.arrivals.len() == usize::try_from(AT_ONCE)?, "{sent:?}");
+            if !is_ours {
+                let begun = sent.times.first().map_or(0, |first| first.sent);
+                let at: Vec<_> =
+                    sent.arrivals.iter().map(|(n, at)| (n, at - begun)).take(9).collect();
+                println!("arrivals of fq alone {at:?}");
+            }
             let (late, early) = late(&sent, &limit);
             ensure!(early == 0, "{early} are early, by limiter: {is_ours}");
             latenesses.extend(late);

@@ -10,9 +10,11 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use limiter_tests::delay;
 use limiter_tests::packet_socket::receive_buffer;
 use limiter_tests::root::require_root;
+use limiter_tests::sandbox::Outcome;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
 
@@ -75,16 +77,6 @@ fn burst(bed: &Testbed) -> Result<Burst> {
     Ok(Burst { sending, arrivals })
 }
 
-/// True on Linux 6.1.
-fn has_no_tcx() -> Result<bool> {
-    let name = rustix::system::uname();
-    let none = name.release().to_str()?.starts_with("6.1.");
-    if none {
-        println!("Linux 6.1 has no TCX: `tc_kernels` shows that the start is refused");
-    }
-    Ok(none)
-}
-
 /// The command in limiter's warning about an interface without room for those that wait.
 fn command(said: &str) -> Result<&str> {
     let start = said.find("tc qdisc replace dev recv0").context("no command")?;
@@ -94,9 +86,6 @@ fn command(said: &str) -> Result<&str> {
 #[test]
 fn packets_wait_in_fq_and_nowhere_else() -> Result<()> {
     require_root();
-    if has_no_tcx()? {
-        return Ok(());
-    }
     let bed = Testbed::create("delay")?;
     let mut rules = outgoing_udp(&format!("rate: {RATE}/s, burst: {BURST}"));
     rules.push_str("        action: {delay: {longest: 500ms}}\n");
@@ -167,9 +156,6 @@ fn arrived_by_tcp(bed: &Testbed) -> Result<u64> {
 #[test]
 fn tcp_gets_more_where_packets_wait() -> Result<()> {
     require_root();
-    if has_no_tcx()? {
-        return Ok(());
-    }
     let bed = Testbed::create("delaytcp")?;
     let fq = ["qdisc", "replace", "dev", "recv0", "root", "fq", "flow_limit", "10000"];
     if !bed.receiver.output(Command::new("tc").args(fq))?.status.success() {
@@ -193,4 +179,16 @@ fn tcp_gets_more_where_packets_wait() -> Result<()> {
     ensure!(waited > dropped, "{waited} bytes of what waits, {dropped} of what is dropped");
     limiter.close()?;
     bed.close()
+}
+
+/// `cargo xtask run --delay`.
+#[test]
+fn the_run_passes() -> Result<()> {
+    require_root();
+    let limiter = limiter_tests::limiter::binary()?;
+    let options = delay::Options { limiter, duration: Duration::from_secs(3), json: false };
+    match delay::run(&options) {
+        Ok(Outcome::Pass) => Ok(()),
+        other => bail!("{other:?}"),
+    }
 }

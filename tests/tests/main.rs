@@ -77,7 +77,7 @@ mod systemd;
 mod tables;
 mod tc;
 mod tc_end_to_end;
-mod tc_kernels;
+mod tc_wire;
 mod time_namespace;
 mod top;
 mod totals;

@@ -47,7 +47,7 @@ const TC: [(Hook, Framing); 2] =
 const FIRST: Shipped = (Hook::Xdp, Framing::Ethernet, SourceTable::Hash);
 
 /// The first kernel that has tc for limiter: docs/egress.md.
-const WITH_TC: (u32, u32) = (6, 7);
+const WITH_TC: (u32, u32) = (6, 1);
 
 /// A loaded data path, and the ids of its programs. They are in the kernel as long as it lives.
 type Loaded = (Kernel, Vec<(Shipped, u32)>);

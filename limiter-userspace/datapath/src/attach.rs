@@ -15,7 +15,9 @@ use super::interface::Interface;
 use super::kernel::Kernel;
 use super::own_links::OwnLink;
 use super::programs::HookProgram;
-use super::{Attachment, DatapathError, Hook, LinkState, Mode, ModeChoice, PinDir, own_links};
+use super::{
+    Attachment, DatapathError, Hook, LinkState, Mode, ModeChoice, PinDir, clsact, own_links,
+};
 
 impl Kernel {
     /// Attaches to the hooks of an interface and pins the links, or adopts links that are pinned
@@ -58,8 +60,6 @@ pub(super) fn attach(
         return Err(foreign(&state, &pins, id));
     }
     if own.is_none() {
-        // Before the program is loaded: an older kernel may refuse it for another reason.
-        state.check_has(hook)?;
         begin_counters(kernel, state.index, hook.direction())?;
     }
     let mut program = kernel.program(hook, state.framing)?;
@@ -77,15 +77,22 @@ pub(super) fn attach(
         let (mode, link_id) = match &mut program {
             HookProgram::Xdp(program) => attach_new(program, &state, choice, &pin)?,
             HookProgram::Tc(program, place) => {
-                (Mode::Tc(hook.direction()), attach_at_tc(program, &state, *place, &pin)?)
+                let direction = hook.direction();
+                let id = if clsact::is_used() {
+                    attach_by_filter(program, &state, *place, &pin)?;
+                    clsact::id(state.index, direction)
+                } else {
+                    attach_at_tc(program, &state, *place, &pin)?
+                };
+                (Mode::Tc(direction), id)
             }
         };
         (mode, link_id, false)
     };
     let program_id = program_id.map_err(|source| {
         // A link that nobody would remember.
-        if !adopted {
-            PinDir::drop_pin(&pins.link(hook, interface));
+        if !adopted && let Err(error) = own_links::end_named(&pins, hook, interface) {
+            tracing::warn!(%error, "a pin is left");
         }
         DatapathError::Attach { interface: interface.to_owned(), source: Box::new(source) }
     })?;
@@ -178,6 +185,21 @@ fn attach_at_tc(
     let link = FdLink::try_from(link)
         .map_err(|source| DatapathError::NoLink { interface: name.to_owned(), source })?;
     pinned(link, pin)
+}
+
+/// Attaches at tc where the kernel has no TCX: [`clsact`]. The pin is first: a filter that no pin
+/// knows would stay.
+fn attach_by_filter(
+    program: &mut SchedClassifier,
+    interface: &Interface,
+    place: TcAttachType,
+    pin: &Path,
+) -> Result<(), DatapathError> {
+    own_links::pin_program(program, pin)?;
+    clsact::add(program, &interface.name, place).map_err(|error| {
+        PinDir::drop_pin(pin);
+        explain(error, &interface.name, XdpMode::Skb)
+    })
 }
 
 fn attach_error(interface: &str) -> impl Fn(ProgramError) -> DatapathError {

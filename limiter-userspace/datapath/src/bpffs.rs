@@ -166,8 +166,8 @@ impl PinDir {
         is_bpffs(&self.path) && (self.maps().is_dir() || self.links(Hook::Xdp).is_dir())
     }
 
-    /// Removes every pin and the directories. Links first: from then on packets pass. Then
-    /// `CONTROL`: without it, what a removal that was cut short leaves is no rule set to adopt.
+    /// Removes every pin and the directories, behind [`super::own_links::end_filters`]. Links first:
+    /// from then on packets pass. Then `CONTROL`: without it, what a removal that was cut short leaves is no rule set to adopt.
     pub(super) fn remove(&self) -> Result<(), DatapathError> {
         let links = || Hook::ALL.into_iter().map(|hook| self.links(hook));
         links().try_for_each(|links| remove_files(&links))?;
@@ -206,12 +206,6 @@ impl PinDir {
         if let Err(error) = remove_directory(&self.path) {
             tracing::debug!(%error, "kept");
         }
-    }
-
-    /// Ends the link of an interface.
-    pub(super) fn remove_link(&self, hook: Hook, interface: &str) -> Result<(), DatapathError> {
-        let link = self.link(hook, interface);
-        fs::remove_file(&link).map_err(DatapathError::path("removing", link))
     }
 
     /// Removes a pin that was made a moment ago, after something else failed.

@@ -165,15 +165,6 @@ pub enum DatapathError {
         /// Error of aya for the attachment.
         source: LinkError,
     },
-    /// The kernel has no TCX.
-    #[error(
-        "{interface}: this kernel has no TCX, by which limiter attaches to tc: Linux 6.7 or newer \
-         is needed; without `--hook tc` and `--direction out` limits work at XDP"
-    )]
-    NoTcx {
-        /// Interface that the error is about.
-        interface: String,
-    },
     /// The kernel did not answer about an interface.
     #[error("asking the kernel about {interface}: {}", Reported(source))]
     Netlink {

@@ -3,12 +3,13 @@
 
 use std::io;
 
+use limiter_common::header::Direction;
 use limiter_model::Framing;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkLayerType, LinkMessage, LinkXdp, XdpAttached};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-use super::{DatapathError, Hook, Mode, netlink, tcx};
+use super::{DatapathError, Hook, Mode, clsact, netlink, tcx};
 
 /// An interface, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,10 +74,9 @@ impl Interface {
     pub(super) fn may_have_program(&self, hook: Hook) -> bool {
         match hook {
             Hook::Xdp => self.program.is_some(),
-            Hook::Tc(direction) => !matches!(
-                tcx::programs(self.index, direction),
-                Ok(programs) if programs.as_ref().is_none_or(Vec::is_empty)
-            ),
+            Hook::Tc(direction) => {
+                !matches!(self.programs_at_tc(direction), Ok(programs) if programs.is_empty())
+            }
         }
     }
 
@@ -85,22 +85,20 @@ impl Interface {
         match hook {
             Hook::Xdp => self.program.is_some_and(|(_, id)| id == program_id),
             Hook::Tc(direction) => {
-                let programs = tcx::programs(self.index, direction);
-                matches!(programs, Ok(Some(programs)) if programs.contains(&program_id))
+                let programs = self.programs_at_tc(direction);
+                programs.is_ok_and(|programs| programs.contains(&program_id))
             }
         }
     }
 
-    /// Refuses a hook that this kernel does not have.
-    pub(super) fn check_has(&self, hook: Hook) -> Result<(), DatapathError> {
-        let Hook::Tc(direction) = hook else {
-            return Ok(());
-        };
-        match tcx::programs(self.index, direction) {
-            Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(DatapathError::NoTcx { interface: self.name.clone() }),
-            Err(source) => Err(DatapathError::Netlink { interface: self.name.clone(), source }),
+    /// Ids of the programs at tc, in the order in which they are run: those of TCX, or of clsact
+    /// where the kernel has no TCX.
+    fn programs_at_tc(&self, direction: Direction) -> io::Result<Vec<u32>> {
+        if let Some(programs) = tcx::programs(self.index, direction)? {
+            return Ok(programs);
         }
+        let filters = clsact::filters(self.index, direction)?;
+        Ok(filters.into_iter().map(|filter| filter.program_id).collect())
     }
 
     /// The largest frame in bytes, without the checksum.

@@ -10,6 +10,7 @@ mod capabilities;
 mod capture;
 mod change_map;
 mod changes;
+mod clsact;
 mod entries;
 mod error;
 mod events;

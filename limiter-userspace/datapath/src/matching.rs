@@ -15,15 +15,12 @@ use super::kernel::Kernel;
 use super::machine::{Link, links};
 use super::own_links::{self, OwnLink};
 use super::{
-    Attachment, DatapathError, Hook, LinkChange, LinkState, Mode, ModeChoice, PinDir, Wanted, tcx,
+    Attachment, DatapathError, Hook, LinkChange, LinkState, Mode, ModeChoice, PinDir, Wanted,
 };
 
 /// Interfaces that one look attaches to: the kernel takes some milliseconds for each, in which the
 /// daemon does nothing else.
 const A_LOOK: usize = 8;
-
-/// Index of the loopback interface in every network namespace (`LOOPBACK_IFINDEX`).
-const LOOPBACK: u32 = 1;
 
 /// The interfaces here whose names match a pattern, without the loopback and those that are wanted
 /// by name.
@@ -86,18 +83,13 @@ impl Kernel {
         mode: ModeChoice,
     ) -> Result<(), DatapathError> {
         wanted.names.iter().try_for_each(|name| self.attach(name, hooks, mode))?;
-        let Some(pattern) = wanted.patterns.first() else {
+        if wanted.patterns.is_empty() {
             return Ok(());
-        };
+        }
         self.choice = mode;
         self.held.hooks = hooks.to_vec();
         // What no interface could have is an error of the start, also where there is none yet.
         for hook in hooks {
-            if let Hook::Tc(direction) = hook
-                && let Ok(None) = tcx::programs(LOOPBACK, *direction)
-            {
-                return Err(DatapathError::NoTcx { interface: pattern.to_string() });
-            }
             self.program_id(*hook, Framing::Ethernet)?;
         }
         self.wanted.patterns.clone_from(&wanted.patterns);

@@ -1,5 +1,8 @@
 //! The links that are pinned, and the interface that each is on by now. The name of a pin is the
 //! one that its interface had when it was last looked at; the kernel knows what became of that.
+//!
+//! Where the kernel has no TCX, what is pinned for tc is a program, and a filter of clsact takes the
+//! place of the link: [`clsact`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,9 +12,12 @@ use std::path::{Path, PathBuf};
 use aya::programs::links::{FdLink, LinkError, PinnedLink};
 use aya::programs::tc::SchedClassifierLink;
 use aya::programs::xdp::XdpLink;
+use aya::programs::{ProgramInfo, SchedClassifier};
 
+use super::clsact::{self, Filter};
 use super::interface::Interface;
 use super::left_behind::LeftBehind;
+use super::machine::links;
 use super::programs::HookProgram;
 use super::{Attachment, DatapathError, Hook, Mode, PinDir};
 
@@ -27,12 +33,14 @@ pub(super) struct OwnLink {
     /// The interface's name, as the pin has it.
     pub(super) called: String,
     pub(super) pin: PathBuf,
-    /// The kernel's id of the link.
+    /// The kernel's id of the link, or [`Filter::id`]; 0 of a filter that is gone.
     pub(super) id: u32,
     pub(super) program_id: u32,
     pub(super) place: Place,
     /// The interface, if it is in this network namespace.
     pub(super) here: Option<Interface>,
+    /// The filter in the place of a link.
+    filter: Option<Filter>,
 }
 
 /// The interface that a link is on.
@@ -82,6 +90,22 @@ impl OwnLink {
         self.here.as_ref().is_some_and(|found| found.name == self.called)
     }
 
+    /// Ends it: removes the filter, if it is one, and the pin.
+    fn remove(&self) -> Result<(), DatapathError> {
+        self.remove_filter()?;
+        fs::remove_file(&self.pin).map_err(DatapathError::path("removing", &self.pin))
+    }
+
+    fn remove_filter(&self) -> Result<(), DatapathError> {
+        if let (Some(filter), Some(here)) = (&self.filter, &self.here) {
+            filter.remove(&here.name).map_err(|source| DatapathError::Attach {
+                interface: here.name.clone(),
+                source: Box::new(source),
+            })?;
+        }
+        Ok(())
+    }
+
     fn left_behind(&self) -> Option<LeftBehind> {
         if self.place == Place::Nowhere {
             return None;
@@ -96,6 +120,16 @@ impl OwnLink {
 /// Opens pinned links to look at them. They are open at the same time, because the kernel says by
 /// descriptor what a link is on, and reading all descriptors takes longer than opening one.
 fn open_together(pins: &[(Hook, String, PathBuf)]) -> Vec<Result<OwnLink, DatapathError>> {
+    let (at_tc, links): (Vec<_>, Vec<_>) =
+        pins.iter().cloned().partition(|(hook, _, _)| *hook != Hook::Xdp && clsact::is_used());
+    let mut opened = open_links(&links);
+    if !at_tc.is_empty() {
+        opened.extend(open_programs(&at_tc));
+    }
+    opened
+}
+
+fn open_links(pins: &[(Hook, String, PathBuf)]) -> Vec<Result<OwnLink, DatapathError>> {
     let open = |pin: &PathBuf| {
         let failed = |error: LinkError| DatapathError::pin(pin, error);
         let link = FdLink::from(PinnedLink::from_pin(pin).map_err(failed)?);
@@ -115,9 +149,62 @@ fn open_together(pins: &[(Hook, String, PathBuf)]) -> Vec<Result<OwnLink, Datapa
             Place::Nowhere | Place::Unknown => None,
         };
         let (hook, called, pin) = (*hook, called.clone(), pin.clone());
-        Ok(OwnLink { hook, called, pin, id, program_id, place, here })
+        Ok(OwnLink { hook, called, pin, id, program_id, place, here, filter: None })
     };
     opened.into_iter().zip(pins).map(looked_at).collect()
+}
+
+/// Opens pinned programs, and looks for their filters at all interfaces: first by the name of the
+/// pin, and then, of an interface that was renamed, among those that no other pin has.
+fn open_programs(pins: &[(Hook, String, PathBuf)]) -> Vec<Result<OwnLink, DatapathError>> {
+    let mut running = running().unwrap_or_else(|error| {
+        tracing::debug!(%error, "not known where the filters are");
+        Vec::new()
+    });
+    let open = |pin: &PathBuf| {
+        let info = ProgramInfo::from_pin(pin);
+        info.map(|info| info.id()).map_err(|error| DatapathError::pin(pin, error))
+    };
+    let ids: Vec<Result<u32, DatapathError>> = pins.iter().map(|(_, _, pin)| open(pin)).collect();
+    let mut found: Vec<Option<(Interface, Filter)>> = pins.iter().map(|_| None).collect();
+    for by_name in [true, false] {
+        for ((found, id), (hook, called, _)) in found.iter_mut().zip(&ids).zip(pins) {
+            let is_it = |(at, here, filter): &(Hook, Interface, Filter)| {
+                at == hook
+                    && id.as_ref().is_ok_and(|id| *id == filter.program_id)
+                    && (here.name == *called || !by_name)
+            };
+            if found.is_none()
+                && let Some(place) = running.iter().position(is_it)
+            {
+                let (_, here, filter) = running.swap_remove(place);
+                *found = Some((here, filter));
+            }
+        }
+    }
+    let looked_at = ids.into_iter().zip(found).zip(pins);
+    let looked_at = looked_at.map(|((id, found), (hook, called, pin))| {
+        let (hook, called, pin, program_id) = (*hook, called.clone(), pin.clone(), id?);
+        let (here, filter) = found.unzip();
+        let place = here.as_ref().map_or(Place::Nowhere, |here| Place::On(here.index));
+        let id = filter.as_ref().map_or(0, Filter::id);
+        Ok(OwnLink { hook, called, pin, id, program_id, place, here, filter })
+    });
+    looked_at.collect()
+}
+
+/// All filters with BPF programs, and their interfaces.
+fn running() -> Result<Vec<(Hook, Interface, Filter)>, DatapathError> {
+    let mut running = Vec::new();
+    for here in links()?.into_iter().filter_map(|link| link.interface.ok()) {
+        for hook in Hook::ALL.into_iter().filter(|hook| *hook != Hook::Xdp) {
+            let filters = clsact::filters(here.index, hook.direction()).map_err(|source| {
+                DatapathError::Netlink { interface: here.name.clone(), source }
+            })?;
+            running.extend(filters.into_iter().map(|filter| (hook, here.clone(), filter)));
+        }
+    }
+    Ok(running)
 }
 
 /// All of them. What cannot be opened is no link of ours, and left out.
@@ -202,9 +289,17 @@ pub(super) fn end(pins: &PinDir, link: &OwnLink) -> Result<(), DatapathError> {
         .is_ok_and(|now| now.id == link.id);
     let now = if is_as_before { Some(link.clone()) } else { of_id(pins, link.id)? };
     // Without a pin there is no link.
-    now.map_or(Ok(()), |OwnLink { pin, .. }| {
-        fs::remove_file(&pin).map_err(DatapathError::path("removing", &pin))
-    })
+    now.map_or(Ok(()), |now| now.remove())
+}
+
+/// Ends what was pinned for a hook of an interface a moment ago, by that name.
+pub(super) fn end_named(pins: &PinDir, hook: Hook, interface: &str) -> Result<(), DatapathError> {
+    OwnLink::open(hook, interface.to_owned(), pins.link(hook, interface))?.remove()
+}
+
+/// Removes the filters of all pins, which do not end with them. Links end with their pins.
+pub(super) fn end_filters(pins: &PinDir) -> Result<(), DatapathError> {
+    if clsact::is_used() { all(pins)?.iter().try_for_each(OwnLink::remove_filter) } else { Ok(()) }
 }
 
 /// Replaces the program behind a link; every packet meets the old or the new one.
@@ -213,6 +308,12 @@ pub(super) fn adopt(
     own: &OwnLink,
     interface: &str,
 ) -> Result<(), DatapathError> {
+    let program = match (program, &own.filter) {
+        (HookProgram::Tc(program, _), Some(filter)) => {
+            return adopt_filter(program, own, filter, interface);
+        }
+        (program, _) => program,
+    };
     let opened = PinnedLink::from_pin(&own.pin);
     let link = FdLink::from(opened.map_err(|error| DatapathError::pin(&own.pin, error))?);
     let no_link = |source| DatapathError::NoLink { interface: interface.to_owned(), source };
@@ -231,6 +332,33 @@ pub(super) fn adopt(
         interface: interface.to_owned(),
         source: Box::new(source),
     })
+}
+
+/// Replaces the program behind a filter. At every moment there is a pin of the program that runs.
+fn adopt_filter(
+    program: &mut SchedClassifier,
+    own: &OwnLink,
+    filter: &Filter,
+    interface: &str,
+) -> Result<(), DatapathError> {
+    let mut next = own.pin.clone().into_os_string();
+    next.push(":next");
+    let next = PathBuf::from(next);
+    if is_there(&next) {
+        fs::remove_file(&next).map_err(DatapathError::path("removing", &next))?;
+    }
+    pin_program(program, &next)?;
+    filter.replace(program, interface).map_err(|source| DatapathError::Attach {
+        interface: interface.to_owned(),
+        source: Box::new(source),
+    })?;
+    fs::rename(&next, &own.pin).map_err(DatapathError::path("renaming the pin", next))
+}
+
+/// Pins a program in the place of a link.
+pub(super) fn pin_program(program: &mut SchedClassifier, pin: &Path) -> Result<(), DatapathError> {
+    program.pin(pin).map_err(|error| DatapathError::pin(pin, error))?;
+    PinDir::restrict(pin).inspect_err(|_| PinDir::drop_pin(pin))
 }
 
 /// Takes the pin of an interface's name away, unless its link is in force somewhere: then it gets a
@@ -285,7 +413,7 @@ pub(super) fn end_other_hooks(pins: &PinDir, attached: &[Attachment]) -> Result<
         if link.is_of(attached) || !link.is_on(attached) {
             continue;
         }
-        fs::remove_file(&link.pin).map_err(DatapathError::path("removing", &link.pin))?;
+        link.remove()?;
         tracing::warn!(
             "{} is no longer limited at {}, as an earlier start left it: this start was not asked \
              for that",
@@ -305,15 +433,13 @@ pub(super) fn limited(pins: &PinDir) -> Vec<LeftBehind> {
 pub(super) fn free(pins: &PinDir, name: &str) -> Result<(), DatapathError> {
     let links = all(pins)?;
     let found: Vec<_> =
-        links.iter().filter_map(|link| Some((link.left_behind()?.name, &link.pin))).collect();
+        links.iter().filter_map(|link| Some((link.left_behind()?.name, link))).collect();
     let of_name = || found.iter().filter(|(limited, _)| limited == name);
     if of_name().next().is_none() {
         let limited = found.into_iter().map(|(limited, _)| limited).collect();
         return Err(DatapathError::NotLimited { name: name.to_owned(), limited });
     }
-    of_name().try_for_each(|(_, pin)| {
-        fs::remove_file(pin).map_err(DatapathError::path("removing", *pin))
-    })
+    of_name().try_for_each(|(_, link)| link.remove())
 }
 
 /// The names of the interfaces that are free once these pins are removed.

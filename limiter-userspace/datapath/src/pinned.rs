@@ -88,6 +88,7 @@ pub fn detach(pin_dir: &Path) -> Result<Vec<String>, DatapathError> {
         return Err(DatapathError::NothingPinned(pin_dir.to_owned()));
     }
     let interfaces = own_links::names(&pins)?;
+    own_links::end_filters(&pins)?;
     pins.remove()?;
     Ok(interfaces)
 }

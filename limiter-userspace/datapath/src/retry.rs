@@ -110,7 +110,7 @@ mod tests {
     }
 
     fn error(name: &str) -> DatapathError {
-        DatapathError::NoTcx { interface: name.to_owned() }
+        DatapathError::NoInterface(name.to_owned())
     }
 
     #[test]

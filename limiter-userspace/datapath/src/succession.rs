@@ -112,7 +112,7 @@ impl Kernel {
     /// Puts the old maps back in their place.
     fn step_back(&mut self, before: Box<Predecessor>) -> Result<(), DatapathError> {
         for at in std::mem::take(&mut self.held.attachments) {
-            self.held.pins.remove_link(at.mode.hook(), &at.interface)?;
+            own_links::end_named(&self.held.pins, at.mode.hook(), &at.interface)?;
         }
         self.wanted = Wanted::default();
         self.retries = Retries::default();

@@ -13,12 +13,14 @@ use crate::failure::Refused;
 use crate::{process, setup};
 
 /// The kernel's modules that a guest loads.
-const MODULES: [&str; 10] = [
+const MODULES: [&str; 11] = [
     "veth",
     "bonding",
     "8021q",
     "bridge",
     "sch_fq",
+    // Filters of clsact, where there is no TCX.
+    "cls_bpf",
     // Of those that packets that wait are compared with.
     "sch_htb",
     "sch_tbf",

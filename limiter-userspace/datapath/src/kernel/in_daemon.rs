@@ -191,13 +191,14 @@ impl Datapath for Kernel {
         }
         let made = self.held.attachments.iter().filter(|at| !at.adopted);
         for at in made {
-            self.held.pins.remove_link(at.mode.hook(), &at.interface)?;
+            own_links::end_named(&self.held.pins, at.mode.hook(), &at.interface)?;
         }
         let adopted = self.held.attachments.iter().any(|at| at.adopted);
         // With rules or links there already, the maps are not ours to remove.
         if adopted || !self.fresh || self.held.pins.has_links()? {
             return Ok(());
         }
+        own_links::end_filters(&self.held.pins)?;
         self.held.pins.remove()
     }
 
@@ -209,6 +210,7 @@ impl Datapath for Kernel {
     fn detach(self: Box<Self>) -> Result<Vec<String>, DatapathError> {
         self.check_pinned()?;
         let interfaces = own_links::names(&self.held.pins)?;
+        own_links::end_filters(&self.held.pins)?;
         // Dropping the handles afterwards frees the maps.
         self.held.pins.remove()?;
         Ok(interfaces)
