@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::clock;
 use limiter_tests::delay::hold;
-use limiter_tests::delay::report::{late, percent_of, percentile};
-use limiter_tests::delay::traffic::{Pace, Sent, collect, datagrams, stream};
+use limiter_tests::delay::report::{departures, late, percent_of, percentile};
+use limiter_tests::delay::traffic::{Pace, collect, datagrams, stream};
 use limiter_tests::interrupt::Interrupt;
 use limiter_tests::limiter::Limiter;
 use limiter_tests::netns::Netns;
@@ -181,20 +181,22 @@ fn spread(values: &mut [f64]) -> String {
     }
 }
 
-/// Datagrams whose times of departure the sender names itself, and nobody limits.
-fn by_fq_alone([from, to]: [&Netns; 2], interrupt: &Interrupt) -> Result<Sent> {
+/// Datagrams whose times of departure the sender names itself, and nobody limits: these times, and
+/// when they arrived.
+fn by_fq_alone([from, to]: [&Netns; 2], interrupt: &Interrupt) -> Result<Vec<(u64, u64)>> {
     let target = SocketAddr::from((RECEIVER.ipv4, 9_101));
     let socket = from.enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))??;
     timed(&socket)?;
     let pace = Pace { each: AT_ONCE, every: Duration::from_secs(1) };
-    let mut departures = (0..).step_by(1_000_000_000 / usize::try_from(RATE)?);
-    let mut begun = None;
-    collect(to, target, pace, Duration::from_millis(1), interrupt, |number| {
-        let after = departures.next().unwrap_or(0);
-        // Behind all that comes before the first one.
-        let begun = *begun.get_or_insert_with(clock::now);
-        send_at(&socket, number, target, begun + after)
-    })
+    let every = 1_000_000_000 / u64::from(RATE);
+    let mut departures: Vec<u64> = Vec::new();
+    let sent = collect(to, target, pace, Duration::from_millis(1), interrupt, |number| {
+        let next = departures.last().map_or_else(clock::now, |last| last + every);
+        departures.push(next);
+        send_at(&socket, number, target, next)
+    })?;
+    let of = |(number, at): &(usize, u64)| Some((departures.get(*number).copied()?, *at));
+    Ok(sent.arrivals.iter().filter_map(of).collect())
 }
 
 #[test]
@@ -217,20 +219,15 @@ fn departures_beside_fq_alone() -> Result<()> {
     let (mut of_limiter, mut of_fq) = (Vec::new(), Vec::new());
     for _ in 0..2 * ROUNDS {
         for (is_ours, latenesses) in [(true, &mut of_limiter), (false, &mut of_fq)] {
-            let sent = if is_ours {
+            let arrived = if is_ours {
                 let pace = Pace { each: AT_ONCE, every: Duration::from_secs(1) };
-                datagrams(ends, target, pace, Duration::from_millis(1), &interrupt)?
+                let sent = datagrams(ends, target, pace, Duration::from_millis(1), &interrupt)?;
+                departures(&sent, &limit)
             } else {
                 by_fq_alone(ends, &interrupt)?
             };
-            ensure!(sent.arrivals.len() == usize::try_from(AT_ONCE)?, "{sent:?}");
-            if !is_ours {
-                let begun = sent.times.first().map_or(0, |first| first.sent);
-                let at: Vec<_> =
-                    sent.arrivals.iter().map(|(n, at)| (n, at - begun)).take(9).collect();
-                println!("arrivals of fq alone {at:?}");
-            }
-            let (late, early) = late(&sent, &limit);
+            ensure!(arrived.len() == usize::try_from(AT_ONCE)?, "{arrived:?}");
+            let (late, early) = late(&arrived);
             ensure!(early == 0, "{early} are early, by limiter: {is_ours}");
             latenesses.extend(late);
         }

@@ -18,12 +18,8 @@ const MOST_BYTES: u64 = 512;
 /// `MAX_CALL_FRAMES`: functions of one.
 const MOST_FRAMES: usize = 8;
 
-/// Bytes that a frame is rounded up to for XDP, by the oldest kernel.
+/// Bytes that a frame is rounded up to, by the oldest kernel.
 const ROUNDED: u64 = 32;
-
-/// Bytes that a frame is rounded up to for tc, by the oldest kernel that docs/where-to-attach.md
-/// promises there.
-const ROUNDED_AT_TC: u64 = 32;
 
 /// Beginning of a function: its section, and its address there.
 type Place = (usize, u64);
@@ -139,12 +135,10 @@ fn functions(object: &[u8]) -> Result<HashMap<Place, Function>> {
     Ok(functions)
 }
 
-/// The longest chain from a function on, where frames are rounded up to so many bytes. `known` are
-/// those that were asked before.
+/// The longest chain from a function on. `known` are those that were asked before.
 fn longest(
     functions: &HashMap<Place, Function>,
     place: Place,
-    rounded: u64,
     known: &mut HashMap<Place, Chain>,
 ) -> Result<Chain> {
     if let Some(chain) = known.get(&place) {
@@ -153,44 +147,43 @@ fn longest(
     let function = functions.get(&place).with_context(|| format!("no function at {place:?}"))?;
     let mut longest_yet = Chain::default();
     for call in &function.calls {
-        let chain = longest(functions, *call, rounded, known)?;
+        let chain = longest(functions, *call, known)?;
         let frames = longest_yet.frames.max(chain.frames);
         if chain.bytes > longest_yet.bytes {
             longest_yet = chain;
         }
         longest_yet.frames = frames;
     }
-    longest_yet.bytes += function.depth.max(1).next_multiple_of(rounded);
+    longest_yet.bytes += function.depth.max(1).next_multiple_of(ROUNDED);
     longest_yet.frames += 1;
     longest_yet.names.insert(0, format!("{} ({})", function.name, function.depth));
     known.insert(place, longest_yet.clone());
     Ok(longest_yet)
 }
 
-fn longest_of(functions: &HashMap<Place, Function>, name: &str, rounded: u64) -> Result<Chain> {
+fn longest_of(functions: &HashMap<Place, Function>, name: &str) -> Result<Chain> {
     let first = functions.iter().find(|(_, function)| function.name == name);
     let (place, _) = first.with_context(|| format!("no function {name}"))?;
-    longest(functions, *place, rounded, &mut HashMap::new())
+    longest(functions, *place, &mut HashMap::new())
 }
 
 #[test]
 fn the_longest_chain_of_calls_fits_the_stack_of_the_oldest_kernel() -> Result<()> {
     // Those of the tests as well: other kernels are asked to load them.
-    for (name, object, rounded) in [
-        ("XDP", limiter_objects::program(), ROUNDED),
-        ("XDP, tests", aligned(OBJECT), ROUNDED),
-        ("tc", limiter_objects::tc_program(), ROUNDED_AT_TC),
-        ("tc, tests", aligned(TC_OBJECT), ROUNDED_AT_TC),
+    for (name, object) in [
+        ("XDP", limiter_objects::program()),
+        ("XDP, tests", aligned(OBJECT)),
+        ("tc", limiter_objects::tc_program()),
+        ("tc, tests", aligned(TC_OBJECT)),
     ] {
-        the_longest_chain_fits(&object, rounded)
-            .with_context(|| format!("the program for {name}"))?;
+        the_longest_chain_fits(&object).with_context(|| format!("the program for {name}"))?;
     }
     Ok(())
 }
 
-fn the_longest_chain_fits(object: &[u8], rounded: u64) -> Result<()> {
+fn the_longest_chain_fits(object: &[u8]) -> Result<()> {
     let functions = functions(object)?;
-    let chain = longest_of(&functions, "limiter", rounded)?;
+    let chain = longest_of(&functions, "limiter")?;
     println!("{} bytes, {} functions: {}", chain.bytes, chain.frames, chain.names.join(" -> "));
     ensure!(
         chain.bytes <= MOST_BYTES,
@@ -240,7 +233,7 @@ fn the_longest_chain_is_found() -> Result<()> {
         ((0, 16), function("a", 32, &[24, 24])),
         ((0, 24), function("b", 33, &[])),
     ]);
-    let chain = longest_of(&functions, "main", ROUNDED)?;
+    let chain = longest_of(&functions, "main")?;
     assert_eq!((chain.bytes, chain.frames), (32 + 224, 3));
     assert_eq!(chain.names, ["main (0)", "deep (200)"]);
     Ok(())

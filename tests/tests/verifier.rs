@@ -46,9 +46,6 @@ const TC: [(Hook, Framing); 2] =
 /// The first of all.
 const FIRST: Shipped = (Hook::Xdp, Framing::Ethernet, SourceTable::Hash);
 
-/// The first kernel that has tc for limiter: docs/egress.md.
-const WITH_TC: (u32, u32) = (6, 1);
-
 /// A loaded data path, and the ids of its programs. They are in the kernel as long as it lives.
 type Loaded = (Kernel, Vec<(Shipped, u32)>);
 
@@ -64,10 +61,9 @@ fn load(pins: &Path) -> Result<Vec<Loaded>> {
             kernel_log: 0,
         };
         let mut kernel = Kernel::open(SHIPPED, &options)?;
-        let tc = if release()? < WITH_TC { &[][..] } else { &TC };
         let ids = XDP
             .iter()
-            .chain(tc)
+            .chain(&TC)
             .map(|&(hook, framing)| {
                 Ok(((hook, framing, source_table), kernel.program_id(hook, framing)?))
             })

@@ -133,8 +133,7 @@ enum Directions {
 enum Place {
     /// Before the kernel makes a socket buffer: fastest
     Xdp,
-    /// Behind that, by TCX (Linux 6.7): any interface, beside other programs, VLAN tags seen that
-    /// the card took off
+    /// Behind that: any interface, beside other programs, VLAN tags seen that the card took off
     Tc,
 }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::plan::{self, Role, STREAM};
 use super::traffic::Sent;
+use crate::oracle::Limit;
 use crate::requests::bounds::{self, Asked};
 use crate::sandbox::format::{table, thousands};
 
@@ -96,17 +97,21 @@ pub fn percentile(sorted: &[u64], of_100: usize) -> u64 {
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// How much later than its departure by the bucket each datagram arrived, in nanoseconds,
-/// ascending; and how many arrived before it.
-pub fn late(sent: &Sent, limit: &crate::oracle::Limit) -> (Vec<u64>, u64) {
+/// When each datagram that arrived departs by the bucket, and when it arrived, in nanoseconds.
+pub fn departures(sent: &Sent, limit: &Limit) -> Vec<(u64, u64)> {
     let mut arrived = sent.arrivals.clone();
     arrived.sort_unstable();
     let asked: Vec<Asked> =
         arrived.iter().filter_map(|(number, _)| sent.times.get(*number).copied()).collect();
     let departures = bounds::departures(&asked, limit);
-    let pairs = || departures.iter().zip(&arrived).map(|(departure, (_, at))| (*departure, *at));
-    let early = pairs().filter(|(departure, at)| at < departure).count();
-    let mut late: Vec<u64> = pairs().map(|(departure, at)| at.saturating_sub(departure)).collect();
+    departures.into_iter().zip(arrived.into_iter().map(|(_, at)| at)).collect()
+}
+
+/// How much later than their departures datagrams arrived, ascending, and how many arrived before.
+pub fn late(departures: &[(u64, u64)]) -> (Vec<u64>, u64) {
+    let early = departures.iter().filter(|(departure, at)| at < departure).count();
+    let mut late: Vec<u64> =
+        departures.iter().map(|(departure, at)| at.saturating_sub(*departure)).collect();
     late.sort_unstable();
     (late, early as u64)
 }
@@ -115,7 +120,7 @@ impl Row {
     /// Compares what arrived with what should have.
     pub fn new(role: Role, sent: &Sent) -> Self {
         let expected = bounds::allowed(&sent.times, &plan::limit(), plan::kept());
-        let (late, early) = late(sent, &plan::limit());
+        let (late, early) = late(&departures(sent, &plan::limit()));
         let waited = sent
             .arrivals
             .iter()
