@@ -48,7 +48,7 @@ pub(crate) fn finished(svg: &str) -> String {
     svg.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// When packets passed, in microseconds from the start: unmarked ones, and all.
+/// When packets passed or departed, in microseconds from the start: unmarked ones, and all.
 struct Passed {
     unmarked: Vec<u64>,
     all: Vec<u64>,
@@ -56,13 +56,18 @@ struct Passed {
 
 fn run(meter: &Meter, load: &Load) -> Result<Passed> {
     let mut decide = (meter.fresh)();
+    let mut wait = meter.waits.as_ref().map(|fresh| fresh());
     let mut passed = Passed { unmarked: Vec::new(), all: Vec::new() };
     for at in &load.arrivals {
-        let grade = decide(Ticks::from_nanos((START + at) * 1000));
+        let now = Ticks::from_nanos((START + at) * 1000);
+        let grade = decide(now);
         if grade == Grade::Within {
             passed.unmarked.push(*at);
         }
-        if grade.passes() {
+        if let Some(wait) = &mut wait {
+            let departure = wait(now).map(|at| at.as_nanos_rounded_up().div_ceil(1000) - START);
+            passed.all.extend(departure);
+        } else if grade.passes() {
             passed.all.push(*at);
         }
     }
@@ -104,10 +109,12 @@ fn point(micros: u64, count: usize) -> (f64, f64) {
 /// A line that steps up at each time, to the end of the plot.
 fn steps(times: &[u64]) -> Vec<(f64, f64)> {
     let mut points = vec![(0.0, 0.0)];
-    for (count, at) in times.iter().enumerate() {
+    // What waits may depart behind the end.
+    let drawn = || times.iter().filter(|at| **at <= LENGTH * 1000);
+    for (count, at) in drawn().enumerate() {
         points.extend([point(*at, count), point(*at, count + 1)]);
     }
-    points.push(point(LENGTH * 1000, times.len()));
+    points.push(point(LENGTH * 1000, drawn().count()));
     points
 }
 
@@ -161,7 +168,13 @@ fn panel(cell: &Area<'_>, meter: &Meter, load: &Load) -> Result<()> {
 
 fn legend(cell: &Area<'_>, meter: &Meter) -> Result<()> {
     let mut entries = vec![("offered", OFFERED, 2), ("admitted", UNMARKED, 3)];
-    if meter.bound_of_all.is_some() {
+    if meter.waits.is_some() {
+        entries = vec![
+            ("offered", OFFERED, 2),
+            ("admitted by action: drop", UNMARKED, 3),
+            ("departs with action: delay", ALL, 3),
+        ];
+    } else if meter.bound_of_all.is_some() {
         entries = vec![
             ("offered", OFFERED, 2),
             ("admitted unmarked (green)", UNMARKED, 3),

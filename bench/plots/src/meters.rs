@@ -1,7 +1,7 @@
 //! The algorithms as they are plotted: compiled by the rule compiler, decided by limiter-common,
 //! and beside them the bound that their documentation states.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -13,6 +13,7 @@ use limiter_decision::algorithm::two_rate::{Arrival, Colour, charge_bucket, rfc2
 use limiter_decision::algorithm::{
     Charged, fixed_window, leaky_bucket, sliding_counter, sliding_log, sliding_slots,
 };
+use limiter_decision::gcra;
 use limiter_rules::compile::{self, Quota, SlotError, Upper};
 use limiter_rules::{Period, RateLimit, Unit};
 
@@ -21,6 +22,9 @@ const SECOND: u64 = 1_000_000;
 
 /// Decides packets of one source in the order of time.
 pub(crate) type Decide = Box<dyn FnMut(Ticks) -> Grade>;
+
+/// Says when packets of one source depart, in the order of time; none of what is dropped.
+pub(crate) type Wait = Box<dyn FnMut(Ticks) -> Option<Ticks>>;
 
 /// The most that may pass from the first to the second time, both included; microseconds.
 pub(crate) type Bound = fn(u64, u64) -> u64;
@@ -31,8 +35,10 @@ pub(crate) struct Meter {
     pub(crate) fresh: Box<dyn Fn() -> Decide>,
     /// The bound of what passes unmarked.
     pub(crate) bound: Bound,
-    /// The bound of all that passes, where some of it is marked.
+    /// The bound of all that passes, where some of it is marked or waits.
     pub(crate) bound_of_all: Option<Bound>,
+    /// The departures of a bucket that lets packets wait, drawn instead of all that passes.
+    pub(crate) waits: Option<Box<dyn Fn() -> Wait>>,
 }
 
 const fn quota(requests_per_unit: u64) -> Quota {
@@ -64,9 +70,39 @@ const fn green(now: Ticks) -> Arrival {
     Arrival { now, units: 1, colour: Colour::Green }
 }
 
+/// A bucket that drops, and beside it one whose packets wait at most 200 ms, as long as ten more of
+/// them take.
+fn waiting() -> Result<Meter> {
+    let bucket = compile::limit(&rate(50, 20).into(), FRAME)?;
+    let with_waiting = compile::limit(&rate(50, 30).into(), FRAME)?;
+    Ok(Meter {
+        name: "delay",
+        title: "Token bucket: 50/s, burst 20; action: {delay: {longest: 200ms}}",
+        fresh: Box::new(move || {
+            let cell = word();
+            Box::new(move |now| plain(charge_bucket(&bucket, &cell, now, 1)))
+        }),
+        bound: |from, to| 20 + 50 * (to - from) / SECOND,
+        // Departures are rounded up to microseconds.
+        bound_of_all: Some(|from, to| 20 + 50 * (to - from + 1) / SECOND),
+        waits: Some(Box::new(move || {
+            let cell = word();
+            let tat = Ticks::new_within;
+            Box::new(move |now| {
+                let before = tat(cell.load(Ordering::Relaxed));
+                let charged = charge_bucket(&with_waiting, &cell, now, 1);
+                let after = tat(cell.load(Ordering::Relaxed));
+                matches!(charged, Charged::Conforming)
+                    .then(|| gcra::departure(&bucket, before, after, now))
+            })
+        })),
+    })
+}
+
 /// All of them, in the order of the documentation.
 pub(crate) fn all() -> Result<Vec<Meter>> {
     let mut meters = buckets()?;
+    meters.push(waiting()?);
     meters.extend(windows()?);
     meters.extend(graded()?);
     Ok(meters)
@@ -85,6 +121,7 @@ fn buckets() -> Result<Vec<Meter>> {
             }),
             bound: |from, to| 20 + 50 * (to - from) / SECOND,
             bound_of_all: None,
+            waits: None,
         },
         Meter {
             name: "leaky-bucket",
@@ -95,6 +132,7 @@ fn buckets() -> Result<Vec<Meter>> {
             }),
             bound: |from, to| 1 + 50 * (to - from + SECOND / 10) / SECOND,
             bound_of_all: None,
+            waits: None,
         },
     ])
 }
@@ -117,6 +155,7 @@ fn windows() -> Result<Vec<Meter>> {
             // By the borders in between, which is tighter than the bound for windows anywhere.
             bound: |from, to| 50 * (to / SECOND - from / SECOND + 1),
             bound_of_all: None,
+            waits: None,
         },
         Meter {
             name: "sliding-log",
@@ -127,6 +166,7 @@ fn windows() -> Result<Vec<Meter>> {
             }),
             bound: |from, to| 25 * ((to - from) / (SECOND / 2) + 1),
             bound_of_all: None,
+            waits: None,
         },
         Meter {
             name: "sliding-counter",
@@ -137,6 +177,7 @@ fn windows() -> Result<Vec<Meter>> {
             }),
             bound: |from, to| 50 + 50 * (to - from) / SECOND,
             bound_of_all: None,
+            waits: None,
         },
         Meter {
             name: "sliding-slots",
@@ -148,6 +189,7 @@ fn windows() -> Result<Vec<Meter>> {
             // By the slots in between, which is tighter than the bound for windows anywhere.
             bound: |from, to| 50 * (to / (SECOND / 4) - from / (SECOND / 4) + 1).div_ceil(4),
             bound_of_all: None,
+            waits: None,
         },
     ])
 }
@@ -167,6 +209,7 @@ fn graded() -> Result<Vec<Meter>> {
             }),
             bound: |from, to| 20 + 50 * (to - from) / SECOND,
             bound_of_all: Some(|from, to| 40 + 60 * (to - from) / SECOND),
+            waits: None,
         },
         Meter {
             name: "two-rate-rfc4115",
@@ -179,6 +222,7 @@ fn graded() -> Result<Vec<Meter>> {
             bound_of_all: Some(|from, to| {
                 20 + 50 * (to - from) / SECOND + 20 + 10 * (to - from) / SECOND
             }),
+            waits: None,
         },
         Meter {
             name: "soft",
@@ -195,6 +239,7 @@ fn graded() -> Result<Vec<Meter>> {
             }),
             bound: |from, to| 25 * ((to - from) / (SECOND / 2) + 1),
             bound_of_all: Some(|from, to| 80 + 60 * (to - from) / SECOND),
+            waits: None,
         },
     ])
 }
