@@ -35,7 +35,7 @@ pub fn plan(installed: &Installed, set: &RuleSet, generation: u64) -> Result<Pla
         interface_index: &index,
         cpus: 4,
         cluster: None,
-        in_at_tc: false,
+        in_at_tc: Some(false),
     };
     installed.plan(set, generation, CAPACITY, &machine).map_err(|error| error.to_string())
 }

@@ -52,7 +52,7 @@ pub(crate) fn run<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
         return call!(redirect(; outcome.action()));
     }
     if hook::DELAYS && !outcome.drops() {
-        program::delay(frame);
+        return program::delay(frame);
     }
     pass_or_drop(outcome)
 }

@@ -34,6 +34,6 @@ pub mod walk;
 
 pub use limiter_sandbox::{
     bpffs, clock, cluster, command, compare, delay, generator, interrupt, limiter, names, netns,
-    nginx, oracle, packet, packet_socket, receiver, root, sandbox, serve, sweep, testbed, veth,
-    work_dir,
+    nginx, oracle, packet, packet_socket, receiver, requests, root, sandbox, serve, sweep, testbed,
+    veth, work_dir,
 };

@@ -70,7 +70,7 @@ impl Pair {
             interface_index: &loopback,
             cpus: 1,
             cluster: Some(NODES),
-            in_at_tc: false,
+            in_at_tc: Some(false),
         };
         let plan = self.program.apply_on(&set, &machine)?;
         self.model.commit(plan, self.now);

@@ -443,7 +443,13 @@ fn environment(cluster: Option<u64>) -> Environment<'static> {
             _ => None,
         }
     }
-    Environment { max_frame: MAX_FRAME, interface_index: &index, cpus: 1, cluster, in_at_tc: false }
+    Environment {
+        max_frame: MAX_FRAME,
+        interface_index: &index,
+        cpus: 1,
+        cluster,
+        in_at_tc: Some(false),
+    }
 }
 
 fn plan(kernel: &Kernel, set: &RuleSet, machine: &Environment<'_>) -> Result<Plan> {

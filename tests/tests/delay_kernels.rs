@@ -11,8 +11,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use limiter_tests::delay;
+use limiter_tests::delay::{
+    self,
+    report::{departures, late},
+    traffic::{Pace, Sent, datagrams},
+};
+use limiter_tests::interrupt::Interrupt;
+use limiter_tests::oracle::Limit;
 use limiter_tests::packet_socket::receive_buffer;
+use limiter_tests::requests::bounds;
 use limiter_tests::root::require_root;
 use limiter_tests::sandbox::Outcome;
 use limiter_tests::testbed::Testbed;
@@ -191,4 +198,75 @@ fn the_run_passes() -> Result<()> {
         Ok(Outcome::Pass) => Ok(()),
         other => bail!("{other:?}"),
     }
+}
+
+/// The devices that hold packets which come in, by name.
+fn holding(bed: &Testbed) -> Result<String> {
+    bed.receiver.ip(["-oneline", "link", "show", "type", "ifb"])
+}
+
+#[test]
+fn packets_that_come_in_wait_in_an_ifb() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("delayin")?;
+    let rules = format!(
+        "descriptors:\n  - key: protocol\n    value: udp\n    descriptors:\n      - key: \
+         remote_address\n        rate_limit: {{rate: {RATE}/s, burst: {BURST}}}\n        action: \
+         {{delay: {{longest: 500ms}}}}\n"
+    );
+    let mut limiter = bed.limiter(&rules)?;
+    limiter.options(["--hook", "tc"]);
+    limiter.start()?;
+    let target = SocketAddr::from((RECEIVER.ipv4, 9_000));
+    let pace = Pace { each: SENT, every: Duration::from_secs(1) };
+    let interrupt = Interrupt::watch()?;
+    let sent = || {
+        let ends = [&*bed.sender, &*bed.receiver];
+        datagrams(ends, target, pace, Duration::from_millis(1), &interrupt)
+    };
+    let limit = Limit::per_second(RATE.into(), BURST);
+    let expected = |sent: &Sent| {
+        let count = u64::try_from(sent.arrivals.len())?;
+        let allowed = bounds::allowed(&sent.times, &limit, Duration::from_millis(500));
+        // Longest waits are kept in steps that are rounded down: one packet.
+        ensure!(allowed.contains(&count) || allowed.contains(&(count + 1)), "{count}: {allowed:?}");
+        Ok(())
+    };
+    let waited = sent()?;
+    expected(&waited)?;
+    if holding(&bed)?.is_empty() {
+        let said = limiter.said();
+        ensure!(said.contains("do not wait") && said.contains("ifb"), "{said}");
+        println!("this kernel has no ifb with fq: what comes in goes on at once");
+        limiter.close()?;
+        return bed.close();
+    }
+    let (by, early) = late(&departures(&waited, &limit));
+    ensure!(early == 0, "{early} are early; late: {by:?}");
+    let in_order = waited.arrivals.is_sorted_by_key(|(number, _)| *number);
+    ensure!(in_order, "out of order: {:?}", waited.arrivals);
+
+    // Somebody removes the device: it comes back, and what is to wait is not lost.
+    let name = holding(&bed)?.split([':', '@', ' ']).nth(2).context("no name")?.to_owned();
+    bed.receiver.ip(["link", "delete", &name])?;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while holding(&bed)?.is_empty() {
+        ensure!(Instant::now() < deadline, "{name} does not come back: {}", limiter.said());
+        thread::sleep(Duration::from_millis(20));
+    }
+    // Full again.
+    thread::sleep(Duration::from_secs(1));
+    expected(&sent()?)?;
+
+    // With the daemon dead they wait on; behind `detach` nothing is left.
+    limiter.kill()?;
+    thread::sleep(Duration::from_secs(1));
+    let waited = sent()?;
+    expected(&waited)?;
+    ensure!(late(&departures(&waited, &limit)).1 == 0, "early, without the daemon");
+    limiter.on_pins("detach")?;
+    ensure!(holding(&bed)?.is_empty(), "{}", holding(&bed)?);
+    ensure!(sent()?.arrivals.len() == usize::try_from(SENT)?, "something limits after `detach`");
+    limiter.close()?;
+    bed.close()
 }

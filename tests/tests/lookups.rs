@@ -62,7 +62,7 @@ impl Counting {
             interface_index: &|_| Some(1),
             cpus: 1,
             cluster: None,
-            in_at_tc: false,
+            in_at_tc: Some(false),
         };
         model.commit(
             Installed::default().plan(&set, 1, 100_000, &environment).unwrap(),

@@ -7,7 +7,7 @@ use crate::time::Ticks;
 /// daemon adopts pinned maps only when their number is the same; others it replaces. A program that
 /// was built with `LIMITER_ANOTHER_LAYOUT` in the environment says the next one, and differs in
 /// nothing else: `cargo xtask vm --system` upgrades to it.
-pub const ABI_VERSION: u64 = 21 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
+pub const ABI_VERSION: u64 = 22 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
 /// Indices into the `CONTROL` array of `u64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,9 @@ pub enum Control {
     /// One more than the slot of `RECORDS` whose budget limits the replies of even generations; 0
     /// for no replies. [`OwnBudget`] has the word of a generation.
     EvenReplies = 16,
+    /// The index of the `ifb` that holds packets which come in at tc and are to wait; 0 for none:
+    /// then they go on at once.
+    Ifb = 17,
 }
 
 /// A budget of the limiter itself.
@@ -238,7 +241,7 @@ pub const fn is_daemon_lost(word: u64, now: Ticks) -> bool {
 
 impl Control {
     /// Number of entries.
-    pub const COUNT: u32 = 17;
+    pub const COUNT: u32 = 18;
 
     /// The array index.
     #[cfg_attr(target_arch = "bpf", inline(always))]

@@ -4,7 +4,7 @@
 use aya_ebpf::Global;
 use aya_ebpf::bindings::{__sk_buff, TC_ACT_SHOT, TC_ACT_UNSPEC};
 use aya_ebpf::helpers::generated::{
-    bpf_redirect, bpf_skb_change_tail, bpf_skb_load_bytes, bpf_skb_store_bytes,
+    bpf_redirect, bpf_skb_change_tail, bpf_skb_load_bytes, bpf_skb_set_tstamp, bpf_skb_store_bytes,
 };
 use limiter_common::header::Direction;
 use limiter_decision::packet::Segments;
@@ -31,6 +31,9 @@ static OUT: Global<u32> = Global::new(0);
 
 /// `BPF_F_RECOMPUTE_CSUM`: the card's sum of the packet follows what is written.
 const RECOMPUTE_CHECKSUM: u64 = 1;
+
+/// `BPF_SKB_TSTAMP_DELIVERY_MONO`: a time of departure, which a redirection keeps.
+const DELIVERY_MONO: u32 = 1;
 
 /// The direction of skbs.
 #[inline(always)]
@@ -119,6 +122,21 @@ pub(crate) fn delay(ctx: *mut Context, departure: u64) {
     unsafe {
         if departure > (*ctx).tstamp {
             (*ctx).tstamp = departure;
+        }
+    }
+}
+
+/// Sends an skb that came in through the `ifb` of an index, whose `fq` holds it until its time of
+/// departure and gives it back behind this hook. The verdict, which is [`PASS`] for an skb that
+/// cannot wait: one that is neither IPv4 nor IPv6 to the kernel.
+#[inline(always)]
+pub(crate) fn hold(ctx: *mut Context, departure: u64, ifb: u32) -> u32 {
+    // SAFETY: the context is the kernel's, which checks the rest; the other helper takes numbers.
+    unsafe {
+        if bpf_skb_set_tstamp(ctx, departure, DELIVERY_MONO) == 0 {
+            (bpf_redirect(ifb, 0) & 0xffff_ffff) as u32
+        } else {
+            PASS
         }
     }
 }

@@ -3,13 +3,16 @@
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::programs::TcContext;
 use limiter_common::frame_size::FrameSize;
+use limiter_common::header::Direction;
+use limiter_common::wire::Control;
+use limiter_decision::maps::Maps as _;
 
 use crate::call::call;
 use crate::context::Frame;
 use crate::define_subprograms::define_subprograms;
 use crate::facts::facts;
 use crate::hook::{self, Context, PASS};
-use crate::maps;
+use crate::maps::{self, Kernel};
 use crate::path;
 
 /// Bytes of a VLAN tag.
@@ -60,14 +63,20 @@ pub(crate) fn super_frame<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameS
     }
 }
 
-/// Holds a packet that passes back until it conforms.
+/// Holds a packet that passes back until it conforms; its verdict.
 #[inline(always)]
-pub(crate) fn delay<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
-    if let Some(scratch) = maps::scratch()
-        && let Some(departure) = scratch.departure()
-    {
-        hook::delay(frame.context(), departure.as_nanos_rounded_up());
+pub(crate) fn delay<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
+    let Some(departure) = maps::scratch().and_then(|scratch| scratch.departure()) else {
+        return PASS;
+    };
+    let departure = departure.as_nanos_rounded_up();
+    if matches!(hook::direction(), Direction::Out) {
+        hook::delay(frame.context(), departure);
+        return PASS;
     }
+    let ifb = (Kernel.control(Control::Ifb) & 0xffff_ffff) as u32;
+    // The kernel gives no frame without an Ethernet header to an ifb.
+    if ifb == 0 || LAYER_3 { PASS } else { hook::hold(frame.context(), departure, ifb) }
 }
 
 /// The way out of a packet that is redirected. Rules that redirect are refused at tc, so there is

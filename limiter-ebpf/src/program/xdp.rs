@@ -34,7 +34,9 @@ pub(crate) fn size<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameSize {
 
 /// Frames do not wait here.
 #[inline(always)]
-pub(crate) const fn delay<const LAYER_3: bool>(_: &Frame<LAYER_3>) {}
+pub(crate) const fn delay<const LAYER_3: bool>(_: &Frame<LAYER_3>) -> u32 {
+    PASS
+}
 
 /// The way out of a packet that is redirected: by the map of its action, and to the network stack
 /// if that has no such entry.

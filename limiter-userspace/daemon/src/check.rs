@@ -170,7 +170,8 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
         interface_index: &index,
         cpus: u32::MAX,
         cluster,
-        in_at_tc: false,
+        // Nor at which hook it is.
+        in_at_tc: None,
     };
     let layers = Layers { file: union, cluster, ..Layers::default() };
     let effective = layers.effective();

@@ -204,7 +204,7 @@ fn check(
         interface_index: &|name| backend.interface_index(name),
         cpus: backend.cpus(),
         cluster: layers.cluster,
-        in_at_tc: options.hooks.contains(&Hook::Tc(Direction::In)),
+        in_at_tc: Some(options.hooks.contains(&Hook::Tc(Direction::In))),
     };
     Installed::default()
         .plan(&effective.rule_set(), 1, options.datapath.max_rules, &environment)

@@ -126,16 +126,36 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
 /// Interfaces that are named one by one in warnings about the same.
 const MOST_ALIKE: usize = 4;
 
-/// Rules whose packets are to wait, on interfaces where they do not; asked anew for each rule set.
-pub(super) fn of_delays(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
-    let rules = set.rules.iter().filter_map(|Effective { rule, .. }| {
-        Some((Subject::Rule(rule.path.clone()), rule.terms.limits()?))
-    });
+/// Who lets packets in a direction wait, and how many of one flow at most. A budget may be one of
+/// rules for any direction.
+fn waiting(set: &EffectiveSet, direction: Direction) -> Option<(String, u64)> {
+    let rules = set.rules.iter().map(|effective| &effective.rule);
+    let rules = rules
+        .filter(|rule| [direction, Direction::Both].contains(&rule.path.direction))
+        .filter_map(|rule| Some((Subject::Rule(rule.path.clone()), rule.terms.limits()?)));
     let budgets = set.budgets.iter().map(|of| (Subject::Budget(of.name.clone()), &of.limits));
     let all = rules.chain(budgets);
     let waiting = all.filter_map(|(subject, limits)| Some((subject, limits.most_waiting()?)));
     let (subjects, packets): (Vec<Subject>, Vec<u64>) = waiting.unzip();
-    let (Some(who), Some(packets)) = (first_of(&subjects), packets.into_iter().max()) else {
+    Some((first_of(&subjects)?, packets.into_iter().max()?))
+}
+
+/// Has packets that come in wait, if rules let any wait; a warning if they cannot.
+pub(super) fn hold_incoming(set: &EffectiveSet, datapath: &mut dyn Datapath) -> Option<String> {
+    let at_tc = datapath.is_at(Hook::Tc(header::Direction::In));
+    let waiting = waiting(set, Direction::In).filter(|_| at_tc);
+    let packets = waiting.as_ref().map(|(_, packets)| *packets);
+    let error = datapath.hold_incoming(packets).err()?;
+    let (who, _) = waiting?;
+    Some(format!(
+        "packets of {who} that come in do not wait, and those that should go on at once: {error}"
+    ))
+}
+
+/// Rules whose packets are to wait on their way out, on interfaces where they do not; asked anew for
+/// each rule set.
+pub(super) fn of_delays(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
+    let Some((who, packets)) = waiting(set, Direction::Out) else {
         return Vec::new();
     };
     let outgoing = Hook::Tc(header::Direction::Out);

@@ -145,6 +145,8 @@ pub trait Datapath: Observed + Send {
     fn strips_tags(&self, interface: &str) -> Result<bool, DatapathError>;
     /// The queueing discipline of what goes out by an interface.
     fn queueing(&self, interface: &str) -> Result<Queueing, DatapathError>;
+    /// Has packets that come in wait in an `ifb`, so many of one flow; `None` if none is to wait.
+    fn hold_incoming(&mut self, packets: Option<u64>) -> Result<(), DatapathError>;
     /// `limiter off` and `on`: with the bypass every packet passes.
     fn set_bypass(&mut self, engaged: bool) -> Result<(), DatapathError>;
     /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.

@@ -184,6 +184,17 @@ pub enum DatapathError {
         /// Type of the device: `ARPHRD_...` of `include/uapi/linux/if_arp.h`.
         kind: String,
     },
+    /// The device that holds packets which come in could not be made or removed.
+    #[error(
+        "the device {name} (ifb with fq), in which packets that come in wait: {}",
+        Reported(source)
+    )]
+    Ifb {
+        /// Name of the device.
+        name: String,
+        /// Why it failed.
+        source: io::Error,
+    },
     /// A pin could not be made or opened.
     #[error("the pin {path}: {}", Reported(source.as_ref()))]
     Pin {

@@ -54,6 +54,8 @@ pub struct Kernel {
     /// Maps of another layout that these are to replace.
     pub(super) predecessor: Option<Box<Predecessor>>,
     pub(super) choice: ModeChoice,
+    /// Packets of a flow that come in and may wait, if rules let any wait.
+    pub(super) held_back: Option<u64>,
     logging: bool,
     /// True if this opening made the maps.
     is_new: bool,
@@ -170,6 +172,7 @@ impl Kernel {
             trial: None,
             predecessor,
             choice: ModeChoice::Native,
+            held_back: None,
             logging: options.kernel_log > 0,
             is_new,
             fresh,

@@ -20,6 +20,7 @@ mod found;
 mod generic;
 mod held_rules;
 mod hook;
+mod ifb;
 mod interface;
 mod kernel;
 mod labels;

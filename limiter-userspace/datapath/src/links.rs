@@ -17,6 +17,9 @@ pub(super) fn look_after(kernel: &mut Kernel) -> Vec<LinkChange> {
     if !kernel.is_pinned() {
         return Vec::new();
     }
+    if let Err(error) = kernel.keep_ifb() {
+        tracing::debug!(%error, "packets that come in do not wait");
+    }
     let mut look = Look::new(kernel);
     let mut changes = Vec::new();
     let mut left = Vec::new();

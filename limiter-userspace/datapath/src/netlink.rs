@@ -3,7 +3,7 @@
 use std::io;
 
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkDeserializable, NetlinkMessage,
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkDeserializable, NetlinkMessage,
     NetlinkPayload, NetlinkSerializable,
 };
 use netlink_sys::{Socket, SocketAddr};
@@ -27,6 +27,23 @@ where
     let reply = NetlinkMessage::<T>::deserialize(&reply).map_err(io::Error::other)?;
     match reply.payload {
         NetlinkPayload::InnerMessage(answer) => Ok(answer),
+        NetlinkPayload::Error(error) => Err(error.to_io()),
+        other => Err(io::Error::other(format!("unexpected answer {other:?}"))),
+    }
+}
+
+/// Asks for a change; returns when the kernel has made it.
+pub(super) fn change<T>(socket: &Socket, request: T, flags: u16) -> io::Result<()>
+where
+    NetlinkPayload<T>: From<T>,
+    T: NetlinkSerializable + NetlinkDeserializable + std::fmt::Debug,
+    T::Error: std::error::Error + Send + Sync + 'static,
+{
+    send(socket, request, NLM_F_REQUEST | NLM_F_ACK | flags)?;
+    let (reply, _) = socket.recv_from_full()?;
+    let reply = NetlinkMessage::<T>::deserialize(&reply).map_err(io::Error::other)?;
+    match reply.payload {
+        NetlinkPayload::Error(answer) if answer.code.is_none() => Ok(()),
         NetlinkPayload::Error(error) => Err(error.to_io()),
         other => Err(io::Error::other(format!("unexpected answer {other:?}"))),
     }

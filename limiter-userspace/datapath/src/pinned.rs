@@ -9,7 +9,7 @@ use super::maps::{PinnedControl, of_pins};
 use super::open_maps::OpenMaps;
 use super::own_links::{self, OwnLink, Place};
 use super::source_store::SourceStore;
-use super::{Attachment, DatapathError, LeftBehind, LinkState, Observed, PinDir};
+use super::{Attachment, DatapathError, LeftBehind, LinkState, Observed, PinDir, ifb};
 
 /// How often the maps are read again that a daemon has changed meanwhile.
 const TRIES: u32 = 16;
@@ -90,6 +90,7 @@ pub fn detach(pin_dir: &Path) -> Result<Vec<String>, DatapathError> {
     let interfaces = own_links::names(&pins)?;
     own_links::end_filters(&pins)?;
     pins.remove()?;
+    ifb::remove(pin_dir)?;
     Ok(interfaces)
 }
 

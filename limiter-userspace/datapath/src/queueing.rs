@@ -12,8 +12,8 @@ use super::generic::attribute;
 use super::{DatapathError, Interface, netlink};
 
 /// `TCA_FQ_PLIMIT` and `TCA_FQ_FLOW_PLIMIT` of `include/uapi/linux/pkt_sched.h`.
-const TCA_FQ_PLIMIT: u16 = 1;
-const TCA_FQ_FLOW_PLIMIT: u16 = 2;
+pub(super) const TCA_FQ_PLIMIT: u16 = 1;
+pub(super) const TCA_FQ_FLOW_PLIMIT: u16 = 2;
 
 /// The queueing discipline of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,10 +51,16 @@ pub fn queueing(interface: &str) -> Result<Queueing, DatapathError> {
 
 /// The command that makes packets wait on an interface, with room for so many of one flow.
 pub fn hold_packets(interface: &str, flow_packets: u64) -> String {
+    let all = room_for(flow_packets);
+    format!("tc qdisc replace dev {interface} root fq flow_limit {flow_packets} limit {all}")
+}
+
+/// Room of an `fq` in all that has room for so many packets of a flow: what it has by itself, or as
+/// many.
+pub(super) fn room_for(flow_packets: u64) -> u64 {
     /// `limit` of an `fq` of which nothing was said.
     const USUAL: u64 = 10_000;
-    let all = flow_packets.max(USUAL);
-    format!("tc qdisc replace dev {interface} root fq flow_limit {flow_packets} limit {all}")
+    flow_packets.max(USUAL)
 }
 
 fn listed(index: u32) -> io::Result<Vec<Listed>> {

@@ -62,6 +62,8 @@ pub struct State {
     pub strips_tags: Option<bool>,
     /// Queueing discipline of interfaces; `None` for a kernel that does not say.
     pub queueing: Option<Queueing>,
+    /// Packets of a flow that come in and may wait.
+    pub held_back: Option<u64>,
     /// Time that the last sign of life lasts.
     pub sign_of_life: Option<Duration>,
     /// True once the program was taken off.
@@ -168,6 +170,7 @@ impl Default for Fake {
             refuse_commits: false,
             strips_tags: Some(false),
             queueing: Some(Queueing::Other("pfifo_fast".to_owned())),
+            held_back: None,
             sign_of_life: None,
             detached: false,
             left: false,

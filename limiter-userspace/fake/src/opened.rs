@@ -111,6 +111,11 @@ impl Datapath for Opened {
         self.fake.state().strips_tags.ok_or_else(refused)
     }
 
+    fn hold_incoming(&mut self, packets: Option<u64>) -> Result<(), DatapathError> {
+        self.fake.state().held_back = packets;
+        Ok(())
+    }
+
     fn queueing(&self, interface: &str) -> Result<Queueing, DatapathError> {
         let refused = || DatapathError::Netlink {
             interface: interface.to_owned(),

@@ -123,7 +123,7 @@ fn unheld(set: &RuleSet) -> Option<CompileErrors> {
         interface_index: &index,
         cpus: 1,
         cluster: None,
-        in_at_tc: false,
+        in_at_tc: None,
     };
     compile_set(set, &environment).err()
 }

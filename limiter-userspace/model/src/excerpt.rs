@@ -375,7 +375,7 @@ budgets: [{name: dns, rate_limit: {unit: minute, requests_per_unit: 2, burst: 2}
             interface_index: &|_| None,
             cpus: 1,
             cluster: None,
-            in_at_tc: false,
+            in_at_tc: Some(false),
         };
         let mut model = Model::with_room(64, 64, 0);
         let plan = model.installed().plan(&file.rules, 1, 1024, &machine).unwrap();

@@ -79,7 +79,7 @@ impl Maps for Model {
             Control::BansKept => 1,
             Control::TrialEnd => self.trial_end.get(),
             Control::DaemonLost => self.daemon_lost.get(),
-            Control::EventCost | Control::EventCredit | Control::CaptureEnd => 0,
+            Control::EventCost | Control::EventCredit | Control::CaptureEnd | Control::Ifb => 0,
         }
     }
 

@@ -209,7 +209,7 @@ impl Maps {
             interface_index: &none,
             cpus: 1,
             cluster: None,
-            in_at_tc: false,
+            in_at_tc: Some(false),
         };
         let generation = self.model.generation() + 1;
         self.model.installed().plan(&set, generation, 1024, &machine).unwrap()

@@ -50,7 +50,7 @@ fn frame(protocol: u8) -> Vec<u8> {
 fn reason(rules: &str, protocol: u8, direction: Direction) -> Reason {
     let mut model = Model::new();
     let set = RuleFile::parse("t.yaml", rules.as_bytes(), 1522).unwrap().rules;
-    let machine = Environment { in_at_tc: true, ..Environment::of_frame(1522) };
+    let machine = Environment { in_at_tc: Some(true), ..Environment::of_frame(1522) };
     let plan = model.installed().plan(&set, 1, 1024, &machine).unwrap();
     model.commit(plan, NOW);
     let frame = frame(protocol);

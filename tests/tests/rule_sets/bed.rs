@@ -187,7 +187,7 @@ impl Bed {
             interface_index: &|name| Some(INTERFACE + u32::from(name != RECEIVER.interface)),
             cpus: 1,
             cluster: None,
-            in_at_tc: false,
+            in_at_tc: Some(false),
         };
         let mut model = Model::new();
         model.commit(Installed::default().plan(set, 1, 16_384, &environment)?, Ticks::ZERO);

@@ -13,12 +13,13 @@ use crate::failure::Refused;
 use crate::{process, setup};
 
 /// The kernel's modules that a guest loads.
-const MODULES: [&str; 11] = [
+const MODULES: [&str; 12] = [
     "veth",
     "bonding",
     "8021q",
     "bridge",
     "sch_fq",
+    "ifb",
     // Filters of clsact, where there is no TCX.
     "cls_bpf",
     // Of those that packets that wait are compared with.

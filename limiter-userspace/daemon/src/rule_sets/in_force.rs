@@ -55,6 +55,7 @@ impl RuleSets {
         effective.warnings.extend(warnings::of_tags(&effective, datapath));
         effective.warnings.extend(warnings::of_interfaces(&effective, datapath));
         effective.warnings.extend(warnings::of_direction(&effective, datapath));
+        effective.warnings.extend(warnings::hold_incoming(&effective, datapath));
         effective.warnings.extend(warnings::of_delays(&effective, datapath));
         effective.shared = std::mem::take(&mut plan.shared);
         // The lists first, and back where the rules fail: both or neither.

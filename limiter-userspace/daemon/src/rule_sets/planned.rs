@@ -67,7 +67,7 @@ fn plan(
         interface_index: &|name| datapath.interface_index(name),
         cpus: datapath.cpus(),
         cluster: layers.cluster,
-        in_at_tc: datapath.is_at(Hook::Tc(Direction::In)),
+        in_at_tc: Some(datapath.is_at(Hook::Tc(Direction::In))),
     };
     datapath
         .installed()

@@ -21,7 +21,7 @@ use crate::leases::HeldLeases;
 use crate::pod::Wire;
 use crate::{
     CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Pattern, Queueing, Refused,
-    TrialOutcome, events, links, own_links, queueing, strips_tags, xdp,
+    TrialOutcome, events, ifb, links, own_links, queueing, strips_tags, xdp,
 };
 
 impl Datapath for Kernel {
@@ -76,6 +76,10 @@ impl Datapath for Kernel {
 
     fn strips_tags(&self, interface: &str) -> Result<bool, DatapathError> {
         strips_tags(interface)
+    }
+
+    fn hold_incoming(&mut self, packets: Option<u64>) -> Result<(), DatapathError> {
+        Self::hold_incoming(self, packets)
     }
 
     fn queueing(&self, interface: &str) -> Result<Queueing, DatapathError> {
@@ -199,7 +203,8 @@ impl Datapath for Kernel {
             return Ok(());
         }
         own_links::end_filters(&self.held.pins)?;
-        self.held.pins.remove()
+        self.held.pins.remove()?;
+        ifb::remove(self.held.pins.path())
     }
 
     fn free(&mut self, interface: &str) -> Result<(), DatapathError> {
@@ -213,6 +218,7 @@ impl Datapath for Kernel {
         own_links::end_filters(&self.held.pins)?;
         // Dropping the handles afterwards frees the maps.
         self.held.pins.remove()?;
+        ifb::remove(self.held.pins.path())?;
         Ok(interfaces)
     }
 }

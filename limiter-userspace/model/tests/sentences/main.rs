@@ -52,7 +52,7 @@ fn of(rules: &RuleSet) -> Option<Model> {
         interface_index: &index,
         cpus: 4,
         cluster: None,
-        in_at_tc: false,
+        in_at_tc: Some(false),
     };
     let generation = model.generation() + 1;
     let plan = model.installed().plan(rules, generation, 64, &environment).ok()?;

@@ -149,7 +149,7 @@ impl Explainer {
             // The CPUs of the machine are not in a capture.
             cpus: u32::MAX,
             cluster: None,
-            in_at_tc: false,
+            in_at_tc: None,
         };
         let mut model = Model::with_room(MAX_SOURCES, MAX_KEYS, 0);
         let generation = model.generation() + 1;

@@ -12,9 +12,10 @@ pub struct Environment<'a> {
     /// Number of nodes that share limits, this one among them: 1 to 65,535. None without a cluster:
     /// a shared limit is then one of this node alone.
     pub cluster: Option<u64>,
-    /// True where packets that come in are met at tc, behind the driver's queues: a frame may be
-    /// many packets there, and no CPU or interface can be chosen any more.
-    pub in_at_tc: bool,
+    /// Whether packets that come in are met at tc, behind the driver's queues, if that is known: a
+    /// frame may be many packets there, and no CPU or interface can be chosen any more; but packets
+    /// can wait.
+    pub in_at_tc: Option<bool>,
 }
 
 impl std::fmt::Debug for Environment<'_> {
@@ -35,6 +36,6 @@ impl Environment<'_> {
         const fn none(_name: &str) -> Option<u32> {
             None
         }
-        Self { max_frame, interface_index: &none, cpus: 0, cluster: None, in_at_tc: false }
+        Self { max_frame, interface_index: &none, cpus: 0, cluster: None, in_at_tc: Some(false) }
     }
 }

@@ -74,7 +74,7 @@ pub enum RuleError {
         /// The budget whose action it is, unless it is the rule's own.
         budget: Option<String>,
     },
-    /// A wait for packets that come in.
+    /// A wait for packets that come in, at XDP.
     DelayIn {
         /// Direction of the rule.
         direction: Direction,
@@ -210,8 +210,8 @@ impl RuleError {
 fn delay_in(subject: &Subject, direction: Direction, budget: Option<&str>) -> String {
     let of = budget.map_or_else(String::new, |name| format!(" of the budget {name}"));
     format!(
-        "{subject}: action: delay{of} is not for `direction: {}`: only packets that go out can \
-         wait, in the queue of their interface: write `direction: out`, or `action: drop`",
+        "{subject}: action: delay{of} is not for `direction: {}` at XDP, where no packet can wait: \
+         start the daemon with --hook tc, or write `direction: out`, or `action: drop`",
         direction.name()
     )
 }

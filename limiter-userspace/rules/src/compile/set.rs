@@ -320,11 +320,12 @@ impl<'a> Compiler<'a, '_> {
             class.filter(|class| delays(&class.limits)).map(|class| Some(class.name.clone()));
         if let Some(budget) = own.or(by_class)
             && path.direction != Direction::Out
+            && self.environment.in_at_tc == Some(false)
         {
             self.refuse(subject, RuleError::DelayIn { direction: path.direction, budget });
             return;
         }
-        if !has_out && !self.environment.in_at_tc {
+        if !has_out && self.environment.in_at_tc != Some(true) {
             return;
         }
         let is_possible = match limits.over {

@@ -13,7 +13,7 @@ const INTERFACES: [(&str, u32); 2] = [("eth0", 2), ("eth1", 3)];
 fn plan(set: &RuleSet, cluster: Option<u64>) -> Plan {
     let index = |name: &str| INTERFACES.iter().find(|(known, _)| *known == name).map(|(_, at)| *at);
     let environment =
-        Environment { max_frame: 1522, interface_index: &index, cpus: 4, cluster, in_at_tc: false };
+        Environment { max_frame: 1522, interface_index: &index, cpus: 4, cluster, in_at_tc: None };
     Installed::default().plan(set, 1, 1024, &environment).unwrap()
 }
 

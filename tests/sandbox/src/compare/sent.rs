@@ -48,7 +48,7 @@ pub(super) fn arithmetic(set: &RuleSet, frames: &Schedule, times: &[Duration]) -
         interface_index: &|_| Some(INTERFACE),
         cpus: 1,
         cluster: None,
-        in_at_tc: false,
+        in_at_tc: Some(false),
     };
     let mut model = Model::new();
     model.commit(Installed::default().plan(set, 1, 16_384, &environment)?, Ticks::ZERO);

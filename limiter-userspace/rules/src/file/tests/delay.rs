@@ -1,6 +1,6 @@
 //! Rules whose packets wait: what is refused, and what their sentence says.
 
-use super::direction::compiled;
+use super::direction::{compiled, compiled_for};
 use super::fields::refused;
 use super::*;
 use crate::model::rule_sentence;
@@ -44,7 +44,7 @@ fn a_wait_is_whole_milliseconds_up_to_two_seconds() {
 }
 
 #[test]
-fn only_what_goes_out_waits_and_only_where_the_limit_says_how_long() {
+fn what_comes_in_waits_at_tc_alone_and_only_where_the_limit_says_how_long() {
     let delay = "action: {delay: {longest: 200ms}}";
     let rule_is = |direction: &str| match direction {
         "in" => "rule for every source".to_owned(),
@@ -55,12 +55,13 @@ fn only_what_goes_out_waits_and_only_where_the_limit_says_how_long() {
         assert_eq!(
             errors,
             [format!(
-                "{}: action: delay is not for `direction: {direction}`: only packets that go out \
-                 can wait, in the queue of their interface: write `direction: out`, or `action: \
+                "{}: action: delay is not for `direction: {direction}` at XDP, where no packet can \
+                 wait: start the daemon with --hook tc, or write `direction: out`, or `action: \
                  drop`",
                 rule_is(direction)
             )]
         );
+        assert_eq!(compiled_for(&rule(direction, RATE, delay), true), Ok(()));
         // Over a budget, and over the budget of a class.
         for charged in ["budget: later", "rate_limit: {rate: 5/s}, action: {class: later}"] {
             let text = format!(

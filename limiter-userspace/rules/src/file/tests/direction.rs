@@ -177,9 +177,10 @@ pub(super) fn compiled(text: &str) -> Result<(), Vec<String>> {
     compiled_for(text, false)
 }
 
-fn compiled_for(text: &str, in_at_tc: bool) -> Result<(), Vec<String>> {
+pub(super) fn compiled_for(text: &str, in_at_tc: bool) -> Result<(), Vec<String>> {
     let file = parse(text).unwrap();
-    let environment = Environment { cpus: 4, in_at_tc, ..Environment::of_frame(1522) };
+    let environment =
+        Environment { cpus: 4, in_at_tc: Some(in_at_tc), ..Environment::of_frame(1522) };
     let errors = |errors: CompileErrors| errors.into_all().map(|error| error.to_string()).collect();
     compile_set(&file.rules, &environment).map(drop).map_err(errors)
 }

@@ -299,7 +299,7 @@ fn planned(set: &RuleSet) -> Option<Installed> {
         interface_index: &|name| name.bytes().next().map(u32::from),
         cpus: u32::MAX,
         cluster: Some(3),
-        in_at_tc: false,
+        in_at_tc: None,
     };
     Installed::default().plan(set, 1, 1024, &environment).map(|plan| plan.installed).ok()
 }

@@ -44,7 +44,7 @@ fn environment() -> Environment<'static> {
         interface_index: &interface,
         cpus: 4,
         cluster: None,
-        in_at_tc: false,
+        in_at_tc: None,
     }
 }
 
