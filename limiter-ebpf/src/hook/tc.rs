@@ -123,6 +123,10 @@ pub(crate) fn delay(ctx: *mut Context, departure: u64) {
     }
 }
 
+/// The kernel asks the next program at tc itself.
+#[inline(always)]
+pub(crate) const fn go_on(_: *mut Context) {}
+
 /// The verdict for an skb that has become an answer: out of the interface that it came in by.
 #[inline(always)]
 pub(crate) fn answered(ctx: *mut Context) -> u32 {
