@@ -20,10 +20,20 @@ use crate::hook;
 use crate::maps::{self, Clock as _, Kernel};
 use crate::program::{self, redirect};
 
-/// Judges the frame, carries out what follows, and counts it. With `LAYER_3`, it begins with its IP
-/// header.
+/// Judges the frame, and lets the next program go on with one that passes. With `LAYER_3`, it begins
+/// with its IP header.
 #[inline(always)]
 pub(crate) fn run<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
+    let verdict = judge(frame);
+    if verdict == hook::PASS {
+        hook::go_on(frame.context());
+    }
+    verdict
+}
+
+/// Judges the frame, carries out what follows, and counts it.
+#[inline(always)]
+fn judge<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
     let size = program::size(frame);
     let now = Kernel.recent(frame);
     let in_force = match call!(before_tables(; frame, size, now)) {

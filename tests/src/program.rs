@@ -16,7 +16,7 @@ use limiter_common::wire::{
 };
 use limiter_datapath::{
     Datapath as _, DatapathError, Framing, Kernel, LeaseMemory, Objects, Observed as _, Options,
-    Reading, SourceTable, TrialOutcome,
+    Reading, SourceTable, TcOrder, TrialOutcome,
 };
 use limiter_rules::{Environment, Installed, Plan, RuleFile, RuleSet, Selector};
 
@@ -120,8 +120,16 @@ impl Program {
         let dir = WorkDir::create("program")?;
         let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
         let pin_dir = bpffs.path().join("limiter");
-        let options =
-            Options { pin_dir, max_sources, max_rules, max_keys, source_table, kernel_log: 0 };
+        let options = Options {
+            pin_dir,
+            max_sources,
+            max_rules,
+            max_keys,
+            source_table,
+            kernel_log: 0,
+            tc_order: TcOrder::First,
+            then: None,
+        };
         let mut kernel = open(&options)?;
         for kind in EntryKind::ALL {
             // As in the model.

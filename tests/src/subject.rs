@@ -13,7 +13,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{BUDGET_LEASES, CaptureFilter, EntryKind, EntryTable, KeyLeases, map};
 use limiter_datapath::{
-    Datapath as _, Framing, Hook, Kernel, Observed as _, Options, SourceTable, Sweep,
+    Datapath as _, Framing, Hook, Kernel, Observed as _, Options, SourceTable, Sweep, TcOrder,
 };
 use limiter_rules::Selector;
 
@@ -48,8 +48,16 @@ impl Subject {
         let dir = WorkDir::create("bench")?;
         let bpffs = Bpffs::mount(dir.path().join("bpf"))?;
         let pin_dir = bpffs.path().join("limiter");
-        let options =
-            Options { pin_dir, max_sources, max_rules, max_keys, source_table, kernel_log: 0 };
+        let options = Options {
+            pin_dir,
+            max_sources,
+            max_rules,
+            max_keys,
+            source_table,
+            kernel_log: 0,
+            tc_order: TcOrder::First,
+            then: None,
+        };
         let mut kernel = Kernel::open(SHIPPED, &options)?;
         let id = kernel.program_id(Hook::Xdp, Framing::Ethernet)?;
         let found = loaded_programs().filter_map(Result::ok).find(|info| info.id() == id);

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use limiter_common::verdict::Reason;
-use limiter_datapath::{Framing, Kernel, Observed as _, Options, SourceTable};
+use limiter_datapath::{Framing, Kernel, Observed as _, Options, SourceTable, TcOrder};
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::cpu;
 use limiter_tests::packet::Frame;
@@ -40,8 +40,16 @@ fn gets_its_rate(source_table: SourceTable) {
     let bpffs = Bpffs::mount(dir.path().join("bpf")).unwrap();
     let pin_dir = bpffs.path().join("limiter");
     let (max_sources, max_rules, max_keys) = (1024, 64, 64);
-    let options =
-        Options { pin_dir, source_table, max_sources, max_rules, max_keys, kernel_log: 0 };
+    let options = Options {
+        pin_dir,
+        source_table,
+        max_sources,
+        max_rules,
+        max_keys,
+        kernel_log: 0,
+        tc_order: TcOrder::First,
+        then: None,
+    };
     let mut kernel = Kernel::open(SHIPPED, &options).unwrap();
     let program = Runner::open(&mut kernel, Framing::Ethernet).unwrap();
     for (rate, burst) in [(1_000, 200), (60, 12), (40, 8), (10, 2)] {

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use limiter_common::header::{Fragment as Piece, Reach};
 use limiter_common::verdict::Reason;
-use limiter_datapath::{Framing, Hook, Kernel, Options, SourceTable};
+use limiter_datapath::{Framing, Hook, Kernel, Options, SourceTable, TcOrder};
 use limiter_decision::packet::{self, Facts};
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::cpu;
@@ -265,6 +265,8 @@ fn the_verifier_has_room_for_the_parser() {
         max_rules: 16,
         max_keys: 16,
         kernel_log: 0,
+        tc_order: TcOrder::First,
+        then: None,
     };
     let shipped = verified(&mut Kernel::open(SHIPPED, &options).unwrap());
     println!("verified instructions: {with_facts} with facts, {shipped} as shipped");

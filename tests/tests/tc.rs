@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use limiter_common::header::Direction;
-use limiter_datapath::{Datapath as _, Framing, Hook, Kernel, Options};
+use limiter_datapath::{Datapath as _, Framing, Hook, Kernel, Options, TcOrder};
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::program::{SHIPPED, SOURCE_STORES};
 use limiter_tests::root::require_root;
@@ -22,6 +22,8 @@ fn the_kernel_takes_the_program_in_both_directions() -> Result<()> {
             max_rules: 64,
             source_table,
             kernel_log: 0,
+            tc_order: TcOrder::First,
+            then: None,
         };
         let mut kernel = Kernel::open(SHIPPED, &options)?;
         for direction in [Direction::In, Direction::Out] {

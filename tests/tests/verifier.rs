@@ -8,7 +8,7 @@ use std::{env, fs, thread};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use limiter_common::header::Direction;
-use limiter_datapath::{Datapath as _, Framing, Hook, Kernel, Options, SourceTable};
+use limiter_datapath::{Datapath as _, Framing, Hook, Kernel, Options, SourceTable, TcOrder};
 use limiter_tests::bpffs::Bpffs;
 use limiter_tests::program::SHIPPED;
 use limiter_tests::root::require_root;
@@ -59,6 +59,8 @@ fn load(pins: &Path) -> Result<Vec<Loaded>> {
             max_rules: 16,
             max_keys: 16,
             kernel_log: 0,
+            tc_order: TcOrder::First,
+            then: None,
         };
         let mut kernel = Kernel::open(SHIPPED, &options)?;
         let ids = XDP

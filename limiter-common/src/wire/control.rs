@@ -318,6 +318,8 @@ pub mod map {
     pub const INTERFACES: &str = "INTERFACES";
     /// CPUs that packets are redirected to.
     pub const CPUS: &str = "CPUS";
+    /// The XDP program that goes on with what passes, at index 0.
+    pub const THEN: &str = "THEN";
     /// [`super::super::EntryTable`] by [`super::super::EntryKind`].
     pub const SPACES: &str = "SPACES";
     /// Per-CPU [`super::super::Admission`] by [`super::super::EntryKind`].
@@ -351,7 +353,7 @@ pub mod map {
     /// Per-CPU [`super::super::Uncounted`].
     pub const UNCOUNTED: &str = "UNCOUNTED";
     /// The maps of every program, in the order in which they are pinned.
-    pub const ALL: [&str; 35] = [
+    pub const ALL: [&str; 36] = [
         CONTROL,
         LIMITS,
         RULES,
@@ -374,6 +376,7 @@ pub mod map {
         FLOWS,
         INTERFACES,
         CPUS,
+        THEN,
         SPACES,
         ADMISSION,
         FRAMES_KEYED,

@@ -6,6 +6,8 @@ use aya_ebpf::helpers::generated::{bpf_xdp_adjust_tail, bpf_xdp_load_bytes, bpf_
 use aya_ebpf::programs::XdpContext;
 use limiter_common::header::Direction;
 
+use crate::maps::definitions::THEN;
+
 /// The context that the kernel passes.
 pub(crate) type Context = xdp_md;
 
@@ -88,6 +90,15 @@ pub(crate) fn cut(ctx: *mut Context, length: u32, of: u32) -> bool {
     let change = length.wrapping_sub(of).cast_signed();
     // SAFETY: the context is the kernel's, which checks the rest.
     unsafe { bpf_xdp_adjust_tail(ctx, change) == 0 }
+}
+
+/// Goes on with a frame that passes in the program that the daemon was told of: behind that call
+/// there is none, or it cannot be called. Only of the program itself, not of a subprogram, is the
+/// stack empty enough for the kernel to let it.
+#[inline(always)]
+pub(crate) fn go_on(ctx: *mut Context) {
+    // SAFETY: nothing of this program waits to be dropped.
+    unsafe { THEN.tail_call(&XdpContext::new(ctx), 0) }
 }
 
 /// The verdict for a frame that has become an answer: back to where it came from.

@@ -5,7 +5,8 @@
 use aya_ebpf::{
     bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC},
     btf_maps::{
-        Array, ArrayOfMaps, CpuMap, DevMap, HashMap, LpmTrie, LruHashMap, PerCpuArray, RingBuf,
+        Array, ArrayOfMaps, CpuMap, DevMap, HashMap, LpmTrie, LruHashMap, PerCpuArray,
+        ProgramArray, RingBuf,
     },
     macros::btf_map,
 };
@@ -135,6 +136,11 @@ pub(crate) static INTERFACES: DevMap<64> = DevMap::new();
 /// CPUs that `ActionKind::Cpu` redirects to. Written by the daemon.
 #[btf_map]
 pub(crate) static CPUS: CpuMap<1> = CpuMap::new();
+
+/// The XDP program of somebody else that goes on with what passes, if there is one. Written by the
+/// daemon.
+#[btf_map]
+pub(crate) static THEN: ProgramArray<1> = ProgramArray::new();
 
 /// The packet under way, by CPU.
 #[btf_map]

@@ -17,7 +17,7 @@ use limiter_daemon::api::status::Status;
 use limiter_daemon::control::Client;
 use limiter_daemon::render::{self, Render};
 use limiter_daemon::{self, RunOptions, StartError, from_maps, ssh};
-use limiter_datapath::Backend;
+use limiter_datapath::{Backend, machine};
 #[cfg(feature = "replay")]
 use limiter_replay::load::load_schema;
 use limiter_rules::file::schema;
@@ -54,7 +54,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Run(run) => run_daemon(&run.options(args.socket.clone()), backend),
         #[cfg(feature = "requests")]
         Command::Serve(what) => serve(what, &client),
-        Command::Status => print.answer(&client.get::<Status>("/v1/status")?),
+        Command::Status => print.answer(&named(client.get::<Status>("/v1/status")?)),
         Command::Set(set) => print.answer(&limits::set(&client, set)?),
         Command::Unset(unset) => print.answer(&limits::unset(&client, unset)?),
         Command::List(Pinned { pin_dir }) => {
@@ -148,6 +148,16 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             Ok(Answer { errors: notes, ..print.answer(&detached)? })
         }
     }
+}
+
+/// The state with the names of others' programs, as far as this process may ask the kernel for them:
+/// a daemon with two capabilities may not.
+fn named(mut status: Status) -> Status {
+    let others = status.interfaces.iter_mut().flat_map(|at| &mut at.others);
+    for other in others.filter(|other| other.name.is_none()) {
+        other.name = machine::program_name(other.program_id);
+    }
+    status
 }
 
 /// Runs the daemon, with its log. An error about the machine names the command that says more.

@@ -1,7 +1,9 @@
 //! Errors of the daemon: what it refuses, and why.
 
+use std::path::PathBuf;
+
 use limiter_cluster::ConfigError;
-use limiter_datapath::DatapathError;
+use limiter_datapath::{DatapathError, TcOrder};
 use limiter_rules::file::SerializeError;
 use limiter_rules::{
     Path, PlanError, RateTextError, RuleFileError, Selector, SourceTextError, TargetError,
@@ -215,6 +217,19 @@ pub enum StartError {
     /// An interface that is given twice.
     #[error("--iface {0} is given twice: give it once")]
     InterfaceTwice(String),
+    /// A place among programs at tc, of a limiter that is not there.
+    #[error(
+        "--tc-order {0}: this start limits nothing at tc: leave it out, or give --hook tc or \
+         --direction out"
+    )]
+    OrderWithoutTc(TcOrder),
+    /// A program for what passes at XDP, of a limiter that is not there.
+    #[error(
+        "--then {}: this start limits nothing at XDP: leave it out; at tc the other program is \
+         attached for itself, and --tc-order says where",
+        .0.display()
+    )]
+    ThenWithoutXdp(PathBuf),
     /// The rule file, or the edits kept in the state directory.
     #[error(transparent)]
     File(#[from] RuleFileError),
@@ -277,6 +292,8 @@ impl StartError {
             | Self::Plan { .. }
             | Self::State(_)
             | Self::Listen { .. }
+            | Self::OrderWithoutTc(_)
+            | Self::ThenWithoutXdp(_)
             | Self::Bind(_) => false,
         }
     }

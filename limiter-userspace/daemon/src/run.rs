@@ -12,7 +12,7 @@ use limiter_cluster::{Config, Notices};
 use limiter_common::header::Direction;
 use limiter_datapath::machine::is_mounted_here_alone;
 use limiter_datapath::{Backend, Datapath};
-use limiter_datapath::{Hook, ModeChoice, Options, SourceTable, Wanted};
+use limiter_datapath::{Hook, ModeChoice, Options, SourceTable, TcOrder, Wanted};
 use limiter_rules::{Environment, Installed, Selector, source_text};
 use limiter_sharing::clock;
 use tokio::signal::unix::{SignalKind, signal};
@@ -116,6 +116,15 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
         if options.interfaces.iter().take(index).any(|other| other == name) {
             return Err(StartError::InterfaceTwice(name.clone()));
         }
+    }
+    let is_at_tc = options.hooks.iter().any(|hook| matches!(hook, Hook::Tc(_)));
+    if options.datapath.tc_order != TcOrder::First && !is_at_tc {
+        return Err(StartError::OrderWithoutTc(options.datapath.tc_order));
+    }
+    if let Some(pin) = &options.datapath.then
+        && !options.hooks.contains(&Hook::Xdp)
+    {
+        return Err(StartError::ThenWithoutXdp(pin.clone()));
     }
     // The files first: they can be checked as any user.
     let read = rule_files::read(&options.rules);
@@ -301,6 +310,8 @@ async fn serve(
             return Err(refused(options, not_started.error));
         }
     };
+    // With the names of their programs, which only root may ask for.
+    service.report_neighbours(options.datapath.tc_order);
     give_up_privileges(backend);
     // A thread of its own, so after the privileges are given up.
     let notices = cluster.and_then(|config| service.start_node(config));
@@ -409,6 +420,7 @@ fn housekeep(service: &Mutex<Service>) {
         tracing::debug!(%error, "housekeeping");
     }
     service.look_after_links();
+    service.look_after_then();
     service.notify_changes();
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use aya::programs::links::{FdLink, LinkOrder};
+use aya::programs::links::FdLink;
 use aya::programs::tc::{TcAttachOptions, TcAttachType};
 use aya::programs::xdp::XdpMode;
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
@@ -13,8 +13,10 @@ use limiter_common::wire::InterfaceCounters;
 use super::foreign::foreign;
 use super::interface::Interface;
 use super::kernel::Kernel;
+use super::neighbours::at_tc;
 use super::own_links::OwnLink;
-use super::programs::HookProgram;
+use super::programs::{self, HookProgram};
+use super::tc_order::TcOrder;
 use super::{
     Attachment, DatapathError, Hook, LinkState, Mode, ModeChoice, PinDir, clsact, own_links,
 };
@@ -60,8 +62,10 @@ pub(super) fn attach(
         return Err(foreign(&state, &pins, id));
     }
     if own.is_none() {
+        check_place(&state, hook, kernel.options.tc_order)?;
         begin_counters(kernel, state.index, hook.direction())?;
     }
+    let order = kernel.options.tc_order;
     let mut program = kernel.program(hook, state.framing)?;
     let program_id = program.id();
     let (mode, link_id, adopted) = if let Some(mut own) = own {
@@ -82,7 +86,7 @@ pub(super) fn attach(
                     attach_by_filter(program, &state, *place, &pin)?;
                     clsact::id(state.index, direction)
                 } else {
-                    attach_at_tc(program, &state, *place, &pin)?
+                    attach_at_tc(program, &state, *place, order, &pin)?
                 };
                 (Mode::Tc(direction), id)
             }
@@ -96,6 +100,18 @@ pub(super) fn attach(
         }
         DatapathError::Attach { interface: interface.to_owned(), source: Box::new(source) }
     })?;
+    if adopted && let Hook::Tc(direction) = hook {
+        let programs = at_tc(&state, direction)?;
+        // Of those before it, the daemon warns in any case.
+        if order != TcOrder::First && !order.holds(&programs, program_id) {
+            tracing::warn!(
+                "--tc-order {order} has no effect on {interface} at {}: the program keeps the \
+                 place that it has; `limiter detach --iface {interface}` and a new start give it \
+                 another one",
+                hook.name()
+            );
+        }
+    }
     let attachment = Attachment {
         interface: interface.to_owned(),
         asked: interface.to_owned(),
@@ -107,6 +123,30 @@ pub(super) fn attach(
         state: LinkState::Attached,
     };
     Ok((attachment, state.max_frame()))
+}
+
+/// Refuses a place beside a program that is not at a hook of an interface, and one that the kernel
+/// does not have.
+fn check_place(interface: &Interface, hook: Hook, order: TcOrder) -> Result<(), DatapathError> {
+    let Hook::Tc(direction) = hook else {
+        return Ok(());
+    };
+    if order != TcOrder::First && clsact::is_used() {
+        return Err(DatapathError::FirstAlone { interface: interface.name.clone(), order });
+    }
+    let Some(neighbour) = order.neighbour() else {
+        return Ok(());
+    };
+    let there = at_tc(interface, direction)?;
+    if there.contains(&neighbour) {
+        return Ok(());
+    }
+    Err(DatapathError::NoSuchPlace {
+        interface: interface.name.clone(),
+        hook: hook.name(),
+        order,
+        there: there.into_iter().map(|id| (id, programs::name_of(id))).collect(),
+    })
 }
 
 /// Begins the counters of an interface that is not limited yet: another one may have had its index.
@@ -168,18 +208,19 @@ fn attach_in(
     pinned(link, pin)
 }
 
-/// Attaches at tc, before all programs that are there: one that ends the list (`TC_ACT_OK`, for
-/// example) would let packets pass that were never charged.
+/// Attaches at tc, in a place among the programs that are there. By default that is the first: one
+/// before it that ends the list (`TC_ACT_OK`, for example) would let packets pass that were never
+/// charged.
 fn attach_at_tc(
     program: &mut SchedClassifier,
     interface: &Interface,
     place: TcAttachType,
+    order: TcOrder,
     pin: &Path,
 ) -> Result<u32, DatapathError> {
     let name = interface.name.as_str();
-    let first = TcAttachOptions::TcxOrder(LinkOrder::first());
     let id = program
-        .attach_with_options(name, place, first)
+        .attach_with_options(name, place, TcAttachOptions::TcxOrder(order.link_order()))
         .map_err(|error| explain(error, name, XdpMode::Skb))?;
     let link = program.take_link(id).map_err(attach_error(name))?;
     let link = FdLink::try_from(link)

@@ -24,8 +24,8 @@ use limiter_sharing::Leases;
 
 use super::words::header_of;
 use super::{
-    Attachment, CapturedPacket, DatapathError, Hook, LinkChange, ModeChoice, Options, Pattern,
-    Queueing, Refused, SourceTable, Sweep, TrialOutcome, Wanted,
+    Attachment, CapturedPacket, DatapathError, Hook, LinkChange, ModeChoice, Neighbour, Options,
+    Pattern, Queueing, Refused, SourceTable, Sweep, Then, ThenChange, TrialOutcome, Wanted,
 };
 
 /// Keys of tables with their buckets, and the place after them.
@@ -70,6 +70,9 @@ pub trait Observed: Reading<Error = DatapathError> {
     /// Names of what is behind the interfaces that are limited here, by index: a container's or a
     /// guest's, where the kernel has one. Interfaces of which it does not say are left out.
     fn labels(&self) -> BTreeMap<u32, String>;
+    /// Programs of others on an interface that is limited here, for the direction of the
+    /// attachment: each hook's in the order in which they run.
+    fn neighbours(&self, at: &Attachment) -> Result<Vec<Neighbour>, DatapathError>;
     /// Addresses of this machine, each with the name of its interface and its network.
     fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError>;
     /// True if the bypass lets every packet pass.
@@ -122,6 +125,15 @@ pub trait Datapath: Observed + Send {
     /// Attaches to those that went away and came back, and to those that match a pattern; says what
     /// changed since the last look.
     fn look_after_links(&mut self) -> Vec<LinkChange>;
+    /// The XDP program of somebody else that goes on with what passes, if there is one.
+    fn then(&self) -> Option<&Then> {
+        None
+    }
+    /// Looks at the pin of that program: another one there is called from now on. Says what changed
+    /// since the last look.
+    fn look_after_then(&mut self) -> Option<ThenChange> {
+        None
+    }
     /// Hooks of interfaces that are here and are to be limited, and are not.
     fn refused(&self) -> Vec<Refused>;
     /// The patterns by which interfaces are limited.

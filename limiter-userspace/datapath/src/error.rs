@@ -8,12 +8,14 @@ use aya::maps::MapError;
 use aya::programs::ProgramError;
 use aya::programs::links::LinkError;
 use limiter_common::wire::ABI_VERSION;
-use limiter_model::Framing;
 use limiter_text::second_daemon::SECOND_DAEMON;
 
 use super::left_behind::LeftBehind;
 use super::other_pins::OtherPins;
+use super::programs::is_limiter;
 use super::remedy::Reported;
+use super::tc_order::TcOrder;
+use super::then::ThenFault;
 
 /// Every variant names the object and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -110,8 +112,9 @@ pub enum DatapathError {
     /// Somebody else's XDP program is there.
     #[error(
         "{interface} already runs the XDP program {name:?} (id {id}), which is not ours: remove it \
-         first ({})",
-        removal(name, interface, other.as_ref())
+         first ({}){}",
+        removal(name, interface, other.as_ref()),
+        beside(name, other.as_ref())
     )]
     Foreign {
         /// Interface that the error is about.
@@ -164,6 +167,41 @@ pub enum DatapathError {
         interface: String,
         /// Error of aya for the attachment.
         source: LinkError,
+    },
+    /// The program beside which limiter's was to be is not there.
+    #[error(
+        "{interface}: --tc-order {order}: no program of that id is at {hook} ({}): give the id of \
+         one that is, or first or last",
+        programs_there(there)
+    )]
+    NoSuchPlace {
+        /// Interface that the error is about.
+        interface: String,
+        /// Name of the hook.
+        hook: &'static str,
+        /// The place that was asked for.
+        order: TcOrder,
+        /// Ids and names of the programs that are at the hook, in the order in which they run.
+        there: Vec<(u32, Option<String>)>,
+    },
+    /// Filters of clsact have no other place than the first.
+    #[error(
+        "{interface}: --tc-order {order} takes Linux 6.6: before, limiter is a filter of clsact, and \
+         the first one: leave --tc-order out"
+    )]
+    FirstAlone {
+        /// Interface that the error is about.
+        interface: String,
+        /// The place that was asked for.
+        order: TcOrder,
+    },
+    /// The program that was to go on with what passes cannot.
+    #[error("--then {}: {fault}", pin.display())]
+    Then {
+        /// The pin that was named.
+        pin: PathBuf,
+        /// The reason.
+        fault: ThenFault,
     },
     /// The kernel did not answer about an interface.
     #[error("asking the kernel about {interface}: {}", Reported(source))]
@@ -250,6 +288,16 @@ pub enum DatapathError {
     /// A daemon changed the maps whenever they were read.
     #[error("a daemon changes the rules in {0} at this moment: try again")]
     Changing(PathBuf),
+}
+
+/// The programs at a hook, by id and name.
+fn programs_there(there: &[(u32, Option<String>)]) -> String {
+    let named = |(id, name): &(u32, Option<String>)| match name {
+        Some(name) => format!("{id} ({name})"),
+        None => id.to_string(),
+    };
+    let named: Vec<String> = there.iter().map(named).collect();
+    format!("there: {}", list(&named))
 }
 
 /// Names with commas between them.
@@ -344,13 +392,21 @@ fn removal(name: &str, interface: &str, other: Option<&OtherPins>) -> String {
              THAT is the --pin-dir that it was started with"
                 .to_owned()
         }
+        // The program of libxdp that calls those of others.
+        None if name == "xdp_dispatcher" => {
+            format!("`xdp-loader unload {interface} --all`, with all programs that it calls")
+        }
         None => format!("the tool that attached it, or `ip link set dev {interface} xdp off`"),
     }
 }
 
-/// True if a limiter's program is called so.
-fn is_limiter(program: &str) -> bool {
-    Framing::ALL.iter().any(|framing| framing.program() == program)
+/// How limiter limits an interface beside a program that is not a limiter's.
+fn beside(name: &str, other: Option<&OtherPins>) -> &'static str {
+    if other.is_some() || is_limiter(name) {
+        return "";
+    }
+    ", limit behind it with --hook tc, or pin it, detach it, and have it go on behind limiter with \
+     --then PIN"
 }
 
 /// The remedy where there is no interface of a name.

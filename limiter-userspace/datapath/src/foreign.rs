@@ -17,24 +17,35 @@ const DIRECTORIES: usize = 4096;
 
 /// Error for an interface with a program that is not behind one of these pins.
 pub(super) fn foreign(interface: &Interface, pins: &PinDir, id: u32) -> DatapathError {
-    let (name, other) = (programs::name_of(id), other_pins(interface, pins));
+    let name = programs::name_of(id).unwrap_or_else(|| "unknown".to_owned());
+    let other = other_pins(interface, Hook::Xdp, id, pins);
     DatapathError::Foreign { interface: interface.name.clone(), name, id, other }
 }
 
-/// Looks for the link of an interface on the usual BPF file system and on the one of our pins.
-fn other_pins(interface: &Interface, ours: &PinDir) -> Option<OtherPins> {
+/// Looks for the limiter that has a program at a hook of an interface, on the usual BPF file system
+/// and on the one of our pins.
+pub(super) fn other_pins(
+    interface: &Interface,
+    hook: Hook,
+    id: u32,
+    ours: &PinDir,
+) -> Option<OtherPins> {
     let mut left = DIRECTORIES;
     let of = |path: &Path| fs::metadata(path).map(|it| (it.dev(), it.ino())).ok();
     let own = of(ours.path());
     let is_ours = |path: &Path| own.is_some() && of(path) == own;
-    ours.roots().iter().find_map(|root| search(root, DEPTH, &mut left, interface, &is_ours))
+    let is_theirs = |pins: &PinDir| {
+        let link = own_links::behind(pins, hook, interface, None).ok().flatten();
+        link.is_some_and(|link| link.program_id == id)
+    };
+    ours.roots().iter().find_map(|root| search(root, DEPTH, &mut left, &is_theirs, &is_ours))
 }
 
 fn search(
     directory: &Path,
     depth: usize,
     left: &mut usize,
-    interface: &Interface,
+    is_theirs: &dyn Fn(&PinDir) -> bool,
     is_ours: &dyn Fn(&Path) -> bool,
 ) -> Option<OtherPins> {
     *left = left.checked_sub(1)?;
@@ -42,7 +53,7 @@ fn search(
         return None;
     }
     let pins = PinDir::new(directory);
-    if own_links::behind(&pins, Hook::Xdp, interface, None).ok().flatten().is_some() {
+    if is_theirs(&pins) {
         let interfaces = own_links::names(&pins).ok()?;
         return Some(OtherPins { directory: directory.to_owned(), interfaces });
     }
@@ -55,5 +66,5 @@ fn search(
         below.iter().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     directories
         .map(fs::DirEntry::path)
-        .find_map(|path| search(&path, depth - 1, left, interface, is_ours))
+        .find_map(|path| search(&path, depth - 1, left, is_theirs, is_ours))
 }

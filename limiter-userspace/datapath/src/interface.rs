@@ -93,7 +93,7 @@ impl Interface {
 
     /// Ids of the programs at tc, in the order in which they are run: those of TCX, or of clsact
     /// where the kernel has no TCX.
-    fn programs_at_tc(&self, direction: Direction) -> io::Result<Vec<u32>> {
+    pub(super) fn programs_at_tc(&self, direction: Direction) -> io::Result<Vec<u32>> {
         if let Some(programs) = tcx::programs(self.index, direction)? {
             return Ok(programs);
         }

@@ -30,6 +30,7 @@ use super::predecessor::Predecessor;
 use super::programs::{self, HookProgram};
 use super::retry::Retries;
 use super::source_store::SourceStore;
+use super::then::ThenMap;
 use super::{
     Datapath as _, DatapathError, LeftBehind, ModeChoice, Options, PinDir, Wanted, features,
 };
@@ -37,7 +38,7 @@ use super::{
 /// A loaded program and its pinned maps.
 pub struct Kernel {
     objects: Objects,
-    options: Options,
+    pub(super) options: Options,
     pub(super) ebpf: Ebpf,
     /// The programs for tc that are loaded, by direction.
     tc: BTreeMap<Direction, Ebpf>,
@@ -50,6 +51,7 @@ pub struct Kernel {
     pub(super) retries: Retries,
     pub(super) events: EventMaps,
     pub(super) captures: CaptureMaps,
+    pub(super) then: ThenMap,
     pub(super) trial: Option<Trial>,
     /// Maps of another layout that these are to replace.
     pub(super) predecessor: Option<Box<Predecessor>>,
@@ -136,10 +138,16 @@ impl Kernel {
         let mut held = OpenMaps::take(&mut of_object, pins, source_store)?;
         let events = EventMaps::take(&mut of_object)?;
         let captures = CaptureMaps::take(&mut of_object)?;
+        let mut then = ThenMap::take(&mut of_object)?;
         drop(of_object);
         let max_keys = capacity(pins, map::KEYED)?;
         held.entries.begin(&source_store, max_keys)?;
         programs::loaded::<Xdp>(&mut ebpf, Framing::Ethernet)?;
+        // Before a packet could pass without it. What the kernel lets be called depends on the
+        // program that was loaded with the array.
+        if let Some(pin) = &options.then {
+            then.set(pin)?;
+        }
         let in_force = held.maps.control(Control::Generation)?;
         let generation = on_trial::settle(&mut held.maps, in_force)?;
         let again = held.adopt(generation)?;
@@ -169,6 +177,7 @@ impl Kernel {
             retries: Retries::default(),
             events,
             captures,
+            then,
             trial: None,
             predecessor,
             choice: ModeChoice::Native,

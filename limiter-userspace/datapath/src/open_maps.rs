@@ -26,6 +26,7 @@ use super::interface::MIN_MAX_FRAME;
 use super::leases::LeaseMemory;
 use super::lists::Lists;
 use super::maps::{MapSource, Maps};
+use super::neighbours::neighbours;
 use super::own_addresses::own_addresses;
 use super::program_maps::ProgramMaps;
 use super::source_store::SourceStore;
@@ -33,8 +34,8 @@ use super::sources::Sources;
 use super::tables::TableMaps;
 use super::words::header_of;
 use super::{
-    Attachment, DatapathError, Hook, Interface, KeyPlace, Keys, LinkState, Observed, PinDir,
-    SourceTable, Sweep, held_rules, labels,
+    Attachment, DatapathError, Hook, Interface, KeyPlace, Keys, LinkState, Neighbour, Observed,
+    PinDir, SourceTable, Sweep, held_rules, labels,
 };
 
 /// Handles on all maps but those of events, and what is known of them.
@@ -204,6 +205,19 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
             tracing::debug!(%error, "not known what is behind the interfaces");
             BTreeMap::new()
         })
+    }
+
+    fn neighbours(&self, at: &Attachment) -> Result<Vec<Neighbour>, DatapathError> {
+        let held = self.held();
+        let here = match at.state {
+            LinkState::Attached => Interface::at(at.ifindex)?,
+            _ => None,
+        };
+        let own: Vec<u32> = held.attachments.iter().map(|own| own.program_id).collect();
+        here.map_or_else(
+            || Ok(Vec::new()),
+            |here| neighbours(&here, at.mode.hook().direction(), &own, &held.pins),
+        )
     }
 
     fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError> {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::source_table::SourceTable;
+use super::tc_order::TcOrder;
 
 /// Settings of a data path.
 #[derive(Clone, Debug)]
@@ -19,4 +20,8 @@ pub struct Options {
     pub max_keys: u32,
     /// Level of the program's own log: 0 off, 1 error to 5 trace.
     pub kernel_log: u8,
+    /// Place among the programs at tc of an interface, for attachments that are made anew.
+    pub tc_order: TcOrder,
+    /// Pin of an XDP program of somebody else that goes on with the packets that pass.
+    pub then: Option<PathBuf>,
 }

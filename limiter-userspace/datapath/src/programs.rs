@@ -85,11 +85,13 @@ pub(super) fn refused_or<E: std::error::Error + 'static>(
     other(error)
 }
 
-/// The name that the kernel has for a program.
-pub(super) fn name_of(id: u32) -> String {
-    loaded_programs()
-        .filter_map(Result::ok)
-        .find(|program| program.id() == id)
-        .and_then(|program| program.name_as_str().map(str::to_owned))
-        .unwrap_or_else(|| "unknown".to_owned())
+/// The name that the kernel has for a program; none if it has none, or this process may not ask.
+pub fn name_of(id: u32) -> Option<String> {
+    let program = loaded_programs().filter_map(Result::ok).find(|program| program.id() == id)?;
+    program.name_as_str().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// True if a limiter's program is called so.
+pub(super) fn is_limiter(program: &str) -> bool {
+    Framing::ALL.iter().any(|framing| framing.program() == program)
 }

@@ -170,7 +170,7 @@ impl Kernel {
 fn framing(link: &OwnLink) -> Option<Framing> {
     let here = link.here.as_ref().map(|found| found.framing);
     here.or_else(|| {
-        let name = programs::name_of(link.program_id);
+        let name = programs::name_of(link.program_id)?;
         Framing::ALL.into_iter().find(|framing| framing.program() == name)
     })
 }

@@ -29,8 +29,8 @@ use limiter_common::wire::{
 };
 use limiter_datapath::{
     Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, LinkChange, LinkState,
-    Mode, ModeChoice, Observed, Options, Pattern, Queueing, Reading as _, Refused, SourceTable,
-    Wanted,
+    Mode, ModeChoice, Neighbour, Observed, Options, Pattern, Queueing, Reading as _, Refused,
+    SourceTable, Wanted,
 };
 use limiter_model::Model;
 use limiter_rules::{Installed, Selector};
@@ -102,6 +102,8 @@ pub struct State {
     pub lists: BTreeMap<Selector, ListEntry>,
     /// Names of what is behind interfaces.
     pub labels: BTreeMap<u32, String>,
+    /// Programs of others on interfaces, by index.
+    pub neighbours: BTreeMap<u32, Vec<Neighbour>>,
     /// Addresses of the machine, each with the name of its interface and its network.
     pub own_addresses: Vec<(String, IpNet)>,
     /// How often the wall clock was set.
@@ -194,6 +196,7 @@ impl Default for Fake {
             event_counts: EventBudget::default(),
             event_rate: None,
             labels: BTreeMap::new(),
+            neighbours: BTreeMap::new(),
             own_addresses: Vec::new(),
             source_table: SourceTable::default(),
             captured: VecDeque::new(),

@@ -12,7 +12,7 @@ use limiter_common::wire::{
     Tally,
 };
 use limiter_datapath::{
-    Attachment, DatapathError, KeyPlace, Keys, Observed, SourceTable, Sweep, of_key,
+    Attachment, DatapathError, KeyPlace, Keys, Neighbour, Observed, SourceTable, Sweep, of_key,
 };
 use limiter_rules::{Installed, Selector};
 
@@ -68,6 +68,10 @@ impl Observed for Opened {
 
     fn labels(&self) -> BTreeMap<u32, String> {
         self.fake.state().labels.clone()
+    }
+
+    fn neighbours(&self, at: &Attachment) -> Result<Vec<Neighbour>, DatapathError> {
+        Ok(self.fake.state().neighbours.get(&at.ifindex).cloned().unwrap_or_default())
     }
 
     fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError> {

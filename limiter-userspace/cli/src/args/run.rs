@@ -10,7 +10,7 @@ use limiter_common::header::Direction;
 #[cfg(feature = "page")]
 use limiter_daemon::control::Loopback;
 use limiter_daemon::{RunOptions, Watch};
-use limiter_datapath::{Hook, ModeChoice, Options, SourceTable};
+use limiter_datapath::{Hook, ModeChoice, Options, SourceTable, TcOrder};
 
 use super::defaults::{MAX_RULES, PIN_DIR};
 use super::time::{at_least, interval, trial_time};
@@ -46,6 +46,15 @@ pub(crate) struct Run {
     /// Where what comes in is limited. What goes out is limited at tc in any case
     #[arg(long, value_enum, default_value_t = Place::Xdp)]
     hook: Place,
+    /// Place among the programs at tc (TCX) when limiter attaches: first, last, before:ID or
+    /// after:ID, with the id of a program that `limiter doctor` names. It stays until `limiter
+    /// detach`. A program before limiter can let packets by
+    #[arg(long, value_name = "ORDER", default_value_t = TcOrder::First)]
+    tc_order: TcOrder,
+    /// Pin of an XDP program of somebody else that goes on with what limiter lets pass at XDP. It
+    /// takes frames in several buffers (SEC("xdp.frags")), and is not attached itself
+    #[arg(long, value_name = "PIN")]
+    then: Option<PathBuf>,
     /// How to attach to XDP
     #[arg(long, value_enum, default_value_t = Mode::Native)]
     mode: Mode,
@@ -223,6 +232,8 @@ impl Run {
                 max_rules: self.max_rules,
                 max_keys: self.max_keys,
                 kernel_log: self.kernel_log as u8,
+                tc_order: self.tc_order,
+                then: self.then.clone(),
             },
             source_table: self.source_table.named(),
             management: self.management.clone(),

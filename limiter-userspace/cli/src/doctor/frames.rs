@@ -127,26 +127,3 @@ pub(super) fn queues(
     };
     finding.on(name)
 }
-
-/// Judges filters of tc and TCX programs for what comes in.
-pub(super) fn filters(
-    name: &str,
-    filters: &Result<Vec<String>, DatapathError>,
-    may_bpf: bool,
-) -> Finding {
-    let check = "tc";
-    let finding = match filters {
-        Ok(found) if found.is_empty() => Finding::ok(check, "no filters of tc for what comes in"),
-        Ok(found) => Finding::note(
-            check,
-            format!(
-                "tc has filters for what comes in ({}): they come after the limits, and see what \
-                 those let pass",
-                found.join(", ")
-            ),
-        ),
-        Err(error) if may_bpf => Finding::unseen(check, error),
-        Err(_) => Finding::unprivileged(check, "whether TCX programs are on it"),
-    };
-    finding.on(name)
-}

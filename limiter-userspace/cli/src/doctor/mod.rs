@@ -10,6 +10,7 @@ mod finding;
 mod frames;
 mod host;
 mod kernel;
+mod neighbours;
 mod pins;
 mod place;
 mod ssh;
@@ -187,6 +188,7 @@ fn interface(link: &Link, links: &[Link], here: &Here<'_>, asked: bool) -> Vec<F
     let native = machine::native_mode(link);
     let changes = offloads(name);
     let filters = machine::filters(link);
+    let neighbours = machine::neighbours(state, programs, pin_dir);
     vec![
         attaching::program(name, &owner),
         attaching::native(link, &owner, &native, asked),
@@ -195,7 +197,9 @@ fn interface(link: &Link, links: &[Link], here: &Here<'_>, asked: bool) -> Vec<F
         frames::tags(name, &changes, &peer(link, links)),
         frames::joined(name, &changes, attaching::is_generic(&owner, &native)),
         frames::queues(name, &machine::queues(link), machine::cpus()),
-        frames::filters(name, &filters, may_bpf),
+        neighbours::behind(name, &filters, &neighbours, may_bpf),
+        neighbours::before(name, &neighbours, may_bpf),
+        neighbours::limiters(name, &neighbours, may_bpf),
     ]
 }
 

@@ -1,14 +1,17 @@
 //! Judgements on fixed facts about interfaces, and the report.
 
+use limiter_common::header::Direction;
 use limiter_daemon::render;
 use limiter_datapath::machine::{Below, Link, NativeMode, Queues};
-use limiter_datapath::{DatapathError, Framing, Interface, Mode, Offloads, OtherPins};
+use limiter_datapath::{
+    DatapathError, Framing, Hook, Interface, Mode, Neighbour, Offloads, OtherPins,
+};
 use serde_json::Value;
 
 use super::attaching::{self, Owner};
 use super::finding::{Finding, Level, Report};
 use super::frames::{self, Peer};
-use super::{is_candidate, place};
+use super::{is_candidate, neighbours, place};
 use crate::args::defaults::{PIN_DIR, SOCKET};
 use crate::output::Output;
 
@@ -66,6 +69,9 @@ fn a_program_of_somebody_else_is_a_problem_with_its_way_out() {
     assert_eq!(dropper.level, Level::Problem);
     assert!(dropper.seen.ends_with("\"dropper\" (id 7), which is not ours"), "{dropper:?}");
     assert_eq!(dropper.command.as_deref(), Some("ip link set dev eth0 xdp off"));
+    assert!(dropper.remedy.unwrap().contains("--hook tc"));
+    let dispatcher = judged(&foreign("xdp_dispatcher", None));
+    assert!(dispatcher.remedy.unwrap().contains("`xdp-loader unload eth0 --all`"));
     let interfaces = vec!["eth0".to_owned()];
     let pins = OtherPins { directory: "/sys/fs/bpf/b".into(), interfaces };
     let other = judged(&foreign("limiter", Some(pins)));
@@ -204,14 +210,39 @@ fn queues_are_counted_against_cpus() {
 }
 
 #[test]
-fn filters_come_after_the_limits() {
-    let judged = |filters, may_bpf| frames::filters("eth0", &filters, may_bpf);
-    assert_eq!(judged(Ok(Vec::new()), true).level, Level::Ok);
-    let found = judged(Ok(vec!["bpf".to_owned(), "flower".to_owned()]), true);
+fn programs_at_tc_are_judged_by_their_place() {
+    let at = |hook, is_before, name: &str| {
+        let pins = None;
+        Neighbour { hook, program_id: 7, name: Some(name.to_owned()), is_before, pins }
+    };
+    let (inside, out) = (Hook::Tc(Direction::In), Hook::Tc(Direction::Out));
+    let behind = |filters, found, may_bpf| neighbours::behind("eth0", &filters, &found, may_bpf);
+    assert_eq!(behind(Ok(Vec::new()), Ok(Vec::new()), true).level, Level::Ok);
+    let filters = Ok(vec!["bpf".to_owned(), "flower".to_owned()]);
+    let found = behind(filters, Ok(vec![at(inside, false, "acl"), at(out, true, "way")]), true);
     assert_eq!(found.level, Level::Note);
-    assert!(found.seen.contains("bpf, flower"));
-    assert!(judged(Err(no_answer()), false).seen.contains("needs CAP_BPF"));
-    assert_eq!(judged(Err(no_answer()), true).level, Level::Unknown);
+    assert!(found.seen.contains("bpf, flower, program 7 (acl) at tc in)"), "{found:?}");
+    assert!(behind(Err(no_answer()), Ok(Vec::new()), false).seen.contains("needs CAP_BPF"));
+    assert_eq!(behind(Err(no_answer()), Ok(Vec::new()), true).level, Level::Unknown);
+
+    let before = |found| neighbours::before("eth0", &found, true);
+    assert_eq!(before(Ok(vec![at(inside, false, "acl")])).level, Level::Ok);
+    // One at XDP may drop, and what it passes comes to tc.
+    assert_eq!(before(Ok(vec![at(Hook::Xdp, false, "acl")])).level, Level::Ok);
+    let warned = before(Ok(vec![at(out, true, "acl")]));
+    assert_eq!(warned.level, Level::Warning);
+    assert!(warned.seen.contains("(program 7 (acl) at tc out)"), "{warned:?}");
+    assert_eq!(before(Err(no_answer())).level, Level::Unknown);
+
+    let limiters = |found| neighbours::limiters("eth0", &found, true);
+    assert_eq!(limiters(Ok(vec![at(inside, true, "acl")])).level, Level::Ok);
+    let interfaces = vec!["eth0".to_owned()];
+    let pins = Some(OtherPins { directory: "/sys/fs/bpf/b".into(), interfaces });
+    let other = limiters(Ok(vec![Neighbour { pins, ..at(inside, true, "limiter") }]));
+    assert_eq!(other.command.as_deref(), Some("limiter detach --pin-dir /sys/fs/bpf/b"));
+    // It lets nothing by: what it passes goes on.
+    assert_eq!(before(Ok(vec![at(inside, true, "limiter")])).level, Level::Ok);
+    assert_eq!(limiters(Ok(vec![at(inside, true, "limiter_l3")])).command, None);
 }
 
 #[test]

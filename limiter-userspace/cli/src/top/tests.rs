@@ -70,6 +70,7 @@ impl Link for Fake {
                 dropped_bits: 5e4,
             }),
             error: None,
+            others: Vec::new(),
         };
         self.answer(Status {
             version: "1.2.3".to_owned(),
@@ -79,6 +80,7 @@ impl Link for Fake {
             bypass: false,
             interfaces: vec![interface("eth0", true), interface("tun\u{1b}9", false)],
             patterns: Vec::new(),
+            then: None,
             sources: Sources { max_v4: 9, max_v6: 9 },
             rules_files: Vec::new(),
             pin_dir: None,

@@ -10,6 +10,7 @@ pub mod explain;
 pub mod history;
 pub mod limits;
 pub mod lists;
+pub mod neighbours;
 pub mod reach;
 pub mod rules;
 pub mod source;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::history::Rates;
+use super::neighbours::{OtherProgram, ThenProgram};
 use super::rules::{Trial, TrialEnd};
 use super::sources::per_second;
 use super::words;
@@ -32,6 +33,9 @@ pub struct Status {
     /// Shell patterns of the names of interfaces that are limited as they appear.
     #[serde(default)]
     pub patterns: Vec<String>,
+    /// The XDP program of somebody else that goes on with the packets that pass, if there is one.
+    #[serde(default)]
+    pub then: Option<ThenProgram>,
     /// Numbers of sources that can be tracked.
     pub sources: Sources,
     /// The rule files and directories, as the daemon was given them.
@@ -141,6 +145,9 @@ pub struct Interface {
     /// The reason why the program is not on it, if the daemon has tried.
     #[serde(default)]
     pub error: Option<String>,
+    /// Programs of others on it for the same direction, each hook's in the order in which they run.
+    #[serde(default)]
+    pub others: Vec<OtherProgram>,
 }
 
 /// State of an interface under limits.
@@ -203,6 +210,7 @@ impl From<&Attachment> for Interface {
             was: (at.asked != at.interface).then(|| at.asked.clone()),
             rates: None,
             error: None,
+            others: Vec::new(),
         }
     }
 }
@@ -222,6 +230,7 @@ impl Interface {
             was: None,
             rates: None,
             error: Some(refused.error.clone()),
+            others: Vec::new(),
         }
     }
 
@@ -286,6 +295,9 @@ impl Status {
             if let Some(rates) = interface.rates {
                 row("", rates_text(&rates));
             }
+            for text in interface.others.iter().filter_map(OtherProgram::text) {
+                row("", text);
+            }
         }
         if more > 0 {
             let more = number(more);
@@ -317,6 +329,9 @@ impl Render for Status {
         row("pid", self.pid.to_string());
         for (name, value) in self.interface_rows() {
             row(name, value);
+        }
+        if let Some(then) = &self.then {
+            row("then", then.text());
         }
         row("limits", if self.bypass { "off: every packet passes" } else { "on" }.to_owned());
         let edits = self.edits;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use limiter_datapath::{LinkChange, Refused};
+use limiter_datapath::{LinkChange, Refused, TcOrder, Then, ThenChange};
 
 use super::Service;
+use super::status::others;
 
 impl Service {
     /// Attaches to interfaces that came back or match a pattern, and says what changed. Without its pins the daemon
@@ -71,6 +72,48 @@ impl Service {
             || !appeared.is_empty() && self.rule_sets.effective.depends_on(&appeared);
         self.rule_sets.replan |= is_learned;
         self.catch_up();
+    }
+
+    /// Says which programs of others the limits depend on, at the start.
+    pub(crate) fn report_neighbours(&self, order: TcOrder) {
+        let Ok(datapath) = self.datapath.get() else {
+            return;
+        };
+        for at in datapath.attachments() {
+            for other in others(datapath, at) {
+                let (name, Some(text)) = (&at.interface, other.text()) else { continue };
+                // One before limiter is no surprise to those who asked for that.
+                if other.limiter || order == TcOrder::First {
+                    tracing::warn!("{name}: {text}");
+                } else {
+                    tracing::info!("{name}: {text}");
+                }
+            }
+        }
+    }
+
+    /// Looks at the program that goes on with what passes, and says what changed.
+    pub(crate) fn look_after_then(&mut self) {
+        let change = self.datapath.get_mut().ok().and_then(|datapath| datapath.look_after_then());
+        match change {
+            None => {}
+            Some(ThenChange::Replaced(now)) => tracing::warn!(
+                "another program was pinned at {}: packets that pass go on in that one, program {}",
+                now.pin.display(),
+                now.program_id
+            ),
+            Some(ThenChange::Kept(Then { pin, program_id, fault, .. })) => tracing::warn!(
+                "packets that pass go on in program {program_id} as before, which is not what is \
+                 pinned at {} now: {}",
+                pin.display(),
+                fault.unwrap_or_default()
+            ),
+            Some(ThenChange::Mended(now)) => tracing::info!(
+                "program {} is pinned at {} again, and packets that pass go on in it",
+                now.program_id,
+                now.pin.display()
+            ),
+        }
     }
 
     /// True if interfaces are left that the last look did not come to.

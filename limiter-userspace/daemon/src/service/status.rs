@@ -3,6 +3,7 @@
 use limiter_datapath::{Attachment, Datapath, LinkState};
 
 use super::Service;
+use crate::api::neighbours::{OtherProgram, ThenProgram};
 use crate::api::status::{ChangedOnDisk, Interface, Sources, Status};
 use crate::control::Refusal;
 use crate::error::ServiceError;
@@ -10,6 +11,15 @@ use crate::error::ServiceError;
 /// The index of an interface; 0 if it is gone by now.
 fn index_of(datapath: &dyn Datapath, name: &str) -> u32 {
     datapath.interface_index(name).unwrap_or(0)
+}
+
+/// Programs of others beside an attachment.
+pub(super) fn others(datapath: &dyn Datapath, at: &Attachment) -> Vec<OtherProgram> {
+    let found = datapath.neighbours(at).unwrap_or_else(|error| {
+        tracing::debug!(%error, interface = at.interface, "not known which programs are there");
+        Vec::new()
+    });
+    found.iter().map(OtherProgram::from).collect()
 }
 
 impl Service {
@@ -39,6 +49,7 @@ impl Service {
             Ok::<_, ServiceError>(Interface {
                 rates: rates(at)?,
                 label: label.cloned(),
+                others: others(datapath, at),
                 ..Interface::from(at)
             })
         });
@@ -62,6 +73,7 @@ impl Service {
             bypass: datapath.bypass()?,
             interfaces,
             patterns: datapath.patterns().iter().map(ToString::to_string).collect(),
+            then: datapath.then().map(ThenProgram::from),
             sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
             rules_files: self
                 .rule_sets

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use limiter_datapath::{ModeChoice, Options, SourceTable};
+use limiter_datapath::{ModeChoice, Options, SourceTable, TcOrder};
 use limiter_fake::Fake;
 use tempfile::TempDir;
 
@@ -28,6 +28,8 @@ fn options(directory: &TempDir) -> RunOptions {
             max_rules: 64,
             max_keys: 64,
             kernel_log: 0,
+            tc_order: TcOrder::First,
+            then: None,
         },
         source_table: None,
         management: Vec::new(),

@@ -21,17 +21,30 @@ use crate::leases::HeldLeases;
 use crate::pod::Wire;
 use crate::{
     CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Pattern, Queueing, Refused,
-    TrialOutcome, events, ifb, links, own_links, queueing, strips_tags, xdp,
+    Then, ThenChange, TrialOutcome, events, ifb, links, own_links, queueing, strips_tags, xdp,
 };
 
 impl Datapath for Kernel {
     fn take_over(&mut self) -> Result<(), DatapathError> {
         self.succeed()?;
+        // One that an earlier start was told of.
+        if self.then.now().is_none() {
+            self.then.clear()?;
+        }
         self.end_other_hooks()
     }
 
     fn look_after_links(&mut self) -> Vec<LinkChange> {
         links::look_after(self)
+    }
+
+    fn then(&self) -> Option<&Then> {
+        self.then.now()
+    }
+
+    fn look_after_then(&mut self) -> Option<ThenChange> {
+        // The array may be another daemon's by now.
+        if self.is_pinned() { self.then.look() } else { None }
     }
 
     fn refused(&self) -> Vec<Refused> {

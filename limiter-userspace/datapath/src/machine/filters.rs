@@ -1,8 +1,7 @@
-//! Filters of tc, and TCX programs, for what comes in by an interface.
+//! Filters of tc for what comes in by an interface.
 
 use std::io;
 
-use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -13,23 +12,10 @@ use crate::{DatapathError, netlink};
 /// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`: also of the qdisc `ingress`.
 const INGRESS: TcHandle = TcHandle { major: u16::MAX, minor: TcHandle::MIN_INGRESS };
 
-/// Kinds of the filters, each once, and names of the TCX programs. Without the privilege to ask for
-/// the programs that is an error.
+/// Kinds of the filters for what comes in, each once. They come after all TCX programs.
 pub fn filters(link: &Link) -> Result<Vec<String>, DatapathError> {
-    let failed = |source| DatapathError::Netlink { interface: link.name.clone(), source };
-    let mut found = kinds(link.index).map_err(failed)?;
-    let programs = SchedClassifier::query_tcx(&link.name, TcAttachType::Ingress);
-    match programs {
-        Ok((_, programs)) => {
-            found.extend(programs.iter().filter_map(|it| Some(it.name_as_str()?.to_owned())));
-        }
-        // Linux before 6.6 has no TCX.
-        Err(ProgramError::SyscallError(call))
-            if call.io_error.raw_os_error() == Some(libc::EINVAL) => {}
-        Err(ProgramError::SyscallError(call)) => return Err(failed(call.io_error)),
-        Err(error) => return Err(failed(io::Error::other(error))),
-    }
-    Ok(found)
+    kinds(link.index)
+        .map_err(|source| DatapathError::Netlink { interface: link.name.clone(), source })
 }
 
 fn kinds(index: u32) -> io::Result<Vec<String>> {

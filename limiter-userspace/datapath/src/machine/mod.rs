@@ -11,12 +11,15 @@ mod route;
 pub use filters::filters;
 pub use link::{Below, Link, link, links};
 pub use native::{NativeMode, native_mode};
-pub use pins::{FileSystem, PinPlace, Pinned, is_mounted_here_alone, owner, pin_place, pinned};
+pub use pins::{
+    FileSystem, PinPlace, Pinned, is_mounted_here_alone, neighbours, owner, pin_place, pinned,
+};
 pub use queues::{Queues, queues};
 pub use route::interface_towards;
 
 pub use super::bpffs::USUAL_MOUNT;
 pub use super::features::{Features, look as features};
 pub use super::privileges::{Privileges, held as privileges};
+pub use super::programs::name_of as program_name;
 pub use super::xdp::{cpus, missing};
 pub use limiter_sharing::clock::ahead as clock_ahead;

@@ -5,13 +5,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use limiter_common::header::Direction;
 use limiter_common::wire::{ABI_VERSION, Control};
 use rustix::fs::{Access, access, major, minor};
 
 use crate::interface::Interface;
 use crate::maps::PinnedControl;
 use crate::own_links;
-use crate::{DatapathError, Hook, Mode, PinDir, foreign};
+use crate::{DatapathError, Hook, Mode, Neighbour, PinDir, foreign, neighbours};
 
 /// A place for pins, as far as it can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +117,23 @@ pub fn owner(interface: &Interface, pin_dir: &Path) -> Result<Option<Mode>, Data
         Some(_) => Ok(Some(mode)),
         None => Err(foreign::foreign(interface, &pins, id)),
     }
+}
+
+/// Programs of others at all hooks of an interface. Ours are those behind links of these pins, and
+/// those of the ids that the daemon says are its own.
+pub fn neighbours(
+    interface: &Interface,
+    own: &[u32],
+    pin_dir: &Path,
+) -> Result<Vec<Neighbour>, DatapathError> {
+    let pins = PinDir::new(pin_dir);
+    let mut own = own.to_vec();
+    own.extend(own_links::all(&pins)?.iter().map(|link| link.program_id));
+    let mut found = Vec::new();
+    for direction in [Direction::In, Direction::Out] {
+        found.extend(neighbours::neighbours(interface, direction, &own, &pins)?);
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -1,0 +1,77 @@
+//! Programs of others at the hooks of an interface.
+
+use std::fmt;
+
+use limiter_common::header::Direction;
+
+use super::other_pins::OtherPins;
+use super::{DatapathError, Hook, Interface, PinDir, foreign, programs};
+
+/// A program at a hook of an interface that is not this limiter's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// The hook that it is at.
+    pub hook: Hook,
+    /// The kernel's id of it.
+    pub program_id: u32,
+    /// Its name; none where this process may not ask for it (`CAP_SYS_ADMIN`).
+    pub name: Option<String>,
+    /// True if it runs before this limiter's program at the same hook. What it decides, the program
+    /// behind it does not see.
+    pub is_before: bool,
+    /// The pins that keep it there, if it is a limiter's and they are found.
+    pub pins: Option<OtherPins>,
+}
+
+impl Neighbour {
+    /// True if it is the program of another limiter, as far as can be seen.
+    pub fn is_limiter(&self) -> bool {
+        self.pins.is_some() || self.name.as_deref().is_some_and(programs::is_limiter)
+    }
+}
+
+impl fmt::Display for Neighbour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "program {}", self.program_id)?;
+        match &self.name {
+            Some(name) => write!(f, " ({name})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The programs at the hooks of an interface for a direction that are not among `own`, each hook's
+/// in the order in which they run.
+pub(super) fn neighbours(
+    interface: &Interface,
+    direction: Direction,
+    own: &[u32],
+    pins: &PinDir,
+) -> Result<Vec<Neighbour>, DatapathError> {
+    let mut neighbours = Vec::new();
+    for hook in Hook::ALL.into_iter().filter(|hook| hook.direction() == direction) {
+        let programs = match hook {
+            Hook::Xdp => interface.program.iter().map(|(_, id)| *id).collect(),
+            Hook::Tc(direction) => at_tc(interface, direction)?,
+        };
+        let place = programs.iter().position(|id| own.contains(id));
+        let others = programs.iter().enumerate().filter(|(_, id)| !own.contains(id));
+        neighbours.extend(others.map(|(at, id)| Neighbour {
+            hook,
+            program_id: *id,
+            name: programs::name_of(*id),
+            is_before: place.is_some_and(|place| at < place),
+            pins: foreign::other_pins(interface, hook, *id, pins),
+        }));
+    }
+    Ok(neighbours)
+}
+
+/// The ids of the programs at tc, in the order in which they run.
+pub(super) fn at_tc(
+    interface: &Interface,
+    direction: Direction,
+) -> Result<Vec<u32>, DatapathError> {
+    let failed = |source| DatapathError::Netlink { interface: interface.name.clone(), source };
+    interface.programs_at_tc(direction).map_err(failed)
+}

@@ -1,0 +1,172 @@
+//! `--then`: an XDP program of somebody else that goes on with the packets that pass. limiter's
+//! program calls it by an array of one entry, which is pinned, so that the call outlives the
+//! daemon. The entry holds the program, whatever becomes of its pin.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use aya::maps::{MapData, MapError, ProgramArray};
+use aya::programs::{ProgramError, Xdp};
+use aya_obj::generated::bpf_prog_type;
+use aya_obj::programs::XdpAttachType;
+use limiter_common::wire::map;
+
+use super::DatapathError;
+use super::found::removed;
+use super::maps::MapSource;
+
+/// The program that goes on, as the daemon knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Then {
+    /// The pin that `--then` named.
+    pub pin: PathBuf,
+    /// The kernel's id of the program that is called.
+    pub program_id: u32,
+    /// Its name; none if it has none.
+    pub name: Option<String>,
+    /// Why what is at the pin now is not what is called; none if it is.
+    pub fault: Option<String>,
+}
+
+/// What became of the program since the last look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ThenChange {
+    /// Another program was pinned, and is called from now on.
+    Replaced(Then),
+    /// The program that is called is not the one at the pin, for this reason.
+    Kept(Then),
+    /// The program at the pin is called again.
+    Mended(Then),
+}
+
+/// Why a program cannot go on.
+#[derive(Debug)]
+pub enum ThenFault {
+    /// There is no pin, or it cannot be opened.
+    Open(Box<ProgramError>),
+    /// A program of another kind, or none.
+    NoXdp,
+    /// The kernel does not let limiter's program call it.
+    Refused(MapError),
+}
+
+impl fmt::Display for ThenFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(error) => {
+                let cause = cause(error);
+                write!(
+                    f,
+                    "{cause}: pin an XDP program there, and let the daemon's user read and write \
+                     the pin"
+                )
+            }
+            Self::NoXdp => f.write_str("that is no XDP program: pin one there"),
+            Self::Refused(error) => write!(
+                f,
+                "the kernel lets no program call it that takes frames in several buffers, as \
+                 limiter does ({}): load it with that flag, too (SEC(\"xdp.frags\")), and pin it \
+                 again",
+                cause(error)
+            ),
+        }
+    }
+}
+
+/// The last cause of an error, which is the kernel's answer.
+fn cause(error: &(dyn Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(next) = last.source() {
+        last = next;
+    }
+    match last.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+        Some(libc::ENOENT) => "there is no such pin".to_owned(),
+        _ => last.to_string(),
+    }
+}
+
+/// The array, and what is in it.
+pub(super) struct ThenMap {
+    array: ProgramArray<MapData>,
+    now: Option<Then>,
+}
+
+impl ThenMap {
+    pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
+        let array = source(map::THEN)?.try_into().map_err(DatapathError::map(map::THEN))?;
+        Ok(Self { array, now: None })
+    }
+
+    /// Calls the program of a pin from now on: every packet that passes meets the one before it or
+    /// this one.
+    pub(super) fn set(&mut self, pin: &Path) -> Result<(), DatapathError> {
+        let failed = |fault| DatapathError::Then { pin: pin.to_owned(), fault };
+        let opened = Opened::at(pin).map_err(failed)?;
+        self.now = Some(self.put(pin, &opened).map_err(failed)?);
+        Ok(())
+    }
+
+    /// Calls none from now on.
+    pub(super) fn clear(&mut self) -> Result<(), DatapathError> {
+        removed(map::THEN, self.array.clear_index(&0))?;
+        self.now = None;
+        Ok(())
+    }
+
+    pub(super) const fn now(&self) -> Option<&Then> {
+        self.now.as_ref()
+    }
+
+    /// Looks at the pin. Another program there is called from now on; without one, or with one that
+    /// cannot be called, the one before it is called as before.
+    pub(super) fn look(&mut self) -> Option<ThenChange> {
+        let before = self.now.clone()?;
+        let put = |opened: Opened| {
+            if opened.id == before.program_id {
+                return Ok(Then { fault: None, ..before.clone() });
+            }
+            self.put(&before.pin, &opened)
+        };
+        let now = Opened::at(&before.pin)
+            .and_then(put)
+            .unwrap_or_else(|fault| Then { fault: Some(fault.to_string()), ..before.clone() });
+        self.now = Some(now.clone());
+        if now.program_id != before.program_id {
+            return Some(ThenChange::Replaced(now));
+        }
+        if now.fault == before.fault {
+            return None;
+        }
+        Some(if now.fault.is_some() { ThenChange::Kept(now) } else { ThenChange::Mended(now) })
+    }
+
+    fn put(&mut self, pin: &Path, opened: &Opened) -> Result<Then, ThenFault> {
+        let fd = opened.program.fd().map_err(|error| ThenFault::Open(Box::new(error)))?;
+        self.array.set(0, fd, 0).map_err(ThenFault::Refused)?;
+        let (pin, name) = (pin.to_owned(), opened.name.clone());
+        Ok(Then { pin, program_id: opened.id, name, fault: None })
+    }
+}
+
+/// An XDP program that was pinned.
+struct Opened {
+    program: Xdp,
+    id: u32,
+    name: Option<String>,
+}
+
+impl Opened {
+    fn at(pin: &Path) -> Result<Self, ThenFault> {
+        let failed = |error| ThenFault::Open(Box::new(error));
+        let program = Xdp::from_pin(pin, XdpAttachType::Interface).map_err(failed)?;
+        let info = program.info().map_err(failed)?;
+        if info.program_type() != bpf_prog_type::BPF_PROG_TYPE_XDP {
+            return Err(ThenFault::NoXdp);
+        }
+        let name = info.name_as_str().filter(|name| !name.is_empty()).map(str::to_owned);
+        let id = info.id();
+        Ok(Self { program, id, name })
+    }
+}
