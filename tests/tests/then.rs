@@ -49,7 +49,7 @@ fn to(source: [u8; 4], destination: u16) -> Vec<Vec<u8>> {
 
 /// Thirty datagrams of a source at once.
 fn thirty(source: [u8; 4], destination: u16) -> Stream {
-    let pattern = Pattern::Burst { frames: 30, every: Duration::from_secs(60) };
+    let pattern = Pattern::Burst { frames: 30, every: Duration::from_mins(1) };
     Stream { frames: to(source, destination), pattern }
 }
 

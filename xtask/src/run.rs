@@ -16,6 +16,7 @@ use crate::{process, supervise, workspace};
 
 /// Options of `run`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct Arguments {
     /// Protect this interface instead of running the sandbox
     #[arg(long, value_name = "IFACE", requires = "rules")]

@@ -172,7 +172,7 @@ pub fn receive_buffer(socket: &std::net::UdpSocket, bytes: i32) -> io::Result<()
 }
 
 /// Lets a UDP socket name the time of departure of each datagram (`SO_TXTIME` of
-/// include/uapi/linux/net_tstamp.h), on `CLOCK_MONOTONIC`, as `fq` takes it.
+/// `include/uapi/linux/net_tstamp.h`), on `CLOCK_MONOTONIC`, as `fq` takes it.
 ///
 /// # Errors
 ///

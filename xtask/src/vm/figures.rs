@@ -30,7 +30,7 @@ pub(super) fn publish(reports: &[Report], parts: &[Part], docs: &Path) -> Result
             let tests = report.outcomes.iter().filter(|outcome| of_page(&outcome.test));
             let figures: String = tests.map(|outcome| said(&outcome.said)).collect();
             if !figures.is_empty() {
-                part += &format!("\nLinux {}, emulated:\n\n{figures}", report.release);
+                part.extend(["\nLinux ", &report.release, ", emulated:\n\n", &figures]);
             }
         }
         if part.is_empty() {
@@ -51,7 +51,7 @@ pub(super) fn publish(reports: &[Report], parts: &[Part], docs: &Path) -> Result
 /// The lines that are to be in the page.
 fn said(output: &str) -> String {
     let lines = output.lines().filter_map(|line| line.strip_prefix(MARK));
-    lines.map(|line| format!("{}\n", line.trim())).collect()
+    lines.flat_map(|line| [line.trim(), "\n"]).collect()
 }
 
 /// The page with other figures; none if it has no place for them.

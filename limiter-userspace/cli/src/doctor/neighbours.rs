@@ -13,7 +13,7 @@ fn list(neighbours: &[&Neighbour]) -> String {
 }
 
 /// True of one that is at tc, and not limiter's.
-fn is_of_tc(neighbour: &&Neighbour) -> bool {
+fn is_of_tc(neighbour: &Neighbour) -> bool {
     matches!(neighbour.hook, Hook::Tc(_)) && !neighbour.is_limiter()
 }
 

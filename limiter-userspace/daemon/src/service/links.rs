@@ -94,7 +94,7 @@ impl Service {
 
     /// Looks at the program that goes on with what passes, and says what changed.
     pub(crate) fn look_after_then(&mut self) {
-        let change = self.datapath.get_mut().ok().and_then(|datapath| datapath.look_after_then());
+        let change = self.datapath.get_mut().ok().and_then(limiter_datapath::Datapath::look_after_then);
         match change {
             None => {}
             Some(ThenChange::Replaced(now)) => tracing::warn!(

@@ -84,9 +84,9 @@ pub fn collect(
             clock::sleep_until(turn);
             for _ in 0..pace.each {
                 let number = u64::try_from(times.len())?.to_be_bytes();
-                let sent = clock::now();
+                let before = clock::now();
                 send(&number)?;
-                times.push(Asked { sent, answered: clock::now() });
+                times.push(Asked { sent: before, answered: clock::now() });
             }
             // On a busy machine turns are left out: nobody sends faster than its pace.
             turn = (turn + every).max(clock::now());
