@@ -66,9 +66,9 @@ impl fmt::Display for ThenFault {
             Self::NoXdp => f.write_str("that is no XDP program: pin one there"),
             Self::Refused(error) => write!(
                 f,
-                "the kernel lets no program call it that takes frames in several buffers, as \
-                 limiter does ({}): load it with that flag, too (SEC(\"xdp.frags\")), and pin it \
-                 again",
+                "the kernel does not let limiter's program call it ({}): both have to take frames \
+                 in several buffers, and to be loaded for the attach type of XDP; load it so, as \
+                 SEC(\"xdp.frags\") does, and pin it again",
                 cause(error)
             ),
         }

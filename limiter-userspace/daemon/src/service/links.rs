@@ -94,8 +94,10 @@ impl Service {
 
     /// Looks at the program that goes on with what passes, and says what changed.
     pub(crate) fn look_after_then(&mut self) {
-        let change = self.datapath.get_mut().ok().and_then(limiter_datapath::Datapath::look_after_then);
-        match change {
+        let Ok(datapath) = self.datapath.get_mut() else {
+            return;
+        };
+        match datapath.look_after_then() {
             None => {}
             Some(ThenChange::Replaced(now)) => tracing::warn!(
                 "another program was pinned at {}: packets that pass go on in that one, program {}",

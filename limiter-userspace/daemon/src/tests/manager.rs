@@ -3,12 +3,14 @@
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 
-use limiter_datapath::{LinkChange, Mode, Refused};
+use limiter_common::header::Direction;
+use limiter_datapath::{Hook, LinkChange, Mode, Neighbour, Refused};
 
 use super::Daemon;
 use crate::api::bypass::Bypass;
 use crate::api::status::InterfaceState;
 use crate::notify::Notifier;
+use crate::render;
 
 /// A daemon and what it says to its manager.
 fn managed() -> (Daemon, UnixDatagram) {
@@ -117,7 +119,7 @@ fn an_interface_that_is_refused_is_reported() {
     said(&manager).unwrap();
     let refused = Refused {
         interface: "fake1".to_owned(),
-        mode: Mode::Tc(limiter_common::header::Direction::Out),
+        mode: Mode::Tc(Direction::Out),
         error: "it is used".to_owned(),
     };
     daemon.fake.state().refused = vec![refused];
@@ -131,9 +133,33 @@ fn an_interface_that_is_refused_is_reported() {
         ("fake1", false, 8)
     );
     assert_eq!(interface.state, InterfaceState::Refused);
-    let text = crate::render::text(&status);
+    let text = render::text(&status);
     assert!(text.contains("fake1, not attached: packets pass (it is used)"), "{text}");
     let metrics = daemon.service.metrics().unwrap();
     let line = "limiter_interface_attached{interface=\"fake1\",direction=\"out\"} 0";
     assert!(metrics.contains(line), "{metrics}");
+}
+
+#[test]
+fn status_names_programs_before_limiter_and_other_limiters() {
+    let daemon = Daemon::start(&[]);
+    let index = daemon.service.status().unwrap().interfaces[0].ifindex;
+    let at = |program_id, is_before, name: Option<&str>| Neighbour {
+        hook: Hook::Tc(Direction::In),
+        program_id,
+        name: name.map(str::to_owned),
+        is_before,
+        pins: None,
+    };
+    let neighbours = vec![at(7, true, None), at(8, false, Some("limiter_l3")), at(9, false, None)];
+    daemon.fake.state().neighbours.insert(index, neighbours);
+    let status = daemon.service.status().unwrap();
+    let text = render::text(&status);
+    for part in
+        ["program 7 runs before limiter at tc in", "another limiter is at tc in, too (program 8)"]
+    {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    assert!(!text.contains("program 9"), "{text}");
+    assert_eq!(status.interfaces[0].others.len(), 3);
 }
