@@ -4,15 +4,19 @@
 // Also on other kernels: 120 s each.
 
 use std::fs;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::cables::{FAR, NEAR, SEEN_WITHIN, passed_of, second_cable, send_ten};
+use limiter_tests::delay::traffic::{Pace, collect};
+use limiter_tests::interrupt::Interrupt;
 use limiter_tests::limiter::Limiter;
+use limiter_tests::oracle::Limit;
 use limiter_tests::packet_socket::{receive_buffer, segment};
+use limiter_tests::requests::bounds;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
@@ -351,4 +355,61 @@ fn a_super_frame_larger_than_the_burst_passes_once_and_is_owed() -> Result<()> {
     ensure!(count == 45, "{count} datagrams of 45");
     limiter.close()?;
     bed.close()
+}
+
+/// Datagrams of a super-frame, super-frames of the limit in a second, and those at once.
+const SEGMENTS: u16 = 20;
+const FRAMES: u32 = 240;
+const AT_ONCE: u32 = 12;
+
+/// Over time, a limit in bytes lets exactly as much pass as an exact bucket, out and in, of
+/// super-frames and of packets.
+#[test]
+fn a_rate_of_bytes_is_held_exactly_whatever_the_offloads() -> Result<()> {
+    require_root();
+    let frame = (u64::from(DATAGRAM) + HEADERS) * u64::from(SEGMENTS);
+    let (rate, burst) = (frame * u64::from(FRAMES), frame * u64::from(AT_ONCE));
+    let interrupt = Interrupt::watch()?;
+    for (is_out, segments) in [(true, SEGMENTS), (true, 1), (false, SEGMENTS), (false, 1)] {
+        let bed = Testbed::create("tcrate")?;
+        let direction = if is_out { "out" } else { "in" };
+        let rules = outgoing_udp(&format!(
+            "unit: second, requests_per_unit: {rate}, burst: {burst}, count: bytes"
+        ));
+        let rules = rules.replace("direction: out", &format!("direction: {direction}"));
+        let options = if is_out { ["--direction", "out"] } else { ["--hook", "tc"] };
+        let limiter = limited(&bed, &rules, options)?;
+        let (from, to, at) = if is_out {
+            (&bed.receiver, &bed.sender, SENDER.ipv4)
+        } else {
+            (&bed.sender, &bed.receiver, RECEIVER.ipv4)
+        };
+        let target = SocketAddr::from((at, 9_000));
+        let socket = from.enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))??;
+        segment(&socket, DATAGRAM)?;
+        // Three times the limit.
+        let each = u32::from(SEGMENTS / segments);
+        let pace = Pace { each, every: Duration::from_secs(1) / (3 * FRAMES) };
+        let sent = collect(to, target, pace, Duration::from_secs(2), &interrupt, |number| {
+            let mut datagram = number.to_vec();
+            datagram.resize(usize::from(DATAGRAM), 0);
+            // A frame that is dropped on its way out is no error of every kernel.
+            drop(socket.send_to(&datagram.repeat(usize::from(segments)), target));
+            Ok(())
+        })?;
+        let limit = Limit::per_second((FRAMES * each).into(), AT_ONCE * each);
+        let expected = bounds::allowed(&sent.times, &limit, Duration::ZERO);
+        let arrived = u64::try_from(sent.arrivals.len())?;
+        let segments = u64::from(segments);
+        let context = format!(
+            "{arrived} datagrams, {direction}, {segments} in a frame; frames of {}: {expected:?}",
+            sent.times.len()
+        );
+        ensure!(arrived.is_multiple_of(segments), "{context}");
+        ensure!(expected.contains(&(arrived / segments)), "{context}");
+        println!("{context}");
+        limiter.close()?;
+        bed.close()?;
+    }
+    Ok(())
 }
