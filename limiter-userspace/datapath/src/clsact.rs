@@ -100,7 +100,8 @@ pub(super) fn add(
 ) -> Result<(), ProgramError> {
     match qdisc_add_clsact(interface) {
         Ok(()) => {}
-        // It is there.
+        // It is there. aya has an error for that, and does not make it:
+        // findings/aya-clsact-twice.sh.
         Err(TcError::NetlinkError(error)) if error.raw_os_error() == Some(libc::EEXIST) => {}
         Err(error) => return Err(error.into()),
     }
