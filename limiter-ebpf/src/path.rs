@@ -20,8 +20,8 @@ use crate::hook;
 use crate::maps::{self, Clock as _, Kernel};
 use crate::program::{self, redirect};
 
-/// Judges the frame, and lets the next program go on with one that passes. With `LAYER_3`, it begins
-/// with its IP header.
+/// Judges the frame, and lets the next program go on with one that passes. With `LAYER_3`, it
+/// begins with its IP header.
 #[inline(always)]
 pub(crate) fn run<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
     let verdict = judge(frame);

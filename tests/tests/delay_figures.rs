@@ -113,9 +113,9 @@ fn ports() -> impl Iterator<Item = (u16, (u64, u64))> {
 fn rules() -> String {
     let rule = |port: u16, (mbit, burst): (u64, u64), action: &str| {
         format!(
-            "  - key: destination_port\n    value: {port}\n    direction: out\n    descriptors:\n      \
-             - key: remote_address\n        rate_limit: {{rate: {mbit}mbit/s, burst: {burst}kB}}\n        \
-             action: {action}\n"
+            "  - key: destination_port\n    value: {port}\n    direction: out\n    \
+             descriptors:\n      - key: remote_address\n        rate_limit: {{rate: \
+             {mbit}mbit/s, burst: {burst}kB}}\n        action: {action}\n"
         )
     };
     let both = |(port, limit)| {

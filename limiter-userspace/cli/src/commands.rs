@@ -150,7 +150,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
     }
 }
 
-/// The state with the names of others' programs, as far as this process may ask the kernel for them:
+/// The state with the names of others' programs, as far as this process may ask the kernel:
 /// a daemon with two capabilities may not.
 fn named(mut status: Status) -> Status {
     let others = status.interfaces.iter_mut().flat_map(|at| &mut at.others);

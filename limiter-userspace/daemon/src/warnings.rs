@@ -152,8 +152,8 @@ pub(super) fn hold_incoming(set: &EffectiveSet, datapath: &mut dyn Datapath) -> 
     ))
 }
 
-/// Rules whose packets are to wait on their way out, on interfaces where they do not; asked anew for
-/// each rule set.
+/// Rules whose packets are to wait on their way out, on interfaces where they do not; asked anew
+/// for each rule set.
 pub(super) fn of_delays(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     let Some((who, packets)) = waiting(set, Direction::Out) else {
         return Vec::new();

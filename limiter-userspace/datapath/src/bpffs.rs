@@ -166,8 +166,9 @@ impl PinDir {
         is_bpffs(&self.path) && (self.maps().is_dir() || self.links(Hook::Xdp).is_dir())
     }
 
-    /// Removes every pin and the directories, behind [`super::own_links::end_filters`]. Links first:
-    /// from then on packets pass. Then `CONTROL`: without it, what a removal that was cut short leaves is no rule set to adopt.
+    /// Removes every pin and the directories, behind [`super::own_links::end_filters`]. Links
+    /// first: from then on packets pass. Then `CONTROL`: without it, what a removal that was cut
+    /// short leaves is no rule set to adopt.
     pub(super) fn remove(&self) -> Result<(), DatapathError> {
         let links = || Hook::ALL.into_iter().map(|hook| self.links(hook));
         links().try_for_each(|links| remove_files(&links))?;

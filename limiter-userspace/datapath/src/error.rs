@@ -186,8 +186,8 @@ pub enum DatapathError {
     },
     /// Filters of clsact have no other place than the first.
     #[error(
-        "{interface}: --tc-order {order} takes Linux 6.6: before, limiter is a filter of clsact, and \
-         the first one: leave --tc-order out"
+        "{interface}: --tc-order {order} takes Linux 6.6: before, limiter is a filter of clsact, \
+         and the first one: leave --tc-order out"
     )]
     FirstAlone {
         /// Interface that the error is about.

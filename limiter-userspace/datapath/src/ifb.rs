@@ -75,7 +75,7 @@ fn set_up(name: &str, packets: u64) -> Result<u32, DatapathError> {
                 if found.is_none()
                     && let Err(error) = delete(index)
                 {
-                    tracing::warn!(%error, "{name} is left: remove it with `ip link delete {name}`");
+                    tracing::warn!(%error, "{name} is left: run `ip link delete {name}`");
                 }
             })?;
         }

@@ -1,8 +1,8 @@
 //! The links that are pinned, and the interface that each is on by now. The name of a pin is the
 //! one that its interface had when it was last looked at; the kernel knows what became of that.
 //!
-//! Where the kernel has no TCX, what is pinned for tc is a program, and a filter of clsact takes the
-//! place of the link: [`clsact`].
+//! Where the kernel has no TCX, what is pinned for tc is a program, and a filter of clsact takes
+//! the place of the link: [`clsact`].
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -144,8 +144,8 @@ pub(super) fn peek_plain(
     meter::plain::peek(spec, word, scale, &plain_arrival(scratch, spec, size))
 }
 
-/// Tries once to charge a frame of `size` to the plain limit `spec` in its word, which is at `place`
-/// of the bucket: [`super::limit::attempt_limit`].
+/// Tries once to charge a frame of `size` to the plain limit `spec` in its word, at `place` of the
+/// bucket: [`super::limit::attempt_limit`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn attempt_plain(
     scratch: &Scratch,

@@ -1,8 +1,8 @@
 //! Runs limiter in a sandbox of network namespaces and measures it, on one node or on several that
 //! share a limit; limits requests before a server; lets packets wait instead of dropping them;
-//! observes its senders and limits them as is proposed; or compares the rules of another program with their translation. Exit codes: 0 every
-//! source was held to its limit, or nothing differs that was not named; 1 otherwise, or the run
-//! broke off; 2 it could not run; 130 interrupted.
+//! observes its senders and limits them as is proposed; or compares the rules of another program
+//! with their translation. Exit codes: 0 every source was held to its limit, or nothing differs
+//! that was not named; 1 otherwise, or the run broke off; 2 it could not run; 130 interrupted.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
