@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use limiter_requests::{Listen, Options, Server};
+use limiter_requests::{DEFAULT_DEADLINE, Listen, Options, Server};
 
 const PAGE: &str = include_str!("../../../../docs/requests.md");
 
@@ -86,6 +86,9 @@ fn nginx_limits_log_ins_by_the_files_of_the_page() {
         threads: 1,
         response_headers: false,
         bans: None,
+        cluster: None,
+        deadline: DEFAULT_DEADLINE,
+        max_waiting: 100,
         state: None,
     })
     .unwrap();
