@@ -82,6 +82,35 @@ fn a_rule_is_shared_by_nodes_as_one_for_packets_is() {
     assert_eq!(file(", scope: cluster, cluster: {on_partition: open}"), Some(open));
 }
 
+#[test]
+fn what_nodes_cannot_share_is_refused() {
+    let refused = |fields: &str| {
+        let text = format!("domain: d\ndescriptors:\n  - {{key: k, rate_limit: {{{fields}\n");
+        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
+        errors.first().map_or_else(String::new, ToString::to_string)
+    };
+    let cluster = ", scope: cluster, cluster: {sync: 1s}}";
+    for (fields, error) in [
+        ("rate: 1000/s}, cluster: {sync: 1s}}".to_owned(), "cluster without `scope: cluster`"),
+        (format!("unlimited: true}}{cluster}"), "scope beside unlimited"),
+        (
+            format!("rate: 1000/s, burst: 10}}{cluster}"),
+            "3:26: a burst of 10 packets is too small for nodes to share",
+        ),
+        (
+            format!("rate: 1/s, algorithm: sliding_slots}}{cluster}"),
+            "3:26: sliding_slots cannot be shared by nodes",
+        ),
+        (
+            format!("unit: month, algorithm: fixed_window, requests_per_unit: 5}}{cluster}"),
+            "\"month\" is not supported: nodes share windows of one length",
+        ),
+    ] {
+        let got = refused(&fields);
+        assert!(got.starts_with("r.yaml:") && got.contains(error), "{fields}: {got}");
+    }
+}
+
 /// What an editor marks is wrong: the reader refuses it, too.
 #[test]
 fn what_the_schema_for_requests_refuses_the_checks_refuse() {
@@ -327,23 +356,6 @@ fn mistakes_are_refused_with_their_place_and_a_remedy() {
         (rule("key: k, valeu: x"), "unknown field \"valeu\": did you mean \"value\"?"),
         (rule("key: k, action: drop, value: x"), "action without rate_limit: add a limit"),
         (rule("key: k, scope: cluster"), "scope without rate_limit: add a limit"),
-        (limit("rate: 1000/s}, cluster: {sync: 1s"), "cluster without `scope: cluster`"),
-        (limit("unlimited: true}, scope: cluster, cluster: {sync: 1s"), "scope beside unlimited"),
-        (
-            limit("rate: 1000/s, burst: 10}, scope: cluster, cluster: {sync: 1s"),
-            "3:22: a burst of 10 packets is too small for nodes to share",
-        ),
-        (
-            limit("rate: 1/s, algorithm: sliding_slots}, scope: cluster, cluster: {sync: 1s"),
-            "sliding_slots cannot be shared by nodes",
-        ),
-        (
-            limit(
-                "unit: month, algorithm: fixed_window, requests_per_unit: 5}, scope: cluster, \
-                 cluster: {sync: 1s",
-            ),
-            "\"month\" is not supported: nodes share windows of one length",
-        ),
         (
             rule("key: k, shadow_mode: true, value: x"),
             "shadow_mode without rate_limit: add a limit",
