@@ -27,7 +27,8 @@ const SHARDS: usize = 64;
 /// Keys that have asked and were not heard yet. One more asks with a later request.
 const MOST_ASKS: usize = 4096;
 
-/// Keys with an entry: those with leases, and as many that have asked or that others have leases of.
+/// Keys with an entry: those with leases, and as many that have asked, or that others have leases
+/// of.
 const MOST_KEYS: usize = 2 * KEY_LEASES as usize;
 
 /// A lease of a key.

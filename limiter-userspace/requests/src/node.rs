@@ -94,8 +94,8 @@ fn handle(service: &Service, notice: Notice) {
         }
         Notice::ServerLost { address, slots, error } => tracing::warn!(
             %error, slots,
-            "no contact to {address}, one of the servers of the store: limits whose accounts it has \
-             do what on_partition says"
+            "no contact to {address}, one of the servers of the store: limits whose accounts it \
+             has do what on_partition says"
         ),
         Notice::ServerRegained { address } => {
             tracing::info!("{address} answers again, or others have its slots now");

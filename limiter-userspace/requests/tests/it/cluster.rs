@@ -108,8 +108,8 @@ struct Load {
     time: f64,
 }
 
-/// Sends to all nodes at once for a time, from so many clients each, `at_once` requests with one value
-/// of `k` at a time; `key` makes the value of a number, and `note` takes what passed.
+/// Sends to all nodes at once for a time, from so many clients each, `at_once` requests with one
+/// value of `k` at a time; `key` makes the value of a number, and `note` takes what passed.
 fn load(
     nodes: &[Running],
     (clients, at_once): (usize, u32),
@@ -384,8 +384,8 @@ fn a_request_waits_until_the_deadline_at_most_and_not_beside_too_many() {
 #[test]
 fn a_redis_that_is_killed_at_random_adds_no_more_than_is_published() {
     let Some(mut redis) = Redis::start(&[]) else { return };
-    let rules = "domain: d\ndescriptors: [{key: k, scope: cluster, rate_limit: {rate: 300/s, burst: \
-                 150}}]\n";
+    let rules = "domain: d\ndescriptors: [{key: k, scope: cluster, rate_limit: {rate: 300/s, \
+                 burst: 150}}]\n";
     let nodes = nodes::<3>(&redis, rules);
     let mut kills = 0;
     let Load { passed, sent, time } = thread::scope(|scope| {

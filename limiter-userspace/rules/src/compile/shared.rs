@@ -375,3 +375,60 @@ fn with_units(meter: &Meter, requests_per_unit: u64) -> Meter {
         other => *other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The share of a limit of requests, written as a limit, is the share that packets have.
+    #[test]
+    fn requests_and_packets_have_the_same_share() {
+        let sharing = Sharing::default();
+        let mut shares = 0;
+        for (requests, multiplier, burst) in [
+            (1000, 1, 1000),
+            (7, 3600, 90),
+            (5, 60, 200),
+            (1, 86_400, 1000),
+            (1_000_003, 1, 500_000),
+        ] {
+            let period = Period { unit: Unit::Second, multiplier };
+            let quota = Quota::new(Count::Packets, requests, period);
+            let backlog = Duration::from_secs(burst * u64::from(multiplier) / requests);
+            let meters = [
+                Meter::TokenBucket(quota.with_burst(burst)),
+                Meter::LeakyBucket { quota, backlog },
+            ];
+            for (meter, nodes) in meters.iter().flat_map(|meter| [1, 3, 64].map(|n| (meter, n))) {
+                let SharedRequests { terms, share } =
+                    share_of_requests(meter, &sharing, nodes).expect("good");
+                let SharedTerms::Bucket(limit) = terms else { panic!("{terms:?}") };
+                let packets = part(meter, &limit, 1).and_then(Result::ok);
+                assert_eq!(share.is_some(), packets.is_some(), "{meter:?} {nodes}");
+                let (Some(share), Some(packets)) = (share, packets) else { continue };
+                let own = spec(&share, Role::Hard, 1).expect("good").rate();
+                assert_eq!(own.increment, packets.rate().increment, "{meter:?} {nodes}");
+                // A microsecond less, where a leaky bucket rounds.
+                let less = packets.rate().tolerance - own.tolerance;
+                assert!(
+                    less <= 2_000 << limiter_common::time::TICK_BITS,
+                    "{meter:?} {nodes}: {less}"
+                );
+                shares += 1;
+            }
+        }
+        assert!(shares > 20, "{shares}");
+    }
+
+    #[test]
+    fn a_window_has_its_part_and_a_share_without_a_request_is_none() {
+        let quota = Quota::new(Count::Packets, 10, Period::one(Unit::Day));
+        let share = |meter: Meter, nodes| {
+            share_of_requests(&meter, &Sharing::default(), nodes).expect("good").share
+        };
+        let part = Quota { requests_per_unit: 3, ..quota };
+        assert_eq!(share(Meter::FixedWindow(quota), 3), Some(Meter::FixedWindow(part)));
+        assert_eq!(share(Meter::SlidingLog(quota), 11), None);
+        assert_eq!(share(Meter::TokenBucket(quota.with_burst(10)), 2), None);
+    }
+}
