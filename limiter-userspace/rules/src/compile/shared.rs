@@ -394,7 +394,8 @@ mod tests {
         ] {
             let period = Period { unit: Unit::Second, multiplier };
             let quota = Quota::new(Count::Packets, requests, period);
-            let backlog = Duration::from_secs(burst * u64::from(multiplier) / requests);
+            let micros = burst * 1_000_000 * u64::from(multiplier) / requests;
+            let backlog = Duration::from_micros(micros);
             let meters = [
                 Meter::TokenBucket(quota.with_burst(burst)),
                 Meter::LeakyBucket { quota, backlog },
