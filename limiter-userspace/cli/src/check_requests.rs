@@ -130,6 +130,7 @@ fn sentence(file: &RequestFile, path: &[&Level], rule: &RequestRule) -> String {
         }
     }
     for (is_so, what) in [
+        (rule.sharing.is_some(), "over all nodes"),
         (rule.shadow, "only counted"),
         (rule.quota, "over only with all others of quota_mode"),
         (!rule.replaces.is_empty(), "replaces others"),

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use limiter_cluster::Config;
 use limiter_daemon::control::Client;
-use limiter_requests::{Listen, Options, StateOptions};
+use limiter_requests::{Listen, Options, ServeError, StateOptions};
 
 use super::answer::Answer;
-use super::args::time::interval;
+use super::args::time::{deadline, interval};
 use super::failure::Failure;
 use super::serve_bans::OverSocket;
 
@@ -37,6 +38,22 @@ pub(super) struct Serve {
         value_parser = interval,
     )]
     save_every: Duration,
+    /// Share the limits with `scope: cluster` with other nodes, as this file says; the last one
+    /// given counts
+    #[arg(long, value_name = "FILE", overrides_with = "cluster")]
+    cluster: Option<PathBuf>,
+    /// Longest time that a request waits for the other nodes; then on_partition of its rule decides
+    #[arg(
+        long, value_name = "TIME", default_value = "100ms", requires = "cluster",
+        value_parser = deadline,
+    )]
+    deadline: Duration,
+    /// Requests that wait for the other nodes at once; of one more, on_partition decides
+    #[arg(
+        long, value_name = "N", default_value_t = 1024, requires = "cluster",
+        value_parser = clap::value_parser!(u32).range(0..=1 << 20),
+    )]
+    max_waiting: u32,
     /// Keys that there is room for, at most 100 bytes each for one token bucket
     #[arg(
         long, value_name = "N", default_value_t = 1_000_000,
@@ -58,10 +75,11 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    fn options(&self, daemon: &Client) -> Options {
+    fn options(&self, daemon: &Client) -> Result<Options, Failure> {
         let processors =
             || thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
-        Options {
+        let cluster = self.cluster.as_deref().map(Config::load);
+        Ok(Options {
             rules: self.rules.clone(),
             listen: self.listen.clone(),
             max_keys: usize::try_from(self.max_keys).unwrap_or(usize::MAX),
@@ -69,16 +87,19 @@ impl Serve {
             threads: self.threads.map_or_else(processors, usize::from),
             response_headers: self.response_headers,
             bans: Some(Arc::new(OverSocket::new(daemon))),
+            cluster: cluster.transpose().map_err(ServeError::from)?,
+            deadline: self.deadline,
+            max_waiting: usize::try_from(self.max_waiting).unwrap_or(usize::MAX),
             state: self
                 .state_dir
                 .clone()
                 .map(|directory| StateOptions { directory, every: self.save_every }),
-        }
+        })
     }
 }
 
 /// Answers requests until a signal ends it.
 pub(super) fn serve(what: &Serve, daemon: &Client) -> Result<Answer, Failure> {
-    limiter_requests::run(&what.options(daemon))?;
+    limiter_requests::run(&what.options(daemon)?)?;
     Ok(Answer::default())
 }

@@ -1,5 +1,5 @@
-//! Configuration of a node: the file of `limiter run --cluster FILE`. Nothing is connected to read
-//! or check it.
+//! Configuration of a node: the file of `--cluster` of `limiter run` and `limiter serve`. Nothing
+//! is connected to read or check it.
 
 mod servers;
 

@@ -7,7 +7,7 @@ use limiter_sharing::account::{Answer, Central};
 use limiter_sharing::cap::Cap;
 use limiter_sharing::fnv::Fnv;
 use limiter_sharing::key::{Key, Seen, Words};
-use limiter_sharing::leases::{Counts, Leases};
+use limiter_sharing::leases::{Counts, Granted, Leases};
 use limiter_sharing::quota::Quota;
 use limiter_sharing::window::WindowKind;
 use limiter_sharing::{Shared, SharedId, SharedTerms};
@@ -59,6 +59,8 @@ pub(super) struct LimitState {
     next_tick: u64,
     /// Number of the call under way, and when it is given up.
     call: Option<(u64, u64)>,
+    /// Units that the latest call wanted.
+    wanted: u64,
 }
 
 impl LimitState {
@@ -105,6 +107,7 @@ impl LimitState {
             granted: 0,
             next_tick: now,
             call: None,
+            wanted: 0,
         };
         held.write(leases);
         held
@@ -174,8 +177,12 @@ impl LimitState {
                 (call.sequence, Request::Window(ask))
             }),
         };
-        if let Some((sequence, _)) = &call {
+        if let Some((sequence, request)) = &call {
             self.call = Some((*sequence, now + self.sync.min(timeout)));
+            self.wanted = match request {
+                Request::Lease(ask) => ask.demand.want,
+                Request::Window(ask) => ask.demand.want,
+            };
         }
         self.write(leases);
         call
@@ -251,8 +258,10 @@ impl LimitState {
             Machine::Window(quota) => quota.answered(now, sequence, answer),
         }
         let refused = self.account().refused().saturating_sub(before);
-        self.granted = self.granted.saturating_add(answer.grant.saturating_sub(refused));
+        let units = answer.grant.saturating_sub(refused);
+        self.granted = self.granted.saturating_add(units);
         self.write(leases);
+        leases.answered(self.lease, Granted { wanted: self.wanted, units });
         refused
     }
 

@@ -2,6 +2,7 @@
 //! not wait for, and what nodes report to each other.
 
 use std::collections::{BTreeMap, HashSet};
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -147,6 +148,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                     next = (next + self.period()).max(TokioInstant::now());
                 }
                 Some(outcome) = self.calls.join_next() => self.ended(outcome),
+                () = poll_fn(|context| self.leases.poll_asks(context)) => self.begin_asked(),
                 Ok(()) = self.ends.rules.changed() => self.set_rules(),
                 Some(change) = self.ends.changes.recv(), if takes => {
                     self.change_log.publish(self.leases.now(), change);
@@ -172,8 +174,9 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     fn tick(&mut self) {
         let now = self.leases.now();
         self.finish(now);
-        let limit = u64::try_from(self.settings.timeout.as_micros()).unwrap_or(u64::MAX);
         self.promote(now);
+        self.end_idle(now);
+        let limit = self.longest_call();
         let mut batches = Batches::default();
         for (number, held) in &mut self.held {
             if let Some((sequence, request)) = held.tick(now, limit, &mut self.leases) {
@@ -194,6 +197,11 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 self.report(notice);
             }
         }
+    }
+
+    /// Longest time for a call, in microseconds.
+    pub(super) fn longest_call(&self) -> u64 {
+        u64::try_from(self.settings.timeout.as_micros()).unwrap_or(u64::MAX)
     }
 
     fn in_contact(&mut self, kind: Kind, took: Duration) {

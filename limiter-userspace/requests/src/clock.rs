@@ -51,7 +51,7 @@ impl Moment {
     }
 
     /// Nanoseconds since 1970, UTC.
-    fn wall(&self) -> u64 {
+    pub(crate) fn wall(&self) -> u64 {
         let since_1900 = self.now.as_nanos().saturating_add(self.offset().nanos());
         since_1900.saturating_sub(WallOffset::of_clocks(0, 0).nanos())
     }

@@ -52,6 +52,30 @@ impl Became {
     }
 }
 
+/// Why `on_partition` of a rule decided about a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unanswered {
+    /// There is no contact to the store.
+    NoContact,
+    /// The store did not answer before the deadline.
+    Late,
+    /// Too many requests waited for the store.
+    Overload,
+}
+
+impl Unanswered {
+    pub(crate) const ALL: [Self; 3] = [Self::NoContact, Self::Late, Self::Overload];
+
+    /// Name in metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::NoContact => "no_contact",
+            Self::Late => "late",
+            Self::Overload => "overload",
+        }
+    }
+}
+
 /// What became of a source that was to be banned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BanBecame {
@@ -126,6 +150,7 @@ pub(crate) struct Counters {
     /// By the values of requests, where the rule says so.
     by_value: Mutex<BTreeMap<String, Counts>>,
     pub(crate) bans: BanCounters,
+    unanswered: [AtomicU64; Unanswered::ALL.len()],
 }
 
 impl Counters {
@@ -142,6 +167,15 @@ impl Counters {
             None => values.entry(OTHERS.to_owned()).or_default(),
         };
         counts[became as usize] += 1;
+    }
+
+    /// Counts a descriptor about which `on_partition` decided.
+    pub(crate) fn count_unanswered(&self, why: Unanswered) {
+        self.unanswered[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unanswered(&self) -> [u64; Unanswered::ALL.len()] {
+        std::array::from_fn(|index| self.unanswered[index].load(Ordering::Relaxed))
     }
 
     pub(crate) fn all(&self) -> Counts {

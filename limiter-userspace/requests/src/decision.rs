@@ -9,7 +9,7 @@ use limiter_common::time::{MAX_TICKS, TICK_BITS, Ticks};
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{Algorithm, Limit, LimitSpec, WORDS};
 use limiter_decision::algorithm::Words;
-use limiter_decision::meter::{self, Arrival, Carried, Charged, Peek, Seed, Undo};
+use limiter_decision::meter::{self, Arrival, Carried, Charged, Peek, Seed, Undo, carry};
 use limiter_rules::compile::{LimitError, compile};
 use limiter_rules::file::requests::{Calendar, RequestLimit};
 use limiter_rules::model::{LimitList, Meter, RuleLimit};
@@ -86,6 +86,33 @@ pub(crate) const fn amount(limit: &RequestLimit) -> u64 {
 /// The limits of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits(Box<[ReadyLimit]>);
+
+/// Some of the limits of a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Places(u8);
+
+impl Places {
+    pub(crate) const NONE: Self = Self(0);
+    pub(crate) const ALL: Self = Self(u8::MAX);
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn has(self, place: usize) -> bool {
+        u32::try_from(place).is_ok_and(|place| self.0.checked_shr(place).unwrap_or(0) & 1 != 0)
+    }
+
+    pub(crate) fn add(&mut self, place: usize) {
+        let bit = u32::try_from(place).ok().and_then(|place| 1_u8.checked_shl(place));
+        self.0 |= bit.unwrap_or(0);
+    }
+
+    /// True if all of these are among others.
+    pub(crate) const fn are_in(self, others: Self) -> bool {
+        self.0 & !others.0 == 0
+    }
+}
 
 /// A limit that a request is over, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +204,18 @@ impl Limits {
 
     /// Looks whether a request would pass. Changes nothing.
     pub(crate) fn peek(&self, words: &[AtomicU64], moment: &Moment, hits: u64) -> Result<(), Over> {
-        for (number, limit) in self.0.iter().enumerate() {
+        self.peek_some(Places::ALL, words, moment, hits)
+    }
+
+    /// [`Limits::peek`] at some of the limits.
+    pub(crate) fn peek_some(
+        &self,
+        places: Places,
+        words: &[AtomicU64],
+        moment: &Moment,
+        hits: u64,
+    ) -> Result<(), Over> {
+        for (number, limit) in self.some(places) {
             if !conforms(limit, words, moment, hits) {
                 return Err(Over(number));
             }
@@ -192,18 +230,41 @@ impl Limits {
         moment: &Moment,
         hits: u64,
     ) -> Result<Charges, Over> {
+        self.charge_some(Places::ALL, words, moment, hits)
+    }
+
+    /// [`Limits::charge`] of some of the limits.
+    pub(crate) fn charge_some(
+        &self,
+        places: Places,
+        words: &[AtomicU64],
+        moment: &Moment,
+        hits: u64,
+    ) -> Result<Charges, Over> {
         // What is taken back of a log is of no use for a while: it is looked at first, too.
         if self.0.len() > 1 || hits > 1 && self.0.iter().any(ReadyLimit::is_log) {
-            self.peek(words, moment, hits)?;
+            self.peek_some(places, words, moment, hits)?;
         }
         let mut charges = Charges::default();
-        for (number, limit) in self.0.iter().enumerate() {
+        for (number, limit) in self.some(places) {
             if !charge(limit, words, moment, hits, &mut charges) {
                 take_back(words, &charges);
                 return Err(Over(number));
             }
         }
         Ok(charges)
+    }
+
+    fn some(&self, places: Places) -> impl Iterator<Item = (usize, &ReadyLimit)> {
+        self.0.iter().enumerate().filter(move |(number, _)| places.has(*number))
+    }
+
+    /// True if at least half of any limit is used.
+    pub(crate) fn is_half_used(&self, words: &[AtomicU64], moment: &Moment) -> bool {
+        let half = |limit: &ReadyLimit| {
+            carry::is_half_used(&limit.spec, used(limit, &Shared(words), moment))
+        };
+        self.0.iter().any(half)
     }
 
     /// True if nothing of any limit is used: the key is as good as one that was never seen.

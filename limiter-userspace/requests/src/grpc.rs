@@ -32,14 +32,16 @@ use tonic_health::server::{HealthReporter, HealthService};
 use tonic_reflection::server::Builder;
 
 use crate::check;
-use crate::clock::Moment;
 use crate::described::described;
 use crate::envoy::{self, State, Unit};
-use crate::question::{Answer, Asked, Descriptor, Detail};
+use crate::question::{Answer, Asked, Descriptor};
 use crate::service::{Service, Stats, Why};
 
 /// The longest message, in bytes.
 const MAX_MESSAGE: usize = 64 << 10;
+
+/// Name in the health service of the contact to the other nodes.
+const CLUSTER: &str = "limiter.cluster";
 
 /// Time for a message.
 const MESSAGE: Duration = Duration::from_secs(5);
@@ -121,6 +123,13 @@ impl Grpc {
         }
     }
 
+    /// Says whether there is contact to the other nodes, as a service of its own: requests are
+    /// answered without it.
+    pub(crate) async fn report_contact(&self, is_there: bool) {
+        let status = if is_there { ServingStatus::Serving } else { ServingStatus::NotServing };
+        self.health.set_service_status(CLUSTER, status).await;
+    }
+
     /// Answers a request.
     pub(crate) async fn answer(&self, stats: &Stats, request: Request<Incoming>) -> Response<Body> {
         let answer = match timeout(MESSAGE, self.call(request)).await {
@@ -168,8 +177,10 @@ impl RateLimitService for Decide {
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
         let limiter = &self.service.limiter;
         let asked = asked(request.get_ref())?;
-        let answer = limiter
-            .decide(&limiter.rules(), &asked, &Moment::now(), Detail::Left)
+        let answer = self
+            .service
+            .decide(&limiter.rules(), &asked)
+            .await
             .map_err(|refused| Status::invalid_argument(refused.to_string()))?;
         let headers = if self.headers { headers(&answer) } else { Vec::new() };
         Ok(tonic::Response::new(RateLimitResponse {

@@ -47,6 +47,14 @@ impl Secret {
         self.0
     }
 
+    /// The key of another bucket of what has a key.
+    pub(crate) fn other(&self, of: Key) -> Key {
+        let mut key = self.begin();
+        key.key(of);
+        key.text("other");
+        key.end()
+    }
+
     /// A key that parts are added to.
     pub(crate) fn begin(&self) -> Begun {
         Begun(SipHasher13::new_with_key(&self.0))

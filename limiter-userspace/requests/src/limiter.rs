@@ -10,20 +10,25 @@ use limiter_rules::file::requests::{RequestFile, RequestLimit};
 
 use crate::bans::RequestBans;
 use crate::clock::Moment;
-use crate::counters::Became;
-use crate::decision::{Charges, Left, Limits, Over, least, take_back};
+use crate::counters::{Became, Unanswered};
+use crate::decision::{Charges, Limits, Over, least, take_back};
 use crate::key::{Key, Secret};
+use crate::leases::LeaseTable;
 use crate::question::{Answer, Asked, Detail, MAX_DESCRIPTORS, Refused, Status};
 use crate::reservations::{GivenBack, Reservations};
-use crate::rules::{EntryOf, Rule, Rules, Terms};
+use crate::rules::{Rule, Rules, Terms};
+use crate::shared::Patience;
 use crate::snapshot::{self, Loaded, Snapshot, Unusable};
 use crate::store::{Full, KeyLimits, Store};
+use crate::target::{SharedCharge, State, Target, is_over, nearest, replace};
 
 /// The limiter: rules in force, and buckets.
 pub struct Limiter {
     rules: RwLock<Arc<Rules>>,
-    store: Store,
+    pub(crate) store: Store,
     secret: Secret,
+    /// What other nodes share with this one.
+    pub(crate) cluster: Option<Shares>,
     /// Requests that named a domain without rules.
     unknown_domains: AtomicU64,
     /// Requests by their answer: within, over.
@@ -31,6 +36,18 @@ pub struct Limiter {
     reservations: Reservations,
     bans: Arc<RequestBans>,
 }
+
+/// What other nodes share with this one.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    pub(crate) leases: Arc<LeaseTable>,
+    /// Number of nodes.
+    pub(crate) nodes: AtomicU64,
+}
+
+/// A request waits for the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waits;
 
 /// Tries to reserve while other threads are faster.
 const RESERVE_TRIES: usize = 32;
@@ -51,53 +68,6 @@ impl std::fmt::Debug for Limiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Limiter").field("keys", &self.keys()).finish_non_exhaustive()
     }
-}
-
-/// A descriptor on its way to a decision.
-struct Target<'a> {
-    rule: Arc<Rule>,
-    limits: Option<(KeyLimits, Key)>,
-    hits: u64,
-    entries: &'a [EntryOf<'a>],
-    state: State,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
-    /// Within the limits, as far as is known.
-    Within,
-    /// Over one of them.
-    Over,
-    /// Over one that it shares with others, for want of room.
-    OverShared,
-    /// Charged to this key.
-    Charged(Key, Charges, bool),
-    /// Without a bucket.
-    FullPassed,
-    FullRefused,
-    Unlimited,
-}
-
-impl Target<'_> {
-    fn is_over(&self) -> bool {
-        matches!(self.state, State::Over | State::OverShared | State::FullRefused)
-    }
-
-    fn charges(&self) -> Option<(Key, &Charges)> {
-        match &self.state {
-            State::Charged(key, charges, _) => Some((*key, charges)),
-            _ => None,
-        }
-    }
-}
-
-/// True if a request is over: over any limit that counts by itself, or over all of those that count
-/// together.
-fn is_over(targets: &[Option<Target<'_>>]) -> bool {
-    let all = || targets.iter().flatten().filter(|target| !target.rule.shadow);
-    let mut quotas = all().filter(|target| target.rule.quota).peekable();
-    all().any(|target| !target.rule.quota && target.is_over())
-        || quotas.peek().is_some() && quotas.all(Target::is_over)
 }
 
 impl Limiter {
@@ -121,11 +91,19 @@ impl Limiter {
             rules: RwLock::default(),
             store: Store::new(most),
             secret,
+            cluster: None,
             unknown_domains: AtomicU64::new(0),
             answers: Default::default(),
             reservations: Reservations::default(),
             bans: Arc::default(),
         }
+    }
+
+    /// Shares limits with other nodes, from the next rules on. Returns the leases.
+    pub(crate) fn share(&mut self, nodes: u64) -> Arc<LeaseTable> {
+        let leases = Arc::new(LeaseTable::new());
+        self.cluster = Some(Shares { leases: Arc::clone(&leases), nodes: AtomicU64::new(nodes) });
+        leases
     }
 
     /// Gives keys the buckets of the snapshot that this limiter is [of](Limiter::of). `clock` names
@@ -166,7 +144,8 @@ impl Limiter {
     /// Why the files do not go together. Then nothing changes.
     pub fn apply(&self, files: &[(String, RequestFile)]) -> Result<Arc<Rules>, RuleFileError> {
         let before = self.rules();
-        let rules = Arc::new(Rules::new(files, &before, &self.store, &self.secret)?);
+        let nodes = self.cluster.as_ref().map(|shares| shares.nodes.load(Ordering::Relaxed));
+        let rules = Arc::new(Rules::new(files, &before, &self.store, &self.secret, nodes)?);
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&rules);
         // A request under way may still have those before.
         let mut in_use = rules.limits();
@@ -208,7 +187,8 @@ impl Limiter {
         self.store.sweep(round, of, &moment.with_wall());
     }
 
-    /// Decides a request. One that is over a limit is charged to none.
+    /// Decides a request. One that is over a limit is charged to none. It does not wait: where a
+    /// limit that nodes share has no lease, it does what `on_partition` says.
     ///
     /// # Errors
     ///
@@ -220,14 +200,33 @@ impl Limiter {
         moment: &Moment,
         detail: Detail,
     ) -> Result<Answer, Refused> {
+        let patience = Patience::None(Unanswered::Late);
+        // With no patience nobody waits.
+        Ok(self.attempt(rules, asked, moment, detail, patience)?.unwrap_or_default())
+    }
+
+    /// Decides a request, or says that it waits for the store; then nothing is charged.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be decided.
+    pub(crate) fn attempt(
+        &self,
+        rules: &Rules,
+        asked: &Asked<'_>,
+        moment: &Moment,
+        detail: Detail,
+        patience: Patience,
+    ) -> Result<Result<Answer, Waits>, Refused> {
         let mut targets = self.targets(rules, asked)?;
         let windows = |target: &Target<'_>| {
             target.limits.as_ref().is_some_and(|(limits, _)| !limits.limits.are_rates())
         };
         let windows = targets.iter().flatten().any(windows);
         let moment = &if windows { moment.with_wall() } else { *moment };
-        let over = self.settle(&mut targets, moment);
-        Ok(self.answer(targets, over, moment, detail))
+        Ok(self
+            .settle(&mut targets, moment, patience)
+            .map(|over| self.answer(targets, over, moment, detail)))
     }
 
     /// Decides when a request may go, at most `longest` nanoseconds from now, and charges it as one
@@ -247,6 +246,9 @@ impl Limiter {
         loop {
             let mut targets = self.targets(rules, asked)?;
             for (number, target) in targets.iter().enumerate() {
+                if target.as_ref().is_some_and(|target| target.shared.is_some()) {
+                    return Err(Refused::SharedReserve(number));
+                }
                 let limits = target.as_ref().and_then(|target| target.limits.as_ref());
                 let rates = limits.is_none_or(|(limits, _)| limits.limits.are_rates());
                 if !rates {
@@ -263,7 +265,9 @@ impl Limiter {
             };
             let wait = least(0, longest, passes);
             let over = if let Some(wait) = wait {
-                self.settle(&mut targets, &moment.plus(wait))
+                // Nobody waits for what is of this node alone.
+                let patience = Patience::None(Unanswered::Late);
+                self.settle(&mut targets, &moment.plus(wait), patience).unwrap_or(true)
             } else {
                 for target in targets.iter_mut().flatten() {
                     if let Some((limits, key)) = &target.limits
@@ -310,18 +314,25 @@ impl Limiter {
     }
 
     /// Looks at all limits, and charges them if the request is within.
-    fn settle(&self, targets: &mut [Option<Target<'_>>], moment: &Moment) -> bool {
+    fn settle(
+        &self,
+        targets: &mut [Option<Target<'_>>],
+        moment: &Moment,
+        patience: Patience,
+    ) -> Result<bool, Waits> {
         // What stands alone is looked at by its charge.
         if targets.len() > 1 {
             for target in targets.iter_mut().flatten() {
-                if let (Some((limits, key)), State::Within) = (&target.limits, &target.state)
+                if target.shared.is_some() && target.state == State::Within {
+                    self.look_at_shared(target, moment, patience)?;
+                } else if let (Some((limits, key)), State::Within) = (&target.limits, &target.state)
                     && self.peek(limits, *key, moment, target.hits).is_err()
                 {
                     target.state = State::Over;
                 }
             }
             if is_over(targets) {
-                return true;
+                return Ok(true);
             }
         }
         for index in 0..targets.len() {
@@ -331,18 +342,33 @@ impl Limiter {
             if target.state != State::Within {
                 continue;
             }
-            target.state = self.charge(target, moment);
+            let waits = if target.shared.is_some() {
+                self.charge_shared(target, moment, patience).is_err()
+            } else {
+                target.state = self.charge(target, moment);
+                false
+            };
             let failed = target.is_over();
+            if waits {
+                self.take_back(targets);
+                return Err(Waits);
+            }
             if failed && is_over(targets) {
                 // Somebody was faster since the look.
                 self.take_back(targets);
-                return true;
+                return Ok(true);
             }
         }
-        is_over(targets)
+        Ok(is_over(targets))
     }
 
-    fn peek(&self, limits: &KeyLimits, key: Key, moment: &Moment, hits: u64) -> Result<(), Over> {
+    pub(crate) fn peek(
+        &self,
+        limits: &KeyLimits,
+        key: Key,
+        moment: &Moment,
+        hits: u64,
+    ) -> Result<(), Over> {
         self.store
             .look(key, limits, moment, |words, moment| limits.limits.peek(words, moment, hits))
     }
@@ -377,8 +403,14 @@ impl Limiter {
         }
     }
 
+    /// The key of the bucket that keys without one share.
+    pub(crate) fn shared_key(&self, rule: &Rule) -> Key {
+        rule.shared_key(&self.secret)
+    }
+
     fn take_back(&self, targets: &mut [Option<Target<'_>>]) {
         for target in targets.iter_mut().rev().flatten() {
+            self.take_back_shared(target);
             if let (Some((key, charges)), Some((limits, _))) = (target.charges(), &target.limits) {
                 self.store.take_back(key, limits.id, |words| take_back(words, charges));
                 target.state = State::Within;
@@ -421,6 +453,7 @@ impl Limiter {
             };
             replaces |= !rule.replaces.is_empty();
             let key = || rule.key(&self.secret, &descriptor.entries);
+            let mut shared = None;
             let (limits, state) = match (&descriptor.limit, &rule.terms) {
                 (Some(limit), _) => {
                     let limits = self.brought(number, *limit)?;
@@ -431,16 +464,24 @@ impl Limiter {
                     }
                     (Some((limits, key_of_limit.end())), State::Within)
                 }
-                (None, Terms::Limits(limits)) => (Some((limits.0.clone(), key())), State::Within),
+                (None, Terms::Limits(limits)) => {
+                    let whole = || (limits.0.clone(), self.secret.other(key()));
+                    shared = rule.shared_with(&descriptor.entries).map(|shared| (shared, key()));
+                    let limits = if shared.is_some() { whole() } else { (limits.0.clone(), key()) };
+                    (Some(limits), State::Within)
+                }
                 (None, Terms::Block(_)) => (None, State::Over),
                 (None, Terms::Unlimited) => (None, State::Unlimited),
             };
             targets.push(Some(Target {
                 rule: Arc::clone(rule),
                 limits,
+                shared,
                 hits: descriptor.hits.unwrap_or(asked.hits.max(1)),
                 entries: &descriptor.entries,
                 state,
+                charged: SharedCharge::default(),
+                unanswered: None,
             }));
         }
         if replaces {
@@ -479,15 +520,23 @@ impl Limiter {
                 State::Charged(..) => Became::Within,
             };
             let value = target.rule.detailed.then(|| target.rule.detail(target.entries));
+            if let Some(why) = target.unanswered {
+                target.rule.counters.count_unanswered(why);
+            }
             if matches!(target.state, State::Charged(_, _, true)) {
                 target.rule.counters.count(Became::FullShared, None);
             }
             target.rule.counters.count(became, value);
-            // A look is no strike, and nobody is banned for what others had of a shared bucket.
-            if over && became == Became::Over && target.state == State::Over && target.hits > 0 {
+            // A look is no strike, and nobody is banned for what others had of a shared bucket, or
+            // for a store that does not answer.
+            let is_strike = target.hits > 0 && target.unanswered.is_none();
+            if over && became == Became::Over && target.state == State::Over && is_strike {
                 self.bans.strike(&target.rule, target.entries, moment.now);
             }
             let limits = match (&target.limits, detail) {
+                (Some(_), Detail::Left) if target.shared.is_some() => {
+                    self.left_of_shared(&target, moment)
+                }
                 (Some((limits, key)), Detail::Left) => {
                     let key = target.charges().map_or(*key, |(key, _)| key);
                     self.store.look(key, limits, moment, |words, moment| {
@@ -511,25 +560,5 @@ impl Limiter {
             });
         }
         Answer { over, statuses }
-    }
-}
-
-/// The limit that matters most: the one that makes a request that is over wait longest, or the one
-/// with the least left.
-fn nearest(limits: &[(RequestLimit, Left)], over: bool) -> Option<(RequestLimit, Left)> {
-    let longest = limits.iter().max_by_key(|(_, left)| left.wait.unwrap_or(u64::MAX));
-    let least = limits.iter().min_by_key(|(_, left)| left.remaining);
-    if over { longest } else { least }.copied()
-}
-
-/// Takes out the rules that others of the request replace.
-fn replace(targets: &mut [Option<Target<'_>>]) {
-    let names = targets.iter().flatten().flat_map(|target| target.rule.replaces.iter());
-    let names: Vec<Box<str>> = names.cloned().collect();
-    for slot in targets {
-        let name = slot.as_ref().and_then(|target| target.rule.name.as_ref());
-        if name.is_some_and(|name| names.contains(name)) {
-            *slot = None;
-        }
     }
 }

@@ -1,13 +1,17 @@
 //! Metrics for Prometheus.
 
+use std::sync::Arc;
+
+use limiter_cluster::status::Contact;
 use limiter_text::exposition::{Exposition, Kind};
 
-use crate::counters::{BanBecame, Became, Counts};
-use crate::limiter::Limiter;
-use crate::service::Stats;
+use crate::counters::{BanBecame, Became, Counts, Unanswered};
+use crate::rules::Rule;
+use crate::service::Service;
 
 /// The page.
-pub(crate) fn page(limiter: &Limiter, stats: &Stats) -> String {
+pub(crate) fn page(service: &Service) -> String {
+    let Service { limiter, stats, .. } = service;
     let mut page = Exposition::default();
     let rules = limiter.rules();
     let rules: Vec<_> =
@@ -61,6 +65,7 @@ pub(crate) fn page(limiter: &Limiter, stats: &Stats) -> String {
             samples.add(&labels, count);
         }
     }
+    of_cluster(&mut page, service, &rules);
     let help = "Requests for a domain without rules, which pass.";
     let unknown = limiter.unknown_domains();
     page.metric("limiter_request_unknown_domains_total", Kind::Counter, help).add(&[], unknown);
@@ -92,4 +97,41 @@ pub(crate) fn page(limiter: &Limiter, stats: &Stats) -> String {
         .add(&[("result", "ok")], good)
         .add(&[("result", "failed")], bad);
     page.into_text()
+}
+
+/// What is there about limits that nodes share.
+fn of_cluster(page: &mut Exposition, service: &Service, rules: &[&Arc<Rule>]) {
+    let help = "Descriptors about which on_partition of their rule decided, by the reason.";
+    let mut samples = page.metric("limiter_request_on_partition_total", Kind::Counter, help);
+    for rule in rules {
+        let Some(shared) = &rule.shared else { continue };
+        for (why, count) in Unanswered::ALL.into_iter().zip(rule.counters.unanswered()) {
+            let labels = [
+                ("domain", &*rule.domain),
+                ("rule", &*rule.path),
+                ("name", rule.name.as_deref().unwrap_or_default()),
+                ("on_partition", shared.on_partition.name()),
+                ("reason", why.name()),
+            ];
+            samples.add(&labels, count);
+        }
+    }
+    if let Some(status) = service.node.status() {
+        let help = "Requests that wait for the store.";
+        page.metric("limiter_request_waiting", Kind::Gauge, help).add(&[], service.patience.now());
+        let connected = matches!(status.contact, Contact::Connected(_));
+        page.metric("limiter_cluster_connected", Kind::Gauge, "1 with contact to the store.")
+            .add(&[], u8::from(connected));
+        let help = "Nodes that the shares are divided by.";
+        page.metric("limiter_cluster_nodes", Kind::Gauge, help).add(&[], status.count);
+        let help = "Calls to the store, by the result.";
+        page.metric("limiter_cluster_calls_total", Kind::Counter, help)
+            .add(&[("result", "ok")], status.calls.saturating_sub(status.failed))
+            .add(&[("result", "failed")], status.failed);
+        let help = "Keys of requests that have leases on this node.";
+        page.metric("limiter_cluster_keys", Kind::Gauge, help).add(&[], status.keys);
+        let help = "Keys that found no lease, because all were in use.";
+        page.metric("limiter_cluster_keys_refused_total", Kind::Counter, help)
+            .add(&[], status.keys_refused);
+    }
 }

@@ -62,6 +62,12 @@ pub enum Refused {
          request may go"
     )]
     NoRate(usize),
+    /// A reservation of what nodes share.
+    #[error(
+        "descriptor {0} falls under a limit with `scope: cluster`, of which no node can say when a \
+         request may go: ask /json, or remove the field"
+    )]
+    SharedReserve(usize),
 }
 
 /// The answer to a request.

@@ -16,7 +16,7 @@ use crate::clock::Moment;
 use crate::json::{AnswerOut, AskedIn, Seconds};
 use crate::limiter::Limiter;
 use crate::metrics;
-use crate::question::{Answer, Asked, Descriptor, Detail, Refused};
+use crate::question::{Answer, Asked, Descriptor, Refused};
 use crate::reservations::GivenBack;
 use crate::service::{Service, Why};
 
@@ -74,14 +74,24 @@ async fn decided(service: &Service, request: Request<Incoming>) -> Result<Answer
     let (first, rest) = path.split_once('/').unwrap_or((path, ""));
     match (first, rest, request.method()) {
         ("json", "", &Method::POST) => json(service, request).await,
-        ("check", domain, _) => checked(service, domain, &request),
+        ("check", domain, _) => checked(service, domain, &request).await,
         ("reserve", "", &Method::POST) => reserve(service, request).await,
         ("reserve", id, &Method::DELETE) if !id.is_empty() => give_back(service, id),
         ("json" | "reserve", "", _) => Ok(not_allowed(service, "POST")),
         ("reserve", _, _) => Ok(not_allowed(service, "DELETE")),
-        ("healthcheck", "", _) => Ok(text(StatusCode::OK, "OK\n")),
+        ("healthcheck", "", _) => Ok(match service.node.cut_off() {
+            None => text(StatusCode::OK, "OK\n"),
+            // It answers, so nobody is to end it.
+            Some(error) => plain(
+                StatusCode::OK,
+                format!(
+                    "degraded: no contact to the other nodes: {error}; rules with scope: cluster \
+                     do what on_partition says\n"
+                ),
+            ),
+        }),
         ("metrics", "", _) => {
-            let page = metrics::page(&service.limiter, &service.stats);
+            let page = metrics::page(service);
             let mut answer = plain(StatusCode::OK, page);
             let kind = HeaderValue::from_static(exposition::CONTENT_TYPE);
             answer.headers_mut().insert(CONTENT_TYPE, kind);
@@ -168,12 +178,12 @@ async fn json(service: &Service, request: Request<Incoming>) -> Result<Answered,
         return Err(Refusal::bad("maxWait and wait are for /reserve: ask there"));
     }
     let limiter = &service.limiter;
-    let answer = limiter.decide(&limiter.rules(), &asked.asked(), &Moment::now(), Detail::Left)?;
+    let answer = service.decide(&limiter.rules(), &asked.asked()).await?;
     Ok(document(status_of(answer.over), &AnswerOut::from(&answer)))
 }
 
 /// Answers a proxy that asks by a request of its own.
-fn checked(
+async fn checked(
     service: &Service,
     domain: &str,
     request: &Request<Incoming>,
@@ -203,7 +213,7 @@ fn checked(
         ..Descriptor::default()
     });
     let asked = Asked { domain: name, descriptors: descriptors.collect(), hits: 1 };
-    let decided = limiter.decide(&rules, &asked, &Moment::now(), Detail::Left)?;
+    let decided = service.decide(&rules, &asked).await?;
     let mut answer = if decided.over {
         text(over_status, "Too many requests.\n")
     } else {

@@ -1,10 +1,12 @@
 //! The rules in force: which one a descriptor falls under, and the key of its bucket.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use limiter_common::wire::Full;
+use limiter_common::wire::{Full, MAX_RECORDS, TableKey};
 use limiter_rules::RuleFileError;
 use limiter_rules::file::Problem;
 use limiter_rules::file::requests::{
@@ -16,6 +18,7 @@ use limiter_rules::model::{Ban, Period};
 use crate::counters::Counters;
 use crate::decision::Limits;
 use crate::key::{Key, Secret, source};
+use crate::shared::{self, RuleShared};
 use crate::store::{KeyLimits, LimitsId, Store};
 
 /// Rules of all files.
@@ -46,6 +49,8 @@ pub struct Rule {
     pub replaces: Box<[Box<str>]>,
     /// What it does.
     pub terms: Terms,
+    /// What nodes share of it.
+    pub(crate) shared: Option<RuleShared>,
     /// Requests over it pass, and are counted.
     pub shadow: bool,
     /// A request is over only if it is over all rules of this kind.
@@ -138,17 +143,20 @@ pub(crate) type EntryOf<'a> = (&'a str, &'a str);
 
 impl Rules {
     /// Rules of files, each with its name. Limits go into `store`, counters are those that a rule
-    /// of the same path had in `before`.
+    /// of the same path had in `before`. Limits of a cluster are those of one of `nodes`; without a
+    /// number, of this node alone.
     pub(crate) fn new(
         files: &[(String, RequestFile)],
         before: &Self,
         store: &Store,
         secret: &Secret,
+        nodes: Option<u64>,
     ) -> Result<Self, RuleFileError> {
         let old = before.domains.values().flat_map(|domain| &domain.rules);
         let before = old.map(|rule| (rule.identity, Arc::clone(&rule.counters))).collect();
         let mut domains = HashMap::new();
         let mut first: HashMap<&str, String> = HashMap::new();
+        let mut slots = 0..MAX_RECORDS;
         for (name, file) in files {
             let at = file.domain_at.map_or_else(String::new, |place| format!(":{place}"));
             if let Some(first) = first.insert(&file.domain, format!("{name}{at}")) {
@@ -156,8 +164,16 @@ impl Rules {
                 let problem = Problem::Elsewhere { subject, first };
                 return Err(RuleFileError { file: name.clone(), place: file.domain_at, problem });
             }
-            let mut making =
-                Making { name, file, before: &before, store, secret, rules: Vec::new() };
+            let mut making = Making {
+                name,
+                file,
+                before: &before,
+                store,
+                secret,
+                nodes,
+                slots: &mut slots,
+                rules: Vec::new(),
+            };
             let top = making.keys(&file.nodes, &[])?;
             let domain = Domain { check: file.check.clone(), top, rules: making.rules };
             domains.insert(file.domain.as_str().into(), domain);
@@ -179,13 +195,21 @@ impl Rules {
 
     /// Limits that keys may have.
     pub(crate) fn limits(&self) -> Vec<LimitsId> {
-        let rules = self.domains.values().flat_map(|domain| &domain.rules);
-        rules
+        let rules = || self.domains.values().flat_map(|domain| &domain.rules);
+        let own = rules().filter_map(|rule| rule.shared.as_ref()).map(|shared| shared.own.id);
+        rules()
             .filter_map(|rule| match &rule.terms {
                 Terms::Limits(RuleLimits(limits)) => Some(limits.id),
                 Terms::Unlimited | Terms::Block(_) => None,
             })
+            .chain(own)
             .collect()
+    }
+
+    /// Rules whose limits nodes share.
+    pub(crate) fn shared(&self) -> impl Iterator<Item = &RuleShared> + Clone {
+        let rules = self.domains.values().flat_map(|domain| &domain.rules);
+        rules.filter_map(|rule| rule.shared.as_ref())
     }
 }
 
@@ -225,22 +249,27 @@ impl Rule {
     pub(crate) fn key(&self, secret: &Secret, entries: &[EntryOf<'_>]) -> Key {
         let mut key = secret.begin();
         key.key(self.identity);
-        for (level, (_, value)) in self.levels.iter().zip(entries) {
-            match &level.value {
-                LevelValue::Exact(_) => {}
-                LevelValue::Pattern(_) if level.shared => {}
-                LevelValue::Any if &*level.key == SOURCE => match source(value) {
-                    Some(net) => key.text(&net.to_string()),
-                    None => key.text(value),
-                },
-                LevelValue::Any | LevelValue::Pattern(_) => key.text(value),
-                LevelValue::Source(_) => match source(value) {
-                    Some(net) => key.text(&net.to_string()),
-                    None => key.text(value),
-                },
-            }
-        }
+        self.values(entries).for_each(|value| key.text(&value));
         key.end()
+    }
+
+    /// The key of the same bucket on all nodes, if they share it.
+    pub(crate) fn shared_with(&self, entries: &[EntryOf<'_>]) -> Option<TableKey> {
+        Some(self.shared.as_ref()?.key(self.values(entries)))
+    }
+
+    /// The values of a descriptor that have buckets of their own.
+    fn values<'a>(&'a self, entries: &'a [EntryOf<'a>]) -> impl Iterator<Item = Cow<'a, str>> {
+        self.levels.iter().zip(entries).filter_map(|(level, (_, value))| match &level.value {
+            LevelValue::Exact(_) => None,
+            LevelValue::Pattern(_) if level.shared => None,
+            LevelValue::Any if &*level.key != SOURCE => Some(Cow::Borrowed(*value)),
+            LevelValue::Pattern(_) => Some(Cow::Borrowed(*value)),
+            LevelValue::Any | LevelValue::Source(_) => Some(match source(value) {
+                Some(net) => Cow::Owned(net.to_string()),
+                None => Cow::Borrowed(*value),
+            }),
+        })
     }
 
     /// The key of the bucket that descriptors without one share.
@@ -271,6 +300,9 @@ struct Making<'a> {
     before: &'a HashMap<Key, Arc<Counters>>,
     store: &'a Store,
     secret: &'a Secret,
+    nodes: Option<u64>,
+    /// Numbers by which keys of rules ask for leases.
+    slots: &'a mut Range<u32>,
     rules: Vec<Arc<Rule>>,
 }
 
@@ -313,6 +345,7 @@ impl Making<'_> {
             RequestTerms::Block(period) => Terms::Block(*period),
             RequestTerms::Limits(limits) => Terms::Limits(self.limits(rule, limits)?),
         };
+        let shared = self.shared(rule, &path)?;
         let identity = identity.end();
         let counters = self.before.get(&identity).map_or_else(Arc::default, Arc::clone);
         let level = levels.iter().position(|level| &*level.key == SOURCE);
@@ -323,6 +356,7 @@ impl Making<'_> {
             name: rule.name.clone(),
             replaces: rule.replaces.clone(),
             terms,
+            shared,
             shadow: rule.shadow,
             quota: rule.quota,
             full: rule.full,
@@ -335,6 +369,27 @@ impl Making<'_> {
         });
         self.rules.push(Arc::clone(&made));
         Ok(made)
+    }
+
+    fn shared(
+        &mut self,
+        rule: &RequestRule,
+        path: &str,
+    ) -> Result<Option<RuleShared>, RuleFileError> {
+        let (Some(nodes), Some(sharing)) = (self.nodes, &rule.sharing) else {
+            return Ok(None);
+        };
+        let RequestTerms::Limits(limits) = &rule.terms else {
+            return Ok(None);
+        };
+        let slot = self.slots.next().unwrap_or(MAX_RECORDS);
+        let of = shared::Making { domain: &self.file.domain, path, slot, nodes };
+        let made = RuleShared::new(&of, limits, sharing, |own| self.store.limits(own));
+        made.map(Some).map_err(|error| RuleFileError {
+            file: self.name.to_owned(),
+            place: rule.place,
+            problem: Problem::Limit(error.to_string()),
+        })
     }
 
     fn limits(

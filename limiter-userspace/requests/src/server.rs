@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use limiter_cluster::node::StartError;
+use limiter_cluster::{Cluster, Config, ConfigError};
 use limiter_rules::RuleFileError;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -17,9 +19,11 @@ use crate::bans::Bans;
 use crate::clock::Moment;
 use crate::connections::{Answers, serve};
 use crate::grpc::Grpc;
+use crate::leases::{HeldLeases, LeaseTable};
 use crate::limiter::Limiter;
 use crate::listen::{self, Listen, Listener};
-use crate::service::{Service, Stats};
+use crate::node;
+use crate::service::{Service, Waiting};
 use crate::state::{State, StateError, StateOptions};
 
 /// What to serve, and within which bounds.
@@ -40,9 +44,18 @@ pub struct Options {
     pub response_headers: bool,
     /// What bans the sources that rules name; if there is none, nobody is banned.
     pub bans: Option<Arc<dyn Bans>>,
+    /// How limits of a cluster are shared; if not at all, this process counts for itself.
+    pub cluster: Option<Config>,
+    /// The longest time that a request waits for the other nodes.
+    pub deadline: Duration,
+    /// Requests that wait for them at once.
+    pub max_waiting: usize,
     /// Where buckets are kept across restarts; if nowhere, they begin full.
     pub state: Option<StateOptions>,
 }
+
+/// The longest time that a request waits for other nodes, if nothing else is said.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(100);
 
 /// Address to listen at if nothing else is said.
 pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
@@ -64,6 +77,12 @@ pub enum ServeError {
     /// A socket of the service manager.
     #[error("cannot listen at a socket of the service manager: {0}: check the unit of the socket")]
     Inherited(io::Error),
+    /// The file of the node.
+    #[error("--cluster: {0}")]
+    Config(#[from] ConfigError),
+    /// The node.
+    #[error(transparent)]
+    Cluster(#[from] StartError),
     /// The state directory.
     #[error(transparent)]
     State(#[from] StateError),
@@ -111,6 +130,8 @@ pub struct Server {
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// The thread that asks for bans.
     bans: Option<JoinHandle<()>>,
+    /// The thread that does what the node reports.
+    node: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Server {
@@ -124,11 +145,14 @@ impl Server {
         let state = options.state.as_ref().map(|state| State::open(&state.directory));
         let state = state.transpose()?;
         let snapshot = state.as_ref().and_then(State::read);
-        let limiter = match &snapshot {
+        let mut limiter = match &snapshot {
             Some(snapshot) => Limiter::of(options.max_keys, snapshot),
             None => Limiter::new(options.max_keys).map_err(system("read randomness"))?,
         };
-        let service = Arc::new(Service { limiter, stats: Stats::default() });
+        let cluster = options.cluster.clone();
+        let cluster = cluster.map(|config| (limiter.share(config.node.nodes.into()), config));
+        let waiting = Waiting::new(options.deadline, options.max_waiting);
+        let service = Arc::new(Service::new(limiter, waiting));
         service.load(&options.rules).map_err(ServeError::Rules)?;
         if let (Some(state), Some(snapshot)) = (&state, snapshot) {
             service.go_on(state, snapshot);
@@ -151,6 +175,8 @@ impl Server {
             addresses.push(listener.address(listen));
             listeners.push(listener);
         }
+        let node = cluster.map(|(leases, config)| start_node(&answers, leases, config));
+        let node = node.transpose()?;
         let (stop, stopped) = watch::channel(false);
         let bans = options.bans.clone().map(|daemon| service.limiter.bans().start(daemon));
         let bans = bans.transpose().map_err(system("start a thread"))?;
@@ -163,6 +189,7 @@ impl Server {
             stop,
             threads: Vec::new(),
             bans,
+            node,
         };
         let threads = options.threads.max(1);
         let most = options.max_connections.div_ceil(threads).max(1);
@@ -226,6 +253,10 @@ impl Server {
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
+        self.service.node.stop();
+        if let Some(Err(panic)) = self.node.map(JoinHandle::join) {
+            std::panic::resume_unwind(panic);
+        }
         let bans = self.service.limiter.bans();
         bans.close();
         if let Some(Err(panic)) = self.bans.map(JoinHandle::join) {
@@ -237,6 +268,24 @@ impl Server {
         }
         result
     }
+}
+
+/// Starts the thread that asks the store, and the one that does what it reports.
+fn start_node(
+    answers: &Answers,
+    leases: Arc<LeaseTable>,
+    config: Config,
+) -> Result<JoinHandle<io::Result<()>>, ServeError> {
+    let config = Config { redis: config.redis.of_requests(), ..config };
+    let (cluster, notices) = Cluster::start(config, HeldLeases(leases))?;
+    answers.service.node.join(cluster, &answers.service.limiter.rules());
+    let Answers { service, grpc } = answers.clone();
+    let follow = move || {
+        runtime()?.block_on(node::follow(&service, &grpc, notices));
+        Ok(())
+    };
+    let thread = thread::Builder::new().name("requests-node".to_owned()).spawn(follow);
+    thread.map_err(|source| ServeError::System { what: "start a thread", source })
 }
 
 /// Serves until SIGTERM or SIGINT.

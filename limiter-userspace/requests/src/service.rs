@@ -2,13 +2,23 @@
 
 use std::io::{Read, Seek};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use limiter_rules::RuleFileError;
+use limiter_rules::file::requests::RequestFile;
+use tokio::time::{Instant, timeout_at};
 
 use crate::clock::{self, Moment};
+use crate::counters::Unanswered;
 use crate::files;
 use crate::limiter::Limiter;
+use crate::node::Node;
+use crate::question::{Answer, Asked, Detail, Refused};
+use crate::rules::Rules;
+use crate::shared::Patience;
 use crate::snapshot::{Loaded, Snapshot};
 use crate::state::State;
 
@@ -87,14 +97,99 @@ impl Stats {
     }
 }
 
+/// Requests that wait for the store: a bounded number of them, each for a bounded time.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    deadline: Duration,
+    most: usize,
+    now: AtomicUsize,
+}
+
+/// A place among those that wait.
+pub(crate) struct Place<'a>(&'a AtomicUsize);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Waiting {
+    pub(crate) fn new(deadline: Duration, most: usize) -> Self {
+        Self { deadline, most, now: AtomicUsize::new(0) }
+    }
+
+    /// Requests that wait now.
+    pub(crate) fn now(&self) -> usize {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// Takes a place; none if all are taken.
+    fn enter(&self) -> Option<Place<'_>> {
+        let place = Place(&self.now);
+        (self.now.fetch_add(1, Ordering::Relaxed) < self.most).then_some(place)
+    }
+}
+
 /// What all threads share.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) limiter: Limiter,
     pub(crate) stats: Stats,
+    pub(crate) patience: Waiting,
+    pub(crate) node: Node,
+    /// The files in force.
+    files: Mutex<Arc<[(String, RequestFile)]>>,
 }
 
 impl Service {
+    pub(crate) fn new(limiter: Limiter, patience: Waiting) -> Self {
+        let (stats, node) = (Stats::default(), Node::default());
+        Self { limiter, stats, patience, node, files: Mutex::default() }
+    }
+
+    /// Decides a request, which waits for the store if it must, and not beyond the deadline.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be decided.
+    pub(crate) async fn decide(&self, rules: &Rules, asked: &Asked<'_>) -> Result<Answer, Refused> {
+        let attempt =
+            |patience| self.limiter.attempt(rules, asked, &Moment::now(), Detail::Left, patience);
+        if let Ok(answer) = attempt(Patience::Begins)? {
+            return Ok(answer);
+        }
+        // With no patience nobody waits.
+        let give_up = |why| Ok(attempt(Patience::None(why))?.unwrap_or_default());
+        let (Some(shares), Some(_place)) = (&self.limiter.cluster, self.patience.enter()) else {
+            return give_up(Unanswered::Overload);
+        };
+        let deadline = Instant::now() + self.patience.deadline;
+        loop {
+            let mut changed = pin!(shares.leases.changed().notified());
+            // What changes from here on is not missed.
+            changed.as_mut().enable();
+            if let Ok(answer) = attempt(Patience::Waits)? {
+                return Ok(answer);
+            }
+            if timeout_at(deadline, changed).await.is_err() {
+                return give_up(Unanswered::Late);
+            }
+        }
+    }
+
+    /// Takes over another number of nodes.
+    pub(crate) fn set_nodes(&self, nodes: u64) {
+        let Some(shares) = &self.limiter.cluster else { return };
+        shares.nodes.store(nodes, Ordering::Relaxed);
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.limiter.apply(&files) {
+            Ok(rules) => self.node.set_rules(&rules),
+            // No error depends on the number of nodes.
+            Err(error) => tracing::error!("the shares of {nodes} nodes are not in force: {error}"),
+        }
+    }
+
     /// Goes on with the buckets of a snapshot.
     pub(crate) fn go_on<R: Read + Seek>(&self, state: &State, snapshot: Snapshot<R>) {
         let clock = clock::boot();
@@ -137,7 +232,17 @@ impl Service {
         if !errors.is_empty() {
             return Err(errors);
         }
+        let mut in_force = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = self.limiter.apply(&files).map_err(|error| vec![error])?;
+        self.node.set_rules(&rules);
+        let is_shared =
+            |file: &RequestFile| file.rules().iter().any(|(_, rule)| rule.sharing.is_some());
+        if self.limiter.cluster.is_none() && files.iter().any(|(_, file)| is_shared(file)) {
+            tracing::warn!(
+                "rules have scope: cluster, but no cluster is configured: this process counts for \
+                 itself; give the file of the node with --cluster"
+            );
+        }
         for (name, file) in &files {
             for note in &file.notes {
                 let at = note.place.map_or_else(String::new, |place| format!(":{place}"));
@@ -149,6 +254,7 @@ impl Service {
             let s = if rules == 1 { "" } else { "s" };
             tracing::info!("domain {name:?}: {rules} rule{s}");
         }
+        *in_force = files.into();
         Ok(())
     }
 }

@@ -34,6 +34,7 @@ pub use rule_error::{CompileError, CompileErrors, RangeError, RuleError};
 pub use rule_id::{RuleId, TableForm};
 pub use set::{BANS, CompiledSet, DEFAULT_BANS, REPLIES, compile_set};
 pub(super) use set::{CompiledKeyed, CompiledLimits, CompiledOver, CompiledTerms};
+pub use shared::{SharedRequests, share_of_requests};
 pub use two_rate::{Upper, two_rate};
 pub use window::{SlotError, fixed_window, sliding_counter, sliding_log, sliding_slots};
 

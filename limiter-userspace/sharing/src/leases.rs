@@ -1,5 +1,7 @@
 //! Leases of the data path, as the node sees them: counts that it reads, and words that it writes.
 
+use std::task::{Context, Poll};
+
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Ask, HostLease, KeyLeases, Lease, TableKey};
 
@@ -16,14 +18,29 @@ pub struct Counts {
     pub denied: u64,
 }
 
+/// What the store answered for a lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Granted {
+    /// Units that the node wanted.
+    pub wanted: u64,
+    /// Units that it got.
+    pub units: u64,
+}
+
 /// Leases of a data path. Nobody else writes their words.
 pub trait Leases: Send + 'static {
-    /// Microseconds of the clock by which the data path judges: the kernel's
-    /// `CLOCK_MONOTONIC`.
+    /// Microseconds of the clock by which the data path judges, which never goes back: of the
+    /// kernel's `CLOCK_MONOTONIC`, of requests `CLOCK_BOOTTIME`.
     fn now(&self) -> u64;
 
     /// Counts of a lease; zeros of one that there is not.
     fn seen(&self, lease: u32) -> Counts;
+
+    /// Ready if keys have asked for leases, for a data path that wakes the node for them. The
+    /// others are asked at each tick.
+    fn poll_asks(&mut self, _context: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
 
     /// Takes the keys that have asked for leases since the last time.
     fn take_asks(&mut self) -> Vec<Ask>;
@@ -37,6 +54,10 @@ pub trait Leases: Send + 'static {
     /// Sets the words of a lease: `granted` is a total as `used` is, `expires` a time as
     /// [`Leases::now`] is, or 0: the lease decides nothing.
     fn write(&mut self, lease: u32, words: Words);
+
+    /// The store answered for a lease, whose words are written: for a data path in which somebody
+    /// waits for that.
+    fn answered(&mut self, _lease: u32, _granted: Granted) {}
 }
 
 impl Leases for Box<dyn Leases> {
@@ -46,6 +67,10 @@ impl Leases for Box<dyn Leases> {
 
     fn seen(&self, lease: u32) -> Counts {
         (**self).seen(lease)
+    }
+
+    fn poll_asks(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        (**self).poll_asks(context)
     }
 
     fn take_asks(&mut self) -> Vec<Ask> {
@@ -62,6 +87,10 @@ impl Leases for Box<dyn Leases> {
 
     fn write(&mut self, lease: u32, words: Words) {
         (**self).write(lease, words);
+    }
+
+    fn answered(&mut self, lease: u32, granted: Granted) {
+        (**self).answered(lease, granted);
     }
 }
 

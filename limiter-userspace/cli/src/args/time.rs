@@ -37,6 +37,14 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     at_least(text, 1)
 }
 
+/// A length of time from 1 ms to a minute.
+#[cfg(feature = "requests")]
+pub(crate) fn deadline(text: &str) -> Result<Duration, String> {
+    let time = length(text)?;
+    let range = Duration::from_millis(1)..=Duration::from_mins(1);
+    range.contains(&time).then_some(time).ok_or_else(|| "give 1ms to 1m".to_owned())
+}
+
 pub(crate) fn at_least(text: &str, seconds: u64) -> Result<Duration, String> {
     match length(text)? {
         time if time >= Duration::from_secs(seconds) => Ok(time),

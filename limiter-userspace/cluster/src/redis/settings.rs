@@ -65,7 +65,8 @@ pub struct RedisSettings {
     pub user: Option<String>,
     /// File with the password, read at each connection; an end of line is not part of it.
     pub password: Option<PathBuf>,
-    /// First part of all keys: 1 to 32 letters, digits, `-` and `_`.
+    /// First part of all keys: 1 to 32 letters, digits, `-` and `_`, and what
+    /// [`RedisSettings::of_requests`] adds.
     pub prefix: String,
     /// Longest time for a call, connecting included.
     pub timeout: Duration,
@@ -90,7 +91,25 @@ impl Default for Scripts {
     }
 }
 
-/// True if keys may begin with this.
+/// Behind the prefix of packets, that of requests: their nodes and rules are others, and one file,
+/// and one user of the server, do for both.
+const OF_REQUESTS: &str = ":requests";
+
+impl RedisSettings {
+    /// The same servers for limits of requests, whose nodes, rules and accounts are their own.
+    #[must_use]
+    pub fn of_requests(self) -> Self {
+        Self { prefix: format!("{}{OF_REQUESTS}", self.prefix), ..self }
+    }
+
+    /// True if keys may begin with the prefix.
+    #[cfg(feature = "redis")]
+    pub(super) fn has_prefix(&self) -> bool {
+        is_prefix(self.prefix.strip_suffix(OF_REQUESTS).unwrap_or(&self.prefix))
+    }
+}
+
+/// True if a file may have this prefix.
 pub(crate) fn is_prefix(prefix: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     (1..=32).contains(&prefix.len()) && prefix.chars().all(good)

@@ -11,7 +11,7 @@ use super::reply::{met, reply};
 use super::request::Request;
 use super::router::Router;
 use super::server::{Failure, Server};
-use super::settings::{RedisSettings, Servers, is_prefix};
+use super::settings::{RedisSettings, Servers};
 use crate::membership::{Membership, Met};
 use crate::status::ServerStatus;
 use crate::store::{Answers, Batch, Store, StoreError, WindowBatch, read};
@@ -31,7 +31,7 @@ enum Place {
 impl RedisStore {
     /// A store that is not connected yet: its first call connects.
     pub fn new(settings: RedisSettings) -> Result<Self, StoreError> {
-        if !is_prefix(&settings.prefix) {
+        if !settings.has_prefix() {
             return Err(StoreError::Batch("a prefix is 1 to 32 letters, digits, - and _"));
         }
         let settings = Arc::new(settings);

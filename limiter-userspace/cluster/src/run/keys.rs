@@ -11,11 +11,9 @@ use super::Loop;
 use super::calls::Batches;
 
 impl<S: Store + 'static, L: Leases> Loop<S, L> {
-    /// Gives leases to keys that ask, and takes those away of keys that need none.
-    pub(super) fn promote(&mut self, now: u64) {
-        if !self.hot.has_rules() {
-            return;
-        }
+    /// Gives leases to keys that ask: the numbers of the limits that begin.
+    pub(super) fn promote(&mut self, now: u64) -> Vec<u64> {
+        let mut begun = Vec::new();
         for ask in self.leases.take_asks() {
             let Some(promoted) = self.hot.ask(&ask, now, &mut self.leases) else {
                 continue;
@@ -32,13 +30,32 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 numbers.push(self.next);
                 self.next += 1;
             }
+            begun.extend_from_slice(&numbers);
             self.hot.begun(&promoted.key, numbers, &mut self.leases);
         }
-        self.end_idle(now);
+        begun
+    }
+
+    /// Makes the first calls for keys that ask, without waiting for a tick: somebody waits for the
+    /// answers.
+    pub(super) fn begin_asked(&mut self) {
+        let now = self.leases.now();
+        let limit = self.longest_call();
+        let mut batches = Batches::default();
+        for number in self.promote(now) {
+            let Some(held) = self.held.get_mut(&number) else { continue };
+            if let Some((sequence, request)) = held.tick(now, limit, &mut self.leases) {
+                batches.add(held, Some((number, sequence)), request);
+            }
+        }
+        self.call(batches);
     }
 
     /// Takes leases away from keys that need none.
-    fn end_idle(&mut self, now: u64) {
+    pub(super) fn end_idle(&mut self, now: u64) {
+        if !self.hot.has_rules() {
+            return;
+        }
         let held = &self.held;
         let is_idle = |number| held.get(&number).is_none_or(|held| held.is_idle(now));
         // Most of the time there is none.

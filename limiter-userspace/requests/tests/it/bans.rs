@@ -8,12 +8,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use limiter_requests::{AskedBan, BanAnswer, Bans, Listen, Options, Server};
+use limiter_requests::{AskedBan, BanAnswer, Bans, DEFAULT_DEADLINE, Listen, Options, Server};
 use serde_json::json;
 
 /// A daemon of the test, which may hang or be away.
 #[derive(Debug, Default)]
-struct Fake {
+pub(crate) struct Fake {
     asked: Mutex<Vec<AskedBan>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -35,7 +35,7 @@ impl Fake {
         self.changed.notify_all();
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap();
         asked.iter().map(|ban| format!("{} {}: {}", ban.source, ban.domain, ban.rule)).collect()
     }
@@ -81,6 +81,9 @@ impl Running {
             response_headers: false,
             threads: 1,
             bans: Some(Arc::<Fake>::clone(&fake)),
+            cluster: None,
+            deadline: DEFAULT_DEADLINE,
+            max_waiting: 100,
             state: None,
         };
         let server = Some(Server::start(&options).unwrap());

@@ -73,7 +73,7 @@ impl Client {
     }
 }
 
-async fn channel(running: &Running) -> Channel {
+pub(crate) async fn channel(running: &Running) -> Channel {
     let address = format!("http://{}", running.address);
     Channel::from_shared(address).unwrap().connect().await.unwrap()
 }

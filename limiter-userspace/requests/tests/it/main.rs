@@ -4,11 +4,15 @@
 
 mod arithmetic;
 mod bans;
+mod cluster;
 mod grpc;
 mod hostile;
 mod matching;
-mod nginx;
 mod oracle;
+mod proxies;
+#[expect(clippy::expect_used, dead_code, reason = "as the tests of the cluster use it")]
+#[path = "../../../cluster/tests/cluster/server.rs"]
+mod redis_server;
 mod reserve;
 mod room;
 mod rules_change;

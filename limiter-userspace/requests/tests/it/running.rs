@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use limiter_requests::{Listen, Options, Server};
+use limiter_requests::{DEFAULT_DEADLINE, Listen, Options, Server};
 use serde_json::{Value, json};
 
 pub(crate) const RULES: &str = "
@@ -48,6 +48,9 @@ pub(crate) fn started(change: impl FnOnce(&mut Options)) -> Running {
         threads: 1,
         response_headers: false,
         bans: None,
+        cluster: None,
+        deadline: DEFAULT_DEADLINE,
+        max_waiting: 100,
         state: None,
     };
     change(&mut options);

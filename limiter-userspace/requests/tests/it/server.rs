@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use limiter_requests::{Listen, Options, ServeError, Server, StateOptions};
+use limiter_requests::{DEFAULT_DEADLINE, Listen, Options, ServeError, Server, StateOptions};
 use serde_json::{Value, json};
 
 use crate::running::{RULES, read, running, started};
@@ -284,6 +284,9 @@ fn what_cannot_be_served_is_refused() {
         threads: 1,
         response_headers: false,
         bans: None,
+        cluster: None,
+        deadline: DEFAULT_DEADLINE,
+        max_waiting: 100,
         state: None,
     };
     let error = Server::start(&options).unwrap_err();

@@ -12,7 +12,7 @@ use limiter_sharing::{OnPartition, Settings, SharedLimit, SharedTerms};
 use super::error::LimitError;
 use super::record::{Failure, spec};
 use super::{Environment, Pace, Quota, display_quota, paced};
-use crate::model::{LimitList, Meter, RuleLimit, Sharing};
+use crate::model::{LimitList, Meter, Period, RuleLimit, Sharing, Unit};
 
 /// Shortest window, in seconds, that nodes share.
 const SHORTEST_WINDOW: u64 = 60;
@@ -95,6 +95,31 @@ fn share_limit(
         return Err(LimitError::SharedSoft { upper: upper.name() });
     }
     let quota = limit.meter.quota();
+    let terms = terms(&limit.meter, sharing, among)?;
+    let (part, keyless) = match &terms {
+        SharedTerms::Bucket(_) if sharing.on_partition == OnPartition::Open && !among.always => {
+            return Err(LimitError::SharedOpenKeys(display_quota(quota)));
+        }
+        // Among many nodes one may be too slow to be held, and then is none.
+        SharedTerms::Bucket(of) => {
+            (part(&limit.meter, of, among.max_frame).and_then(Result::ok), None)
+        }
+        SharedTerms::Window { window, .. } => {
+            let part = part_of_window(&limit.meter, window, among.nodes);
+            let part = part.and_then(|meter| spec(&meter, Role::Hard, among.max_frame).ok());
+            // The store counts all of the quota: a part that passed beside it would come on top.
+            (part, Some(!among.always))
+        }
+    };
+    let (fallback, closed) = fallback(whole, part, sharing.on_partition);
+    let keyless = keyless.unwrap_or(closed && !among.always);
+    Ok(SharedSpec { terms, fallback, closed, keyless })
+}
+
+/// The numbers of a limit that nodes share. No error depends on the number of nodes, but where that
+/// is out of range.
+fn terms(meter: &Meter, sharing: &Sharing, among: Among) -> Result<SharedTerms, LimitError> {
+    let quota = meter.quota();
     let sync = u64::try_from(sharing.sync.as_micros()).unwrap_or(u64::MAX);
     if !(SYNC_MIN..=SYNC_MAX).contains(&sync) {
         return Err(limit::LimitError::Sync(sync).into());
@@ -103,13 +128,13 @@ fn share_limit(
         Count::Bytes => among.max_frame,
         Count::Packets | Count::Syns | Count::Flows => 1,
     };
-    let kind = match &limit.meter {
+    let kind = match meter {
         Meter::TokenBucket(_) | Meter::LeakyBucket { .. } => {
             let settings = |burst| {
                 let settings = settings(quota, burst, largest, sync, sharing)?;
                 Ok(Settings { always: among.always, ..settings })
             };
-            return bucket(&limit.meter, whole, sharing, among, settings);
+            return bucket(meter, among, settings).map(SharedTerms::Bucket);
         }
         Meter::FixedWindow(_) => WindowKind::Fixed,
         Meter::SlidingCounter(_) => WindowKind::SlidingCounter,
@@ -117,14 +142,71 @@ fn share_limit(
         Meter::SlidingSlots { .. } => return Err(LimitError::SharedSlots),
     };
     let window = window(kind, quota, largest, sync, sharing)?;
-    // The window's quota is what nodes have together: each has its part of it.
-    let units = window.quota / among.nodes.max(1);
-    let part = (units >= largest).then(|| with_units(&limit.meter, units));
-    let part = part.and_then(|meter| spec(&meter, Role::Hard, among.max_frame).ok());
-    let (fallback, closed) = fallback(whole, part, sharing.on_partition);
-    // The store counts all of the quota: a part that passed beside it would come on top.
-    let keyless = !among.always;
-    Ok(SharedSpec { terms: SharedTerms::Window { window, sync }, fallback, closed, keyless })
+    Ok(SharedTerms::Window { window, sync })
+}
+
+/// The part of a window that one of `nodes` has without a lease; none where that holds no packet.
+/// The window's quota is what nodes have together.
+fn part_of_window(meter: &Meter, window: &Window, nodes: u64) -> Option<Meter> {
+    let units = window.quota / nodes.max(1);
+    (units >= window.largest).then(|| with_units(meter, units))
+}
+
+/// A limit of requests that nodes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedRequests {
+    /// Numbers for the store.
+    pub terms: SharedTerms,
+    /// What this node has of it without a lease; none where that holds no request, or is too slow.
+    pub share: Option<Meter>,
+}
+
+/// Compiles a limit of requests, which counts them, for one of `nodes` (1 to 65,535).
+///
+/// # Errors
+///
+/// Why nodes cannot share it. None depends on the number of nodes, but where that is out of range.
+pub fn share_of_requests(
+    meter: &Meter,
+    sharing: &Sharing,
+    nodes: u64,
+) -> Result<SharedRequests, LimitError> {
+    let among = Among { nodes, max_frame: 1, always: false };
+    let terms = terms(meter, sharing, among)?;
+    let share = match &terms {
+        SharedTerms::Bucket(limit) => share_of_bucket(meter, limit),
+        SharedTerms::Window { window, .. } => part_of_window(meter, window, nodes),
+    };
+    let share = share.filter(|meter| spec(meter, Role::Hard, among.max_frame).is_ok());
+    Ok(SharedRequests { terms, share })
+}
+
+/// A node's share of a bucket, as a limit of a node has it.
+fn share_of_bucket(meter: &Meter, limit: &SharedLimit) -> Option<Meter> {
+    let (rate, burst) = limit.cold()?;
+    // `units` every `micros`, in whole seconds.
+    let (units, micros) = (u128::from(rate.units()) * 1_000_000, u128::from(rate.micros()));
+    let divisor = greatest_divisor(units, micros);
+    let multiplier = u32::try_from(micros / divisor).ok()?;
+    let period = Period { unit: Unit::Second, multiplier };
+    let quota = Quota::new(meter.quota().count, u64::try_from(units / divisor).ok()?, period);
+    Some(match meter {
+        // As in a token bucket, but that the request itself needs no room.
+        Meter::LeakyBucket { .. } => {
+            let ahead = burst.saturating_sub(limit.settings().largest);
+            // What is rounded up there would be more than the share.
+            let micros = rate.micros_of(ahead).saturating_sub(1);
+            Meter::LeakyBucket { quota, backlog: Duration::from_micros(micros) }
+        }
+        _ => Meter::TokenBucket(quota.with_burst(burst)),
+    })
+}
+
+const fn greatest_divisor(mut a: u128, mut b: u128) -> u128 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 /// Limit that holds without a lease: `part` is the share, none where that holds no packet.
@@ -163,15 +245,10 @@ fn settings(
 
 fn bucket(
     meter: &Meter,
-    whole: LimitSpec,
-    sharing: &Sharing,
     among: Among,
     settings: impl Fn(u64) -> Result<Settings, LimitError>,
-) -> Result<SharedSpec, LimitError> {
+) -> Result<SharedLimit, LimitError> {
     let quota = meter.quota();
-    if sharing.on_partition == OnPartition::Open && !among.always {
-        return Err(LimitError::SharedOpenKeys(display_quota(quota)));
-    }
     let settings = match meter {
         Meter::TokenBucket(rate) => settings(rate.burst)?,
         Meter::LeakyBucket { backlog, .. } => {
@@ -185,12 +262,7 @@ fn bucket(
     let limit = checked(settings).map_err(|error| refused(meter, settings, error))?;
     // Nodes come and go while a rule set is in force: if there ever is a share, one node has it.
     part(meter, &limit, among.max_frame).transpose()?;
-    let limit = limit.among(among.nodes)?;
-    // Among many nodes one may be too slow to be held, and then is none.
-    let part = part(meter, &limit, among.max_frame).and_then(Result::ok);
-    let (fallback, closed) = fallback(whole, part, sharing.on_partition);
-    let keyless = closed && !among.always;
-    Ok(SharedSpec { terms: SharedTerms::Bucket(limit), fallback, closed, keyless })
+    Ok(limit.among(among.nodes)?)
 }
 
 /// A node's share of a bucket; none where that holds no packet.
@@ -301,5 +373,63 @@ fn with_units(meter: &Meter, requests_per_unit: u64) -> Meter {
         Meter::SlidingLog(_) => Meter::SlidingLog(quota),
         Meter::SlidingCounter(_) => Meter::SlidingCounter(quota),
         other => *other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The share of a limit of requests, written as a limit, is the share that packets have.
+    #[test]
+    fn requests_and_packets_have_the_same_share() {
+        let sharing = Sharing::default();
+        let mut shares = 0;
+        for (requests, multiplier, burst) in [
+            (1000, 1, 1000),
+            (7, 3600, 90),
+            (5, 60, 200),
+            (1, 86_400, 1000),
+            (1_000_003, 1, 500_000),
+        ] {
+            let period = Period { unit: Unit::Second, multiplier };
+            let quota = Quota::new(Count::Packets, requests, period);
+            let micros = burst * 1_000_000 * u64::from(multiplier) / requests;
+            let backlog = Duration::from_micros(micros);
+            let meters = [
+                Meter::TokenBucket(quota.with_burst(burst)),
+                Meter::LeakyBucket { quota, backlog },
+            ];
+            for (meter, nodes) in meters.iter().flat_map(|meter| [1, 3, 64].map(|n| (meter, n))) {
+                let SharedRequests { terms, share } =
+                    share_of_requests(meter, &sharing, nodes).expect("good");
+                let SharedTerms::Bucket(limit) = terms else { panic!("{terms:?}") };
+                let packets = part(meter, &limit, 1).and_then(Result::ok);
+                assert_eq!(share.is_some(), packets.is_some(), "{meter:?} {nodes}");
+                let (Some(share), Some(packets)) = (share, packets) else { continue };
+                let own = spec(&share, Role::Hard, 1).expect("good").rate();
+                assert_eq!(own.increment, packets.rate().increment, "{meter:?} {nodes}");
+                // A microsecond less, where a leaky bucket rounds.
+                let less = packets.rate().tolerance - own.tolerance;
+                assert!(
+                    less <= 2_000 << limiter_common::time::TICK_BITS,
+                    "{meter:?} {nodes}: {less}"
+                );
+                shares += 1;
+            }
+        }
+        assert!(shares > 20, "{shares}");
+    }
+
+    #[test]
+    fn a_window_has_its_part_and_a_share_without_a_request_is_none() {
+        let quota = Quota::new(Count::Packets, 10, Period::one(Unit::Day));
+        let share = |meter: Meter, nodes| {
+            share_of_requests(&meter, &Sharing::default(), nodes).expect("good").share
+        };
+        let part = Quota { requests_per_unit: 3, ..quota };
+        assert_eq!(share(Meter::FixedWindow(quota), 3), Some(Meter::FixedWindow(part)));
+        assert_eq!(share(Meter::SlidingLog(quota), 11), None);
+        assert_eq!(share(Meter::TokenBucket(quota.with_burst(10)), 2), None);
     }
 }

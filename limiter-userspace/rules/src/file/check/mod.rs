@@ -7,7 +7,7 @@ pub(super) mod limits;
 mod lists;
 mod rules;
 pub(super) mod scalar;
-mod sharing;
+pub(super) mod sharing;
 pub(super) mod words;
 
 use limiter_common::wire::Count;

@@ -14,7 +14,7 @@ use crate::file::shape::Cluster;
 use crate::model::{Share, Sharing};
 
 /// How nodes share limits; none if they do not.
-pub(super) fn sharing(
+pub(in crate::file) fn sharing(
     scope: Option<&Scalar>,
     raw: Option<&Placed<Cluster>>,
 ) -> Result<Option<Box<Sharing>>, Failure> {

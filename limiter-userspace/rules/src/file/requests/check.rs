@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv6Net};
 
 use super::super::check::Failure;
-use super::super::check::actions;
 use super::super::check::scalar::{at, plain, text};
+use super::super::check::{actions, sharing};
 use super::super::error::{KeyValueError, Problem};
 use super::super::one_or_many::OneOrMany;
 use super::super::place::Place;
@@ -19,8 +19,8 @@ use super::model::{
     RequestRule, RequestTerms,
 };
 use super::shape::{self, Descriptor, File, RateLimit};
-use crate::compile::compile;
-use crate::model::{LimitList, RuleLimit};
+use crate::compile::{compile, share_of_requests};
+use crate::model::{LimitList, RuleLimit, Sharing};
 
 /// More rules than a file of 16 MiB has, so that lists inside lists end.
 const MAX_RULES: usize = 1 << 18;
@@ -29,7 +29,7 @@ const MAX_RULES: usize = 1 << 18;
 const MAX_CHECKS: usize = 16;
 
 /// Fields of rules for packets that requests do not have, with the reason.
-const OF_PACKETS: [(&str, &str); 17] = [
+const OF_PACKETS: [(&str, &str); 15] = [
     ("aggregates", "a request names its prefixes itself, as a key of their own; remove the field"),
     ("allow", "it is for packets; use a rule with `unlimited: true`"),
     ("bans", "it is for packets; remove the field"),
@@ -37,7 +37,6 @@ const OF_PACKETS: [(&str, &str); 17] = [
     ("budgets", "requests share a limit where they have the same key and value; remove the field"),
     ("ceiling", "a limit of requests has one rate; remove the field, or use `rate_limits`"),
     ("count", "requests are counted, or the hits that they ask for; remove the field"),
-    ("cluster", "each process of `limiter serve` counts for itself; remove the field"),
     ("deny", "it is for packets; use a rule with `requests_per_unit: 0`"),
     ("excess", "a limit of requests has one rate; remove the field, or use `rate_limits`"),
     ("mark", "an answer has no mark; remove the field"),
@@ -45,7 +44,6 @@ const OF_PACKETS: [(&str, &str); 17] = [
     ("on_daemon_loss", "requests are decided without the daemon; remove the field"),
     ("peak", "a limit of requests has one rate; remove the field, or use `rate_limits`"),
     ("replies", "it is for packets; remove the field"),
-    ("scope", "each process of `limiter serve` counts for itself; remove the field"),
     ("v4_prefix_mask_len", "who asks masks the address; remove the field"),
 ];
 
@@ -253,6 +251,8 @@ impl Checked {
                     ("quota_mode", raw.quota_mode.as_ref().map(|field| field.referenced)),
                     ("detailed_metric", raw.detailed_metric.as_ref().map(|field| field.referenced)),
                     ("on_full", raw.on_full.as_ref().map(|field| field.referenced)),
+                    ("scope", raw.scope.as_ref().map(|field| field.referenced)),
+                    ("cluster", raw.cluster.as_ref().map(|field| field.referenced)),
                 ];
                 if let Some((field, place)) =
                     fields.into_iter().find_map(|(field, place)| Some((field, place?)))
@@ -285,10 +285,12 @@ impl Checked {
             let quota = quota.map(|field| ("quota_mode", field.referenced));
             let full = raw.on_full.as_ref().map(|field| ("on_full", field.referenced));
             let action = raw.action.as_ref().map(|field| ("action", field.referenced));
-            if let Some((field, place)) = shadow.or(quota).or(full).or(action) {
+            let scope = raw.scope.as_ref().map(|field| ("scope", field.referenced));
+            if let Some((field, place)) = shadow.or(quota).or(full).or(action).or(scope) {
                 return Err(at(place, Problem::UnlimitedWith(field)));
             }
         }
+        let sharing = sharing_of(raw, limits, &terms)?;
         Ok(Some(RequestRule {
             name: name.map(Box::from),
             replaces,
@@ -300,6 +302,7 @@ impl Checked {
                 None => Metric::Levels,
             },
             full: raw.on_full.as_ref().map(actions::full).transpose()?.unwrap_or_default(),
+            sharing,
             ban: raw.action.as_ref().map(|raw| bans::ban(raw, sources)).transpose()?,
             place: item.referenced.place(),
         }))
@@ -354,6 +357,29 @@ impl Checked {
             self.file.notes.push(Note { place: Some(place), text });
         }
     }
+}
+
+/// How nodes share the limits of a rule, if they do.
+fn sharing_of(
+    raw: &Descriptor,
+    limits: &[Placed<RateLimit>],
+    terms: &RequestTerms,
+) -> Result<Option<Box<Sharing>>, Failure> {
+    let sharing = sharing::sharing(raw.scope.as_ref(), raw.cluster.as_deref())?;
+    if let (Some(sharing), RequestTerms::Limits(all)) = (&sharing, terms) {
+        for (raw, limit) in limits.iter().zip(all) {
+            if let (Some(_), Some(unit)) = (limit.calendar, &raw.value.unit) {
+                let what = unit.value.clone().unwrap_or_default();
+                let reason = "nodes share windows of one length: write a number of days, or \
+                              remove `scope: cluster`";
+                return Err(at(unit.referenced, Problem::NotSupported { what, reason }));
+            }
+            if let Err(error) = share_of_requests(&limit.meter, sharing, 1) {
+                return Err(at(raw.referenced, Problem::Limit(error.to_string())));
+            }
+        }
+    }
+    Ok(sharing)
 }
 
 /// A field that says yes.

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use limiter_common::wire::Full;
 
 use crate::file::place::Place;
-use crate::model::{Ban, Meter, Period};
+use crate::model::{Ban, Meter, Period, Sharing};
 
 /// Levels that descriptors may be nested in, and entries that a request may have.
 pub const MAX_DEPTH: usize = 16;
@@ -166,6 +166,8 @@ pub struct RequestRule {
     pub metric: Metric,
     /// Treatment of requests that get no bucket.
     pub full: Full,
+    /// How nodes share the limits; none if each node has its own.
+    pub sharing: Option<Box<Sharing>>,
     /// Ban of the source of requests over the limits. Its strikes are such requests, and it needs
     /// no evidence.
     pub ban: Option<Ban>,

@@ -4,9 +4,11 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
 use super::super::schema::fields::unit as unit_of_packets;
-use super::super::schema::fields::{TEXT, not_both, number_within, of_rate, one_of_these, strikes};
+use super::super::schema::fields::{
+    TEXT, cluster_needs_scope, not_both, number_within, of_rate, one_of_these, strikes,
+};
 pub(super) use super::super::schema::fields::{
-    algorithms, burst, full, rate_or_unlimited, slots, text, unit_multiplier,
+    algorithms, burst, full, rate_or_unlimited, scope, slots, text, unit_multiplier,
 };
 use super::shape::{Entry, File};
 
@@ -25,6 +27,7 @@ pub(super) fn of_descriptor() -> Value {
     json!([
         not_both("rate_limit", "rate_limits"),
         one_of_these(&["rate_limit", "rate_limits", "descriptors", "value"]),
+        cluster_needs_scope(),
     ])
 }
 

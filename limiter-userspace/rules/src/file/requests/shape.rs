@@ -122,6 +122,14 @@ pub(super) struct Descriptor {
     #[serde(default, deserialize_with = "present")]
     #[schemars(schema_with = "schema::full")]
     pub(super) on_full: Option<Scalar>,
+    /// Nodes that the limits are of: each by itself if nothing is said.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::scope")]
+    pub(super) scope: Option<Scalar>,
+    /// How nodes share the limits, with `scope: cluster`.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "of_packets::Cluster")]
+    pub(super) cluster: Option<Box<Placed<of_packets::Cluster>>>,
     /// Further keys.
     #[serde(default)]
     #[schemars(with = "Option<Vec<Self>>")]

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 
 use limiter_common::wire::Evidence;
 use limiter_json_schema::valid;
+use limiter_sharing::OnPartition;
 use serde_json::Value;
 
 use super::*;
-use crate::model::{Ban, Meter};
+use crate::model::{Ban, Meter, Sharing};
 
 fn parse(text: &str) -> RequestFile {
     let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
@@ -43,6 +44,7 @@ fn the_schema_for_requests_has_the_fields_of_the_reader() {
     let places = [
         ("", "zzz: 1\n".to_owned()),
         ("/$defs/descriptor", "descriptors: [{zzz: 1}]\n".to_owned()),
+        ("/$defs/cluster", "descriptors: [{key: k, cluster: {zzz: 1}}]\n".to_owned()),
         ("/$defs/entry", "check: [[{zzz: 1}]]\n".to_owned()),
         ("/$defs/rate_limit", format!("{limit}: {{zzz: 1}}}}]\n")),
         ("/$defs/replaced", format!("{limit}: {{replaces: [{{zzz: 1}}]}}}}]\n")),
@@ -61,6 +63,52 @@ fn the_schema_for_requests_has_the_fields_of_the_reader() {
     }
     let definitions = schema["$defs"].as_object().unwrap();
     assert_eq!(definitions.len(), places.len() - 1, "{definitions:?}");
+}
+
+#[test]
+fn a_rule_is_shared_by_nodes_as_one_for_packets_is() {
+    let file = |fields: &str| {
+        let text =
+            format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{rate: 5/min}}{fields}}}]");
+        let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
+        assert!(errors.is_empty(), "{text}: {errors:?}");
+        file.rules()[0].1.sharing.as_deref().copied()
+    };
+    assert_eq!(file(""), None);
+    assert_eq!(file(", scope: node"), None);
+    assert_eq!(file(", scope: cluster"), Some(Sharing::default()));
+    let open = Sharing { on_partition: OnPartition::Open, ..Sharing::default() };
+    // By key, too: without contact alone a key has the whole limit.
+    assert_eq!(file(", scope: cluster, cluster: {on_partition: open}"), Some(open));
+}
+
+#[test]
+fn what_nodes_cannot_share_is_refused() {
+    let refused = |fields: &str| {
+        let text = format!("domain: d\ndescriptors:\n  - {{key: k, rate_limit: {{{fields}\n");
+        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
+        errors.first().map_or_else(String::new, ToString::to_string)
+    };
+    let cluster = ", scope: cluster, cluster: {sync: 1s}}";
+    for (fields, error) in [
+        ("rate: 1000/s}, cluster: {sync: 1s}}".to_owned(), "cluster without `scope: cluster`"),
+        (format!("unlimited: true}}{cluster}"), "scope beside unlimited"),
+        (
+            format!("rate: 1000/s, burst: 10}}{cluster}"),
+            "3:26: a burst of 10 packets is too small for nodes to share",
+        ),
+        (
+            format!("rate: 1/s, algorithm: sliding_slots}}{cluster}"),
+            "3:26: sliding_slots cannot be shared by nodes",
+        ),
+        (
+            format!("unit: month, algorithm: fixed_window, requests_per_unit: 5}}{cluster}"),
+            "\"month\" is not supported: nodes share windows of one length",
+        ),
+    ] {
+        let got = refused(&fields);
+        assert!(got.starts_with("r.yaml:") && got.contains(error), "{fields}: {got}");
+    }
 }
 
 /// What an editor marks is wrong: the reader refuses it, too.
@@ -307,7 +355,7 @@ fn mistakes_are_refused_with_their_place_and_a_remedy() {
         (rule("key: k, value: []"), "value has no value"),
         (rule("key: k, valeu: x"), "unknown field \"valeu\": did you mean \"value\"?"),
         (rule("key: k, action: drop, value: x"), "action without rate_limit: add a limit"),
-        (rule("key: k, scope: cluster"), "\"scope\" is not supported: each process of"),
+        (rule("key: k, scope: cluster"), "scope without rate_limit: add a limit"),
         (
             rule("key: k, shadow_mode: true, value: x"),
             "shadow_mode without rate_limit: add a limit",

@@ -55,7 +55,7 @@ pub(in crate::file) fn of_budget() -> Value {
 }
 
 /// The condition of `cluster` on `scope`.
-fn cluster_needs_scope() -> Value {
+pub(in crate::file) fn cluster_needs_scope() -> Value {
     let shared = json!({"properties": {"scope": {"const": "cluster"}}, "required": ["scope"]});
     json!({"if": {"required": ["cluster"]}, "then": shared})
 }

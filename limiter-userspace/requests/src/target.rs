@@ -1,0 +1,104 @@
+//! A descriptor on its way to a decision.
+
+use std::sync::Arc;
+
+use limiter_common::wire::TableKey;
+use limiter_rules::file::requests::RequestLimit;
+
+use crate::counters::Unanswered;
+use crate::decision::{Charges, Left};
+use crate::key::Key;
+use crate::leases::LeaseCharge;
+use crate::rules::{EntryOf, Rule};
+use crate::store::{KeyLimits, LimitsId};
+
+/// A descriptor on its way to a decision.
+pub(crate) struct Target<'a> {
+    pub(crate) rule: Arc<Rule>,
+    /// Of a rule that nodes share: the whole limits, as one node would have them.
+    pub(crate) limits: Option<(KeyLimits, Key)>,
+    /// The key that nodes share, and that of this node's share.
+    pub(crate) shared: Option<(TableKey, Key)>,
+    pub(crate) hits: u64,
+    pub(crate) entries: &'a [EntryOf<'a>],
+    pub(crate) state: State,
+    /// What was charged of a rule that nodes share.
+    pub(crate) charged: SharedCharge,
+    /// The reason for which `on_partition` decided.
+    pub(crate) unanswered: Option<Unanswered>,
+}
+
+/// Charges of a rule that nodes share.
+#[derive(Debug, Default)]
+pub(crate) struct SharedCharge {
+    pub(crate) leases: Option<LeaseCharge>,
+    pub(crate) local: Option<LocalCharge>,
+}
+
+/// A charge to limits of this node.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalCharge {
+    pub(crate) key: Key,
+    pub(crate) limits: LimitsId,
+    pub(crate) charges: Charges,
+    /// True if the bucket is one for all keys without room.
+    pub(crate) full: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Within the limits, as far as is known.
+    Within,
+    /// Over one of them.
+    Over,
+    /// Over one that it shares with others, for want of room.
+    OverShared,
+    /// Charged to this key.
+    Charged(Key, Charges, bool),
+    /// Without a bucket.
+    FullPassed,
+    FullRefused,
+    Unlimited,
+}
+
+impl Target<'_> {
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state, State::Over | State::OverShared | State::FullRefused)
+    }
+
+    pub(crate) fn charges(&self) -> Option<(Key, &Charges)> {
+        match &self.state {
+            State::Charged(key, charges, _) => Some((*key, charges)),
+            _ => None,
+        }
+    }
+}
+
+/// True if a request is over: over any limit that counts by itself, or over all of those that count
+/// together.
+pub(crate) fn is_over(targets: &[Option<Target<'_>>]) -> bool {
+    let all = || targets.iter().flatten().filter(|target| !target.rule.shadow);
+    let mut quotas = all().filter(|target| target.rule.quota).peekable();
+    all().any(|target| !target.rule.quota && target.is_over())
+        || quotas.peek().is_some() && quotas.all(Target::is_over)
+}
+
+/// The limit that matters most: the one that makes a request that is over wait longest, or the one
+/// with the least left.
+pub(crate) fn nearest(limits: &[(RequestLimit, Left)], over: bool) -> Option<(RequestLimit, Left)> {
+    let longest = limits.iter().max_by_key(|(_, left)| left.wait.unwrap_or(u64::MAX));
+    let least = limits.iter().min_by_key(|(_, left)| left.remaining);
+    if over { longest } else { least }.copied()
+}
+
+/// Takes out the rules that others of the request replace.
+pub(crate) fn replace(targets: &mut [Option<Target<'_>>]) {
+    let names = targets.iter().flatten().flat_map(|target| target.rule.replaces.iter());
+    let names: Vec<Box<str>> = names.cloned().collect();
+    for slot in targets {
+        let name = slot.as_ref().and_then(|target| target.rule.name.as_ref());
+        if name.is_some_and(|name| names.contains(name)) {
+            *slot = None;
+        }
+    }
+}
