@@ -42,13 +42,14 @@ pub(super) struct Serve {
     /// given counts
     #[arg(long, value_name = "FILE", overrides_with = "cluster")]
     cluster: Option<PathBuf>,
-    /// Longest time that a request waits for the other nodes; then on_partition of its rule decides
+    /// Longest time that a request waits for the other nodes; then `on_partition` of its rule
+    /// decides
     #[arg(
         long, value_name = "TIME", default_value = "100ms", requires = "cluster",
         value_parser = deadline,
     )]
     deadline: Duration,
-    /// Requests that wait for the other nodes at once; of one more, on_partition decides
+    /// Requests that wait for the other nodes at once; of one more, `on_partition` decides
     #[arg(
         long, value_name = "N", default_value_t = 1024, requires = "cluster",
         value_parser = clap::value_parser!(u32).range(0..=1 << 20),

@@ -1,4 +1,4 @@
-//! nginx and HAProxy ask, as docs/requests.md shows it.
+//! nginx and `HAProxy` ask, as docs/requests.md shows it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -58,7 +58,7 @@ impl Proxy {
         Self::start(command.arg("-e").arg(directory.join("errors")).arg("-c").arg(&file), port)
     }
 
-    /// HAProxy with the lines of a configuration, and an application in the place of one.
+    /// `HAProxy` with the lines of a configuration, and an application in the place of one.
     fn haproxy(directory: &Path, lines: &str, port: u16) -> Self {
         let configuration = format!(
             "{lines}\nbackend application\n    mode http\n    http-request return status 200 \
