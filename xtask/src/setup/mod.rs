@@ -131,11 +131,9 @@ impl Tools {
             Self::Run => &[SANDBOX],
             Self::Cluster => &[SANDBOX, STORE],
             Self::Requests => &[SANDBOX, PROXY],
-            Self::Test => {
-                &[
-                    SANDBOX, TRAFFIC, PROXY, HAPROXY, PEERS, SERVICE, STORE, TLS, DEB, ALERTS, BROWSER,
-                ]
-            }
+            Self::Test => &[
+                SANDBOX, TRAFFIC, PROXY, HAPROXY, PEERS, SERVICE, STORE, TLS, DEB, ALERTS, BROWSER,
+            ],
             Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, GUEST],
             Self::VmCross => &[SANDBOX, GUEST, CROSS],
