@@ -202,8 +202,8 @@ fn many_keys_of_three_nodes_stay_within_their_bounds() {
     stop(nodes);
 }
 
-/// Limits so small that no node has a share: exactly as many pass as they say, and every one of
-/// them at once, because the first request waits for the lease.
+/// Limits so small that no node has a share: on one node exactly as many pass as they say, because
+/// requests wait for the lease; on several never more, and perhaps fewer.
 #[test]
 fn small_limits_pass_what_they_say_on_whichever_node() {
     let Some(redis) = Redis::start(&[]) else { return };
