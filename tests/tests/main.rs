@@ -23,6 +23,7 @@ mod containers;
 mod counts;
 mod dashboards;
 mod delay_kernels;
+mod devices_kernels;
 mod doctor;
 mod doctor_devices;
 mod documented;

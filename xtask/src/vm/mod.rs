@@ -2,6 +2,7 @@
 //! machine of its own. Needs neither root nor KVM; what it starts is Debian's packages, unpacked.
 
 mod console;
+mod devices;
 mod emulator;
 mod guest;
 mod image;
@@ -23,7 +24,7 @@ use self::console::{Ended, Outcome};
 use self::emulator::Emulator;
 use self::guest::{Machine, Report};
 use self::image::Content;
-use self::package::Kernel;
+use self::package::{Flavour, Kernel};
 use self::suite::{BOUNDS, Part, Scope};
 use self::userland::Userland;
 use crate::arch::Arch;
@@ -45,7 +46,8 @@ const OUTPUT_LINES: usize = 30;
 /// Arguments of `vm`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Kernels of Debian's for clouds, as 6.1; without any, 6.1 and 6.12
+    /// Kernels of Debian's, as 6.1: those for clouds, or with --devices those for all machines;
+    /// without any, 6.1 and 6.12
     #[arg(value_name = "KERNEL")]
     kernels: Vec<String>,
     /// Architecture of the emulated machines; programs for another one than this machine's are
@@ -58,6 +60,16 @@ pub(crate) struct Arguments {
     /// Only tests whose name, as `verdict::TEST`, contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Instead of the tests, which device takes which hook: the tables of docs/tested-on.md, which
+    /// are compared
+    #[arg(long, conflicts_with_all = ["quick", "arch", "system"])]
+    devices: bool,
+    /// With --devices: on this machine's kernel, too; as root
+    #[arg(long, requires = "devices")]
+    here: bool,
+    /// With --devices: write the tables
+    #[arg(long, requires = "devices", conflicts_with = "filter")]
+    write: bool,
     /// Instead of the tests, the life of a package on a whole Debian with systemd; as root
     #[arg(long, conflicts_with_all = ["quick", "filter", "arch"])]
     system: bool,
@@ -70,7 +82,11 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.system {
         return system::main(kernels);
     }
-    let scope = if arguments.quick { Scope::Quick } else { Scope::Full };
+    let scope = match (arguments.quick, arguments.devices) {
+        (true, _) => Scope::Quick,
+        (false, true) => Scope::Devices,
+        (false, false) => Scope::Full,
+    };
     let filter = arguments.filter.as_deref();
     let prepared = prepare(arguments.arch, scope, filter, None)?;
     if prepared.content.plan.is_empty() {
@@ -80,7 +96,11 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         )
         .into());
     }
-    let tally = prepared.run(kernels)?.show();
+    let tally = if arguments.devices {
+        devices::run(&prepared, kernels, arguments)?
+    } else {
+        prepared.run(kernels)?.show()
+    };
     println!("{tally}");
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -151,7 +171,11 @@ fn prepare(
     programs: Option<&Programs>,
 ) -> Result<Prepared> {
     check_architecture()?;
-    let toolchain = setup::ensure(if arch.is_host() { Tools::Vm } else { Tools::VmCross })?;
+    let toolchain = setup::ensure(match (arch.is_host(), scope) {
+        (true, Scope::Devices) => Tools::VmDevices,
+        (true, _) => Tools::Vm,
+        (false, _) => Tools::VmCross,
+    })?;
     let cache = workspace::root()?.join(CACHE);
     // The first of all: for another architecture it sees to it that apt knows it.
     let userland = Userland::find(&cache, arch)?;
@@ -162,7 +186,7 @@ fn prepare(
         None => workspace::programs(cargo(&toolchain, arch)?, &["--test", workspace::TESTS])?,
     };
     let (parts, mut left_out) = suite::parts()?;
-    let is_in = |part: &Part| part.quick || scope == Scope::Full;
+    let is_in = |part: &Part| part.is_in(scope);
     left_out.extend(parts.iter().filter(|part| !is_in(part)).map(|part| part.module.clone()));
     let parts: Vec<Part> = parts.into_iter().filter(is_in).collect();
     let list = process::output(arch.run(&programs.tests).args(["--list", "--format", "terse"]))?;
@@ -179,7 +203,8 @@ fn prepare(
     // A guest holds all of its files in memory, twice.
     let Programs { limiter, tests } =
         if arch.is_host() { stripped(&programs, &cache)? } else { programs };
-    let content = Content { userland, busybox, limiter, tests, plan, environment };
+    let tools = if scope == Scope::Devices { devices::TOOLS } else { image::TOOLS };
+    let content = Content { userland, busybox, limiter, tests, tools, plan, environment };
     Ok(Prepared { arch, content, emulator, cache, scope, left_out })
 }
 
@@ -214,6 +239,7 @@ const fn limit(scope: Scope, arch: Arch) -> Duration {
     let seconds = match scope {
         Scope::Quick => 900,
         Scope::Full => 1_800,
+        Scope::Devices => 3_600,
     };
     Duration::from_secs(seconds * slower(arch) as u64)
 }
@@ -228,12 +254,14 @@ const fn slower(arch: Arch) -> u32 {
 }
 
 impl Prepared {
-    fn run(self, kernels: &[&str]) -> Result<Run> {
+    fn run(&self, kernels: &[&str]) -> Result<Run> {
         let unpacker = package::busybox(&self.cache, Arch::Amd64)?;
         // All of them are there before the first is started.
         let kernels = kernels
             .iter()
-            .map(|version| package::kernel(&self.cache, self.arch, version, &unpacker))
+            .map(|version| {
+                package::kernel(&self.cache, self.arch, (version, self.flavour()), &unpacker)
+            })
             .collect::<Result<Vec<_>>>()?;
         let wanted: Vec<String> = self.content.plan.iter().map(|(test, _)| test.clone()).collect();
         // Together: a guest keeps one of its two CPUs busy most of the time.
@@ -246,7 +274,12 @@ impl Prepared {
                 .map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             ended.collect::<Result<Vec<_>>>()
         })?;
-        Ok(Run { reports, scope: self.scope, left_out: self.left_out })
+        Ok(Run { reports, scope: self.scope, left_out: self.left_out.clone() })
+    }
+
+    /// The kernels that have what the tests need.
+    fn flavour(&self) -> Flavour {
+        if self.scope == Scope::Devices { Flavour::General } else { Flavour::Cloud }
     }
 
     /// Runs the tests on one kernel.
@@ -259,12 +292,17 @@ impl Prepared {
         let (version, arch) = (&kernel.version, self.arch.debian());
         eprintln!("xtask: Linux {version}, {arch}: {} tests, emulated", wanted.len());
         let each = |outcome: &Outcome| eprintln!("xtask: {}", line(&kernel.version, outcome));
+        let cards = match self.scope {
+            Scope::Devices => devices::cards(&self.emulator)?,
+            Scope::Quick | Scope::Full => Vec::new(),
+        };
         let machine = Machine {
             emulator: &self.emulator,
             kernel,
             archive: archive.path(),
             disk: None,
             words: "",
+            cards: &cards,
             log: &log,
         };
         guest::run(&machine, wanted, limit(self.scope, self.arch), each)

@@ -1,6 +1,7 @@
 //! Choice of the tests that a guest runs, and for how long: a file of tests/tests says so itself,
 //! by a line `// Also on other kernels: 120 s each.` or `// Also on other kernels, and in the quick
-//! part: 120 s each.` The seconds are those that one test may take, emulated, on a busy machine.
+//! part: 120 s each.` or `// Also on other kernels, by --devices: 120 s each.` The seconds are those
+//! that one test may take, emulated, on a busy machine.
 //! Any other file is the host's alone.
 
 use std::fs;
@@ -9,11 +10,15 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::workspace;
 
+/// Tests of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The part that fits into `cargo xtask test`.
     Quick,
+    /// All but those of [`Scope::Devices`].
     Full,
+    /// Those that need the modules and drivers of many devices.
+    Devices,
 }
 
 /// A module of tests for a guest.
@@ -21,15 +26,23 @@ pub(super) enum Scope {
 pub(super) struct Part {
     /// The file in tests/tests, without its ending.
     pub(super) module: String,
-    /// True if [`Scope::Quick`] has it.
-    pub(super) quick: bool,
+    /// The smallest run that has it.
+    pub(super) scope: Scope,
     /// Seconds that one test may take, emulated, on a busy machine.
     pub(super) seconds: u32,
+}
+
+impl Part {
+    /// True if a run has it.
+    pub(super) fn is_in(&self, scope: Scope) -> bool {
+        self.scope == scope || (self.scope, scope) == (Scope::Quick, Scope::Full)
+    }
 }
 
 /// The begin of the line of a file that a guest runs.
 const MARK: &str = "// Also on other kernels";
 const QUICK: &str = ", and in the quick part";
+const DEVICES: &str = ", by --devices";
 
 /// Bounds of the tests on an emulated machine.
 pub(super) const BOUNDS: [(&str, &str); 2] =
@@ -67,15 +80,16 @@ fn part(module: &str, text: &str) -> Result<Option<Part>> {
     let Some(line) = text.lines().find_map(|line| line.strip_prefix(MARK)) else {
         return Ok(None);
     };
-    let (rest, quick) = match line.strip_prefix(QUICK) {
-        Some(rest) => (rest, true),
-        None => (line, false),
-    };
+    let words = [(QUICK, Scope::Quick), (DEVICES, Scope::Devices), ("", Scope::Full)];
+    let (rest, scope) = words
+        .into_iter()
+        .find_map(|(words, scope)| Some((line.strip_prefix(words)?, scope)))
+        .unwrap_or((line, Scope::Full));
     let seconds = rest.strip_prefix(": ").and_then(|rest| rest.strip_suffix(" s each."));
-    let seconds = seconds
-        .and_then(|seconds| seconds.parse().ok())
-        .with_context(|| format!("not `{MARK}[{QUICK}]: SECONDS s each.`: `{MARK}{line}`"))?;
-    Ok(Some(Part { module: module.to_owned(), quick, seconds }))
+    let seconds = seconds.and_then(|seconds| seconds.parse().ok()).with_context(|| {
+        format!("not `{MARK}[{QUICK}|{DEVICES}]: SECONDS s each.`: `{MARK}{line}`")
+    })?;
+    Ok(Some(Part { module: module.to_owned(), scope, seconds }))
 }
 
 /// The tests of the parts, in the order of the parts, and the seconds that each may take: of the
@@ -98,13 +112,15 @@ mod tests {
     #[test]
     fn a_file_says_whether_and_how_long() {
         let part = |text: &str| part("a", text);
-        let is = |quick, seconds| Some(Part { module: "a".to_owned(), quick, seconds });
+        let is = |scope, seconds| Some(Part { module: "a".to_owned(), scope, seconds });
         assert_eq!(
             part("//! A.\n\n// Also on other kernels: 60 s each.\n").unwrap(),
-            is(false, 60)
+            is(Scope::Full, 60)
         );
         let quick = "// Also on other kernels, and in the quick part: 120 s each.";
-        assert_eq!(part(quick).unwrap(), is(true, 120));
+        assert_eq!(part(quick).unwrap(), is(Scope::Quick, 120));
+        let devices = "// Also on other kernels, by --devices: 240 s each.";
+        assert_eq!(part(devices).unwrap(), is(Scope::Devices, 240));
         assert_eq!(part("//! A.\n").unwrap(), None);
         part("// Also on other kernels: sometimes.").unwrap_err();
         part("// Also on other kernels and more: 3 s each.").unwrap_err();
@@ -112,7 +128,8 @@ mod tests {
 
     #[test]
     fn tests_are_of_their_module_by_its_whole_name() {
-        let part = |module: &str, seconds| Part { module: module.to_owned(), quick: true, seconds };
+        let scope = Scope::Quick;
+        let part = |module: &str, seconds| Part { module: module.to_owned(), scope, seconds };
         let list = "tables::size::a: test\nverdict::b: test\nverdict_of::c: test\nd: benchmark\n";
         let parts = [part("verdict", 60), part("tables", 30)];
         let planned: Vec<_> = plan(list, &parts).collect();
@@ -138,9 +155,12 @@ mod tests {
         let (parts, left_out) = parts().unwrap();
         let has = |name: &str| parts.iter().any(|part| part.module == name);
         assert!(["verdict", "equivalence", "concurrency"].into_iter().all(has));
-        let quick = |part: &&Part| part.quick;
+        let quick = |part: &&Part| part.is_in(Scope::Quick);
         let quick: Vec<_> = parts.iter().filter(quick).map(|part| part.module.as_str()).collect();
         assert_eq!(quick, ["kinds_of_frames", "verifier"]);
         assert!(!left_out.is_empty());
+        let of_devices = |part: &&Part| part.is_in(Scope::Devices);
+        let devices: Vec<_> = parts.iter().filter(of_devices).map(|part| &part.module).collect();
+        assert_eq!(devices, ["devices_kernels"]);
     }
 }
