@@ -4,6 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::path::Path;
 use std::thread;
 
 use anyhow::{Context as _, Result};
@@ -60,6 +61,11 @@ impl Layer {
     }
 }
 
+/// True if the kernel has the tun driver.
+pub fn is_there() -> bool {
+    Path::new(DEVICE).exists()
+}
+
 /// Makes an interface in each of two namespaces, and two threads that carry packets between them
 /// until one interface is gone. False where the kernel has no tun driver.
 ///
@@ -67,7 +73,7 @@ impl Layer {
 ///
 /// Without root.
 pub fn joined(one: (&Netns, &str), other: (&Netns, &str), layer: Layer) -> Result<bool> {
-    if !std::path::Path::new(DEVICE).exists() {
+    if !is_there() {
         return Ok(false);
     }
     let [near, far] = [one, other].map(|(netns, name)| netns.enter(|| open(name, layer)));

@@ -223,6 +223,8 @@ fn every_check_is_in_the_report_once() -> Result<()> {
         "joined-frames",
         "queues",
         "tc",
+        "tc-out",
+        "waiting",
         "conntrack",
         "clock",
         "ssh",

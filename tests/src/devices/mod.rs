@@ -1,7 +1,7 @@
 //! Devices of every kind that Linux has in software, between the testbed's namespaces, and traffic
 //! through them.
 
-mod card;
+pub mod card;
 mod kinds;
 mod netkit;
 mod traffic;
@@ -117,16 +117,28 @@ pub fn made(bed: &Testbed, kind: &Kind, name: &str, far: Ipv4Addr) -> Result<boo
     Ok(true)
 }
 
-/// Removes every device that [`made`] may have left, but the testbed's cable.
+/// Makes a tun at the limited end, with nobody behind it, where the kernel has them.
+///
+/// # Errors
+///
+/// When the kernel refuses it.
+pub fn without_ethernet(bed: &Testbed, name: &str) -> Result<()> {
+    if tun::is_there() {
+        bed.receiver.ip(["tuntap", "add", "dev", name, "mode", "tun"])?;
+    }
+    Ok(())
+}
+
+/// Removes every device that [`made`] may have left, but the testbed's cable and those to keep.
 ///
 /// # Errors
 ///
 /// When the interfaces cannot be listed, or a card cannot be moved.
-pub fn removed(bed: &Testbed) -> Result<()> {
+pub fn removed(bed: &Testbed, kept: &[&str]) -> Result<()> {
     for (netns, cable) in [(&bed.receiver, RECEIVER.interface), (&bed.sender, SENDER.interface)] {
         for link in links(netns)? {
             let name = link["ifname"].as_str().context("no name")?;
-            if name == "lo" || name == cable {
+            if name == "lo" || name == cable || kept.contains(&name) {
                 continue;
             }
             if card::is_one(&link) {

@@ -46,12 +46,16 @@ pub(super) const fn serial(arch: Arch) -> &'static str {
     }
 }
 
-/// Words for the kernel: a panic ends the machine.
-const WORDS: &str = "panic=-1 quiet";
+/// Words for the kernel: a panic ends the machine, and a timer that a busy emulator is late with is
+/// not taken for broken.
+const WORDS: &str = "panic=-1 quiet no_timer_check";
 
 /// Memory of a guest for the kernel, the maps and the tests, in MiB. Three times the archive comes
 /// to it: as it is handed over, and unpacked into a file system that has half of the rest.
 const MEMORY: u64 = 1024;
+
+/// Begins words of a test that are shown as they come: a test of many devices takes minutes.
+const CELL: &str = "limiter-cell";
 
 /// Lines of the kernel's that are shown when the guest did not come to its end.
 const KERNEL_LINES: usize = 40;
@@ -76,6 +80,8 @@ pub(super) struct Machine<'a> {
     pub(super) archive: &'a Path,
     /// Disk, which keeps what is written to it.
     pub(super) disk: Option<&'a Path>,
+    /// Network cards by the emulator's names: two of each, on one cable.
+    pub(super) cards: &'a [&'a str],
     /// Further words for the kernel.
     pub(super) words: &'a str,
     /// File that the kernel's own lines go to.
@@ -98,6 +104,9 @@ pub(super) fn run(
     loop {
         match lines.recv_timeout(limit.saturating_sub(begun.elapsed())) {
             Ok(line) => {
+                if let Some(cell) = line.find(CELL).and_then(|at| line.get(at..)) {
+                    eprintln!("xtask: {}", cell.trim_end());
+                }
                 if let Some(outcome) = transcript.line(&line) {
                     each(outcome);
                 }
@@ -127,7 +136,7 @@ pub(super) fn run(
 
 impl Machine<'_> {
     fn command(&self) -> Result<Command> {
-        let Self { emulator, kernel, archive, disk, words, log } = self;
+        let Self { emulator, kernel, archive, disk, cards, words, log } = self;
         let size = fs::metadata(archive).with_context(|| archive.display().to_string())?.len();
         let memory = MEMORY + 3 * size.div_ceil(1 << 20);
         let mut command = emulator.command();
@@ -145,6 +154,14 @@ impl Machine<'_> {
         if let Some(disk) = disk {
             let drive = format!("file={},format=raw,if=virtio,cache=unsafe", disk.display());
             command.args(["-drive", &drive]);
+        }
+        for (cable, card) in cards.iter().enumerate() {
+            for end in ["a", "b"] {
+                let id = format!("{end}{cable}");
+                command.args(["-netdev", &format!("hubport,id={id},hubid={cable}")]);
+                // Nothing starts from them.
+                command.args(["-device", &format!("{card},netdev={id},romfile=")]);
+            }
         }
         Ok(command)
     }

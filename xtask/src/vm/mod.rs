@@ -64,11 +64,14 @@ pub(crate) struct Arguments {
     /// are compared
     #[arg(long, conflicts_with_all = ["quick", "arch", "system"])]
     devices: bool,
-    /// With --devices: on this machine's kernel, too; as root
+    /// With --devices: emulated cards, too: the table of drivers
+    #[arg(long, requires = "devices")]
+    cards: bool,
+    /// With --devices: on this machine's kernel, and on others only if they are named; as root
     #[arg(long, requires = "devices")]
     here: bool,
     /// With --devices: write the tables
-    #[arg(long, requires = "devices", conflicts_with = "filter")]
+    #[arg(long, requires = "devices")]
     write: bool,
     /// Instead of the tests, the life of a package on a whole Debian with systemd; as root
     #[arg(long, conflicts_with_all = ["quick", "filter", "arch"])]
@@ -78,7 +81,7 @@ pub(crate) struct Arguments {
 /// Sets up, builds, starts every kernel, and fails if a test failed or none was found.
 pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     let named: Vec<&str> = arguments.kernels.iter().map(String::as_str).collect();
-    let kernels = if named.is_empty() { &KERNELS[..] } else { &named };
+    let kernels = if named.is_empty() && !arguments.here { &KERNELS[..] } else { &named };
     if arguments.system {
         return system::main(kernels);
     }
@@ -88,7 +91,11 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         (false, false) => Scope::Full,
     };
     let filter = arguments.filter.as_deref();
-    let prepared = prepare(arguments.arch, scope, filter, None)?;
+    let mut prepared = prepare(arguments.arch, scope, filter, None)?;
+    if arguments.cards {
+        prepared.cards = devices::cards(&prepared.emulator)?;
+        prepared.content.environment.push(("LIMITER_VM_CARDS", "1".to_owned()));
+    }
     if prepared.content.plan.is_empty() {
         return Err(Refused::new(
             "no test of the guest's has that in its name",
@@ -147,6 +154,8 @@ struct Prepared {
     content: Content,
     emulator: Emulator,
     cache: PathBuf,
+    /// Cards of the machine.
+    cards: Vec<&'static str>,
     scope: Scope,
     /// Modules of tests that are not run.
     left_out: Vec<String>,
@@ -205,7 +214,7 @@ fn prepare(
         if arch.is_host() { stripped(&programs, &cache)? } else { programs };
     let tools = if scope == Scope::Devices { devices::TOOLS } else { image::TOOLS };
     let content = Content { userland, busybox, limiter, tests, tools, plan, environment };
-    Ok(Prepared { arch, content, emulator, cache, scope, left_out })
+    Ok(Prepared { arch, content, emulator, cache, cards: Vec::new(), scope, left_out })
 }
 
 /// Copies without symbols.
@@ -292,17 +301,13 @@ impl Prepared {
         let (version, arch) = (&kernel.version, self.arch.debian());
         eprintln!("xtask: Linux {version}, {arch}: {} tests, emulated", wanted.len());
         let each = |outcome: &Outcome| eprintln!("xtask: {}", line(&kernel.version, outcome));
-        let cards = match self.scope {
-            Scope::Devices => devices::cards(&self.emulator)?,
-            Scope::Quick | Scope::Full => Vec::new(),
-        };
         let machine = Machine {
             emulator: &self.emulator,
             kernel,
             archive: archive.path(),
             disk: None,
             words: "",
-            cards: &cards,
+            cards: &self.cards,
             log: &log,
         };
         guest::run(&machine, wanted, limit(self.scope, self.arch), each)

@@ -1,7 +1,9 @@
 //! Frames that a card or another program changes before the program sees them, and queues.
 
 use limiter_datapath::machine::Queues;
-use limiter_datapath::{DatapathError, Offloads, STRIPS_TAGS, keep_tags};
+use limiter_datapath::{
+    DatapathError, Framing, Offloads, Queueing, STRIPS_TAGS, hold_packets, keep_tags,
+};
 
 use super::finding::Finding;
 
@@ -34,7 +36,10 @@ pub(super) fn tags(name: &str, offloads: &Result<Offloads, DatapathError>, peer:
             check,
             format!("{name} takes VLAN tags off before they are seen: {hidden}"),
         )
-        .remedy(format!("if rules have that key: {}", keep_tags(name)))
+        .remedy(format!(
+            "if rules have that key: {}; or --hook tc, which sees them",
+            keep_tags(name)
+        ))
         .command(format!("ethtool -K {name} rxvlan off")),
         (Ok(_), Peer::Here(peer, Ok(theirs))) if theirs.is_on(TAKES_TAGS) => Finding::note(
             check,
@@ -136,17 +141,72 @@ pub(super) fn filters(
 ) -> Finding {
     let check = "tc";
     let finding = match filters {
-        Ok(found) if found.is_empty() => Finding::ok(check, "no filters of tc for what comes in"),
-        Ok(found) => Finding::note(
-            check,
-            format!(
-                "tc has filters for what comes in ({}): they come after the limits, and see what \
-                 those let pass",
-                found.join(", ")
+        Ok(found) => match others(found) {
+            None => Finding::ok(check, "no filters of tc but limiter's for what comes in"),
+            Some(others) => Finding::note(
+                check,
+                format!(
+                    "tc has filters for what comes in ({others}): they come after the limits, and \
+                     see what those let pass"
+                ),
             ),
-        ),
+        },
         Err(error) if may_bpf => Finding::unseen(check, error),
         Err(_) => Finding::unprivileged(check, "whether TCX programs are on it"),
+    };
+    finding.on(name)
+}
+
+/// Judges TCX programs for what goes out.
+pub(super) fn outgoing(
+    name: &str,
+    programs: &Result<Vec<String>, DatapathError>,
+    may_bpf: bool,
+) -> Finding {
+    let check = "tc-out";
+    let finding = match programs {
+        Ok(found) => match others(found) {
+            None => Finding::ok(check, "no TCX programs but limiter's for what goes out"),
+            Some(others) => Finding::note(
+                check,
+                format!(
+                    "TCX has programs for what goes out, in this order: {others}. Limits of \
+                     `--direction out` come first"
+                ),
+            ),
+        },
+        Err(error) if may_bpf => Finding::unseen(check, error),
+        Err(_) => Finding::unprivileged(check, "whether TCX programs for what goes out are on it"),
+    };
+    finding.on(name)
+}
+
+/// The programs and filters that are not limiter's, by their names.
+fn others(found: &[String]) -> Option<String> {
+    let is_other = |name: &&String| !Framing::ALL.iter().any(|own| own.program() == *name);
+    let others: Vec<&str> = found.iter().filter(is_other).map(String::as_str).collect();
+    (!others.is_empty()).then(|| others.join(", "))
+}
+
+/// Packets of a flow that an fq holds of which nothing was said.
+const USUAL_FLOW: u32 = 100;
+
+/// Judges whether packets that go out can wait.
+pub(super) fn waiting(name: &str, queueing: &Result<Queueing, DatapathError>) -> Finding {
+    let check = "waiting";
+    let finding = match queueing {
+        Ok(Queueing::Fq(fq)) => Finding::ok(
+            check,
+            format!("packets of `action: delay` wait in fq, {} of each flow", fq.flow_packets),
+        ),
+        // Nothing to do without that action; with it, the daemon warns.
+        Ok(Queueing::Other(kind)) => Finding::ok(
+            check,
+            format!("packets of `action: delay` would not wait: it has {kind}, not fq"),
+        )
+        .remedy("if rules have that action")
+        .command(hold_packets(name, u64::from(USUAL_FLOW))),
+        Err(error) => Finding::unseen(check, error),
     };
     finding.on(name)
 }

@@ -10,6 +10,7 @@ mod finding;
 mod frames;
 mod host;
 mod kernel;
+mod kinds;
 mod pins;
 mod place;
 mod ssh;
@@ -23,7 +24,7 @@ use limiter_daemon::control::Client;
 use limiter_daemon::render;
 use limiter_daemon::ssh::own_session;
 use limiter_datapath::machine::{self, Link};
-use limiter_datapath::{DatapathError, Wanted, offloads};
+use limiter_datapath::{DatapathError, Wanted, offloads, queueing};
 
 use super::answer::Answer;
 use super::args::defaults::PIN_DIR;
@@ -196,6 +197,8 @@ fn interface(link: &Link, links: &[Link], here: &Here<'_>, asked: bool) -> Vec<F
         frames::joined(name, &changes, attaching::is_generic(&owner, &native)),
         frames::queues(name, &machine::queues(link), machine::cpus()),
         frames::filters(name, &filters, may_bpf),
+        frames::outgoing(name, &machine::outgoing_programs(link), may_bpf),
+        frames::waiting(name, &queueing(name)),
     ]
 }
 

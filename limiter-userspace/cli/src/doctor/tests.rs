@@ -2,7 +2,9 @@
 
 use limiter_daemon::render;
 use limiter_datapath::machine::{Below, Link, NativeMode, Queues};
-use limiter_datapath::{DatapathError, Framing, Interface, Mode, Offloads, OtherPins};
+use limiter_datapath::{
+    DatapathError, Fq, Framing, Interface, Mode, Offloads, OtherPins, Queueing,
+};
 use serde_json::Value;
 
 use super::attaching::{self, Owner};
@@ -210,8 +212,61 @@ fn filters_come_after_the_limits() {
     let found = judged(Ok(vec!["bpf".to_owned(), "flower".to_owned()]), true);
     assert_eq!(found.level, Level::Note);
     assert!(found.seen.contains("bpf, flower"));
+    assert_eq!(judged(Ok(vec!["limiter".to_owned()]), true).level, Level::Ok);
     assert!(judged(Err(no_answer()), false).seen.contains("needs CAP_BPF"));
     assert_eq!(judged(Err(no_answer()), true).level, Level::Unknown);
+}
+
+#[test]
+fn programs_for_what_goes_out_are_listed_in_order() {
+    let judged = |programs, may_bpf| frames::outgoing("eth0", &programs, may_bpf);
+    let found = judged(Ok(["limiter", "b", "a"].map(str::to_owned).to_vec()), true);
+    assert_eq!(found.level, Level::Note);
+    assert!(found.seen.contains("order: b, a."), "{found:?}");
+    assert_eq!(judged(Ok(vec!["limiter_l3".to_owned()]), true).level, Level::Ok);
+    assert!(judged(Err(no_answer()), false).seen.contains("needs CAP_BPF"));
+    assert_eq!(judged(Err(no_answer()), true).level, Level::Unknown);
+}
+
+#[test]
+fn packets_wait_in_fq_alone() {
+    let fq = Queueing::Fq(Fq { flow_packets: 100, packets: 10_000 });
+    let waiting = frames::waiting("eth0", &Ok(fq));
+    assert_eq!((waiting.level, waiting.command), (Level::Ok, None));
+    let none = frames::waiting("eth0", &Ok(Queueing::Other("noqueue".to_owned())));
+    assert!(none.seen.contains("would not wait: it has noqueue"), "{none:?}");
+    assert!(none.command.unwrap().starts_with("tc qdisc replace dev eth0 root fq"));
+    assert_eq!(frames::waiting("eth0", &Err(no_answer())).level, Level::Unknown);
+}
+
+#[test]
+fn devices_without_native_mode_name_what_works() {
+    let judged = |kind: &str| {
+        // As Linux before 6.3, which does not say it.
+        attaching::native(&link(2, "x0", Some(kind)), &Owner::Nobody, &Ok(None), true)
+    };
+    for kind in ["wireguard", "vxlan", "bridge", "vlan", "macvlan", "netkit"] {
+        let found = judged(kind);
+        assert_eq!(found.level, Level::Problem, "{kind}");
+        let remedy = found.remedy.unwrap();
+        assert!(remedy.contains("--mode auto") && remedy.contains("--hook tc"), "{kind}: {remedy}");
+    }
+    for kind in ["veth", "tun", "bond", "nosuchkind"] {
+        assert_eq!(judged(kind).level, Level::Unknown, "{kind}");
+    }
+    let none = NativeMode { is_there: false, takes_buffers: false };
+    let bond = link(2, "bond0", Some("bond"));
+    let found = attaching::native(&bond, &Owner::Nobody, &Ok(Some(none)), true);
+    assert!(found.remedy.unwrap().contains("vlan+srcmac"));
+}
+
+#[test]
+fn a_dummy_is_no_place_for_what_comes_in() {
+    let links = [link(1, "dummy0", Some("dummy")), link(2, "wg0", Some("wireguard"))];
+    let judged = |at: usize, asked| place::device(&links[at], &links, asked);
+    assert_eq!(judged(0, true).level, Level::Warning);
+    assert_eq!(judged(0, false).level, Level::Note);
+    assert_eq!(judged(1, true).level, Level::Ok);
 }
 
 #[test]

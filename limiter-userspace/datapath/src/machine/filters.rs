@@ -1,4 +1,4 @@
-//! Filters of tc, and TCX programs, for what comes in by an interface.
+//! Filters of tc, and TCX programs, on an interface.
 
 use std::io;
 
@@ -13,23 +13,36 @@ use crate::{DatapathError, netlink};
 /// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`: also of the qdisc `ingress`.
 const INGRESS: TcHandle = TcHandle { major: u16::MAX, minor: TcHandle::MIN_INGRESS };
 
-/// Kinds of the filters, each once, and names of the TCX programs. Without the privilege to ask for
-/// the programs that is an error.
+/// Kinds of the filters for what comes in, each once, and names of the TCX programs. Without the
+/// privilege to ask for the programs that is an error.
 pub fn filters(link: &Link) -> Result<Vec<String>, DatapathError> {
     let failed = |source| DatapathError::Netlink { interface: link.name.clone(), source };
     let mut found = kinds(link.index).map_err(failed)?;
-    let programs = SchedClassifier::query_tcx(&link.name, TcAttachType::Ingress);
-    match programs {
+    found.extend(programs(link, TcAttachType::Ingress)?);
+    Ok(found)
+}
+
+/// Names of the TCX programs for what goes out, in their order. Without the privilege to ask for
+/// them that is an error.
+pub fn outgoing_programs(link: &Link) -> Result<Vec<String>, DatapathError> {
+    programs(link, TcAttachType::Egress)
+}
+
+fn programs(link: &Link, at: TcAttachType) -> Result<Vec<String>, DatapathError> {
+    let failed = |source| DatapathError::Netlink { interface: link.name.clone(), source };
+    match SchedClassifier::query_tcx(&link.name, at) {
         Ok((_, programs)) => {
-            found.extend(programs.iter().filter_map(|it| Some(it.name_as_str()?.to_owned())));
+            Ok(programs.iter().filter_map(|it| Some(it.name_as_str()?.to_owned())).collect())
         }
         // Linux before 6.6 has no TCX.
         Err(ProgramError::SyscallError(call))
-            if call.io_error.raw_os_error() == Some(libc::EINVAL) => {}
-        Err(ProgramError::SyscallError(call)) => return Err(failed(call.io_error)),
-        Err(error) => return Err(failed(io::Error::other(error))),
+            if call.io_error.raw_os_error() == Some(libc::EINVAL) =>
+        {
+            Ok(Vec::new())
+        }
+        Err(ProgramError::SyscallError(call)) => Err(failed(call.io_error)),
+        Err(error) => Err(failed(io::Error::other(error))),
     }
-    Ok(found)
 }
 
 fn kinds(index: u32) -> io::Result<Vec<String>> {

@@ -8,7 +8,7 @@ mod pins;
 mod queues;
 mod route;
 
-pub use filters::filters;
+pub use filters::{filters, outgoing_programs};
 pub use link::{Below, Link, link, links};
 pub use native::{NativeMode, native_mode};
 pub use pins::{FileSystem, PinPlace, Pinned, is_mounted_here_alone, owner, pin_place, pinned};

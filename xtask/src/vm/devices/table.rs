@@ -43,13 +43,17 @@ impl fmt::Display for Cell {
     }
 }
 
-/// The cells in what tests said, which begin behind libtest's own words.
+/// A cell that is no finding: its test failed.
+const FAILED: &str = "failed";
+
+/// The cells in what tests said, which begin behind libtest's own words; not of what failed.
 pub(super) fn cells(said: &str, release: Release) -> impl Iterator<Item = (Cell, String)> {
     said.lines().filter_map(move |line| {
         let line = line.get(line.find(MARK)? + MARK.len()..)?;
         let mut parts = line.splitn(4, " | ").map(|part| part.trim().to_owned());
         let (table, row, column) = (parts.next()?, parts.next()?, parts.next()?);
-        Some((Cell { table, row, column, release }, parts.next()?))
+        let value = parts.next().filter(|value| value != FAILED)?;
+        Some((Cell { table, row, column, release }, value))
     })
 }
 
@@ -202,8 +206,8 @@ mod tests {
 
     #[test]
     fn cells_are_found_behind_libtest_s_words() {
-        let said =
-            "test a ... limiter-cell: t | b | x | yes\nlimiter-cell: t | b | y | a (b | c)\n";
+        let said = "test a ... limiter-cell: t | b | x | yes\nlimiter-cell: t | b | y | a (b | c)\n\
+                    limiter-cell: t | c | x | failed\nlimiter-cell failed: c: why\n";
         let found = measured(said, "6.12.1-cloud");
         let texts: Vec<&str> = found.values().map(String::as_str).collect();
         assert_eq!(texts, ["yes", "a (b | c)"]);
