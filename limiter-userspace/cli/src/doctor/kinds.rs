@@ -62,8 +62,12 @@ mod tests {
                 let tried: Vec<_> = tried.collect();
                 assert!(!tried.is_empty(), "{row}: docs/tested-on.md has no kernel with it");
                 for [_, at_native, at_generic, at_tc @ ..] in tried {
-                    found.insert(*at_native == "yes");
-                    let works = |cell: &str| cell == "yes" || cell.starts_with("taken");
+                    // Of a cell that was not run nothing follows.
+                    if *at_native != "-" {
+                        found.insert(*at_native == "yes");
+                    }
+                    let works =
+                        |cell: &str| matches!(cell, "yes" | "-") || cell.starts_with("taken");
                     assert!(works(at_generic), "{row}: generic mode: {at_generic}");
                     for cell in at_tc {
                         assert!(works(cell) || *cell == "refused: no TCX", "{row}: tc: {cell}");
@@ -75,7 +79,7 @@ mod tests {
                 Native::No => &[false],
                 Native::Depends => &[false, true],
             };
-            assert_eq!(found.into_iter().collect::<Vec<_>>(), wanted, "{kind}");
+            assert!(found.iter().all(|is_native| wanted.contains(is_native)), "{kind}: {found:?}");
         }
     }
 }
