@@ -13,6 +13,7 @@ pub mod browser;
 pub mod cables;
 pub mod captures;
 pub mod cpu;
+pub mod devices;
 pub mod doctor;
 pub mod foreign;
 pub mod frames;

@@ -1,8 +1,11 @@
-//! A tun interface, which has no Ethernet headers: what is written to it arrives there.
+//! A tun interface, which has no Ethernet headers: what is written to it arrives there. And two of
+//! them, or two taps, of which each gets what the other one sends.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::path::Path;
+use std::thread;
 
 use anyhow::{Context as _, Result};
 
@@ -23,7 +26,7 @@ impl Tun {
     ///
     /// Without root, or without the kernel's tun driver.
     pub fn create(netns: &Netns, name: &str, address: &str) -> Result<Self> {
-        let file = netns.enter(|| open(name))??;
+        let file = netns.enter(|| open(name, Layer::Three))??;
         netns.silence(name)?;
         netns.ip(["address", "add", address, "dev", name])?;
         netns.ip(["link", "set", name, "up"])?;
@@ -40,7 +43,59 @@ impl Tun {
     }
 }
 
-fn open(name: &str) -> Result<File> {
+/// What the frames of an interface begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// An Ethernet header: a tap.
+    Two,
+    /// An IP header: a tun.
+    Three,
+}
+
+impl Layer {
+    const fn flag(self) -> libc::c_int {
+        match self {
+            Self::Two => libc::IFF_TAP,
+            Self::Three => libc::IFF_TUN,
+        }
+    }
+}
+
+/// True if the kernel has the tun driver.
+pub fn is_there() -> bool {
+    Path::new(DEVICE).exists()
+}
+
+/// Makes an interface in each of two namespaces, and two threads that carry packets between them
+/// until one interface is gone. False where the kernel has no tun driver.
+///
+/// # Errors
+///
+/// Without root.
+pub fn joined(one: (&Netns, &str), other: (&Netns, &str), layer: Layer) -> Result<bool> {
+    if !is_there() {
+        return Ok(false);
+    }
+    let [near, far] = [one, other].map(|(netns, name)| netns.enter(|| open(name, layer)));
+    let (near, far) = (near??, far??);
+    carry(near.try_clone()?, far.try_clone()?);
+    carry(far, near);
+    Ok(true)
+}
+
+/// Writes to one interface what the other one sends.
+fn carry(mut from: File, mut to: File) {
+    thread::spawn(move || {
+        let mut packet = vec![0; 64 << 10];
+        // An interface that is gone has nothing to read.
+        while let Ok(length @ 1..) = from.read(&mut packet) {
+            // One that is down takes nothing.
+            let _down = to.write_all(&packet[..length]);
+        }
+    });
+}
+
+fn open(name: &str, layer: Layer) -> Result<File> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -53,7 +108,7 @@ fn open(name: &str) -> Result<File> {
         *to = libc::c_char::from_ne_bytes([from]);
     }
     request.ifr_ifru.ifru_flags =
-        libc::c_short::try_from(libc::IFF_TUN | libc::IFF_NO_PI).context("flags")?;
+        libc::c_short::try_from(layer.flag() | libc::IFF_NO_PI).context("flags")?;
     // SAFETY: the descriptor is open, and the request is the structure that TUNSETIFF asks for.
     let failed = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
     if failed != 0 {

@@ -200,6 +200,39 @@ fn the_run_passes() -> Result<()> {
     }
 }
 
+/// A device of somebody else's that has the name of limiter's.
+#[test]
+fn a_device_that_only_has_the_name_stays() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("delayname")?;
+    let rules = "descriptors:\n  - key: remote_address\n    rate_limit: {rate: 100/s, burst: 5}\n    \
+                 action: {delay: {longest: 100ms}}\n";
+    let mut limiter = bed.limiter(rules)?;
+    limiter.options(["--hook", "tc"]);
+    limiter.start()?;
+    let said = limiter.said();
+    let name = match holding(&bed)?.split([':', '@', ' ']).nth(2) {
+        Some(name) => name.to_owned(),
+        // Where it cannot be made, the warning names it.
+        None => said
+            .split_once("the device ")
+            .and_then(|(_, rest)| rest.split(' ').next())
+            .context(said.clone())?
+            .to_owned(),
+    };
+    limiter.terminate()?;
+    limiter.on_pins("detach")?;
+    bed.receiver.ip(["link", "add", &name, "type", "veth", "peer", "name", "kept0"])?;
+    limiter.start()?;
+    let said = limiter.said();
+    ensure!(said.contains("another device has that name") || said.contains("6.6"), "{said}");
+    limiter.terminate()?;
+    limiter.on_pins("detach")?;
+    bed.receiver.link(&name)?;
+    limiter.close()?;
+    bed.close()
+}
+
 /// The devices that hold packets which come in, by name.
 fn holding(bed: &Testbed) -> Result<String> {
     bed.receiver.ip(["-oneline", "link", "show", "type", "ifb"])

@@ -225,6 +225,7 @@ fn every_check_is_in_the_report_once() -> Result<()> {
         "tc",
         "tc-before",
         "other-limiter",
+        "waiting",
         "conntrack",
         "clock",
         "ssh",

@@ -24,6 +24,7 @@ mod counts;
 mod dashboards;
 mod delay_figures;
 mod delay_kernels;
+mod devices_kernels;
 mod doctor;
 mod doctor_devices;
 mod documented;

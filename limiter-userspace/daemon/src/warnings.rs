@@ -126,16 +126,38 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
 /// Interfaces that are named one by one in warnings about the same.
 const MOST_ALIKE: usize = 4;
 
-/// Who lets packets in a direction wait, and how many of one flow at most. A budget may be one of
-/// rules for any direction.
+/// Who lets packets in a direction wait, and how many of one flow at most: rules, and budgets that
+/// they are charged to. In shadow mode nothing waits.
 fn waiting(set: &EffectiveSet, direction: Direction) -> Option<(String, u64)> {
+    let mut charged = HashSet::new();
+    let mut all: Vec<(Subject, &Limits)> = Vec::new();
     let rules = set.rules.iter().map(|effective| &effective.rule);
-    let rules = rules
-        .filter(|rule| [direction, Direction::Both].contains(&rule.path.direction))
-        .filter_map(|rule| Some((Subject::Rule(rule.path.clone()), rule.terms.limits()?)));
-    let budgets = set.budgets.iter().map(|of| (Subject::Budget(of.name.clone()), &of.limits));
-    let all = rules.chain(budgets);
-    let waiting = all.filter_map(|(subject, limits)| Some((subject, limits.most_waiting()?)));
+    for rule in rules.filter(|rule| [direction, Direction::Both].contains(&rule.path.direction)) {
+        match &rule.terms {
+            Terms::Budget(name) => {
+                charged.insert(name);
+            }
+            Terms::Limits(limits) => {
+                if let Over::Class(name) = &limits.over {
+                    charged.insert(name);
+                }
+                all.push((Subject::Rule(rule.path.clone()), limits));
+            }
+            Terms::Unlimited => {}
+        }
+    }
+    let classes = set.budgets.iter().filter(|budget| charged.contains(&budget.name));
+    let classes: Vec<&String> = classes
+        .filter_map(|budget| match &budget.limits.over {
+            Over::Class(name) => Some(name),
+            _ => None,
+        })
+        .collect();
+    charged.extend(classes);
+    let budgets = set.budgets.iter().filter(|budget| charged.contains(&budget.name));
+    all.extend(budgets.map(|budget| (Subject::Budget(budget.name.clone()), &budget.limits)));
+    let waiting = all.into_iter().filter(|(_, limits)| !limits.shadow);
+    let waiting = waiting.filter_map(|(subject, limits)| Some((subject, limits.most_waiting()?)));
     let (subjects, packets): (Vec<Subject>, Vec<u64>) = waiting.unzip();
     Some((first_of(&subjects)?, packets.into_iter().max()?))
 }

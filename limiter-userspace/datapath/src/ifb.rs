@@ -16,23 +16,10 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use super::bpffs::USUAL_MOUNT;
 use super::kernel::Kernel;
 use super::queueing::{Queueing, TCA_FQ_FLOW_PLIMIT, TCA_FQ_PLIMIT, queueing, room_for};
-use super::{DatapathError, Interface, clsact, netlink};
+use super::{DatapathError, clsact, interface, netlink};
 
 /// Longer than any packet waits.
 const LONGEST: Duration = Duration::from_millis(2_200);
-
-/// The name of the device, by the pin directory of its limiter.
-fn name(pins: &Path) -> String {
-    if pins == Path::new(USUAL_MOUNT).join("limiter") {
-        return "limiter-ifb".to_owned();
-    }
-    // FNV-1a.
-    let hash =
-        pins.as_os_str().as_encoded_bytes().iter().fold(0x811c_9dc5_u32, |hash, byte| {
-            (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
-        });
-    format!("lim-{hash:08x}")
-}
 
 impl Kernel {
     /// Lets packets that come in wait, so many of one flow; `None` if none is to wait.
@@ -45,7 +32,7 @@ impl Kernel {
     /// are sent to a device which is not there are lost.
     pub(super) fn keep_ifb(&mut self) -> Result<(), DatapathError> {
         let index = match self.held_back {
-            Some(packets) => set_up(&name(self.held.pins.path()), packets),
+            Some(packets) => Ifb::of(self.held.pins.path()).set_up(packets),
             None => Ok(0),
         };
         let word = index.as_ref().copied().unwrap_or(0);
@@ -56,50 +43,108 @@ impl Kernel {
     }
 }
 
-/// Makes the device, if it is not there, and gives its `fq` enough room; its index.
-fn set_up(name: &str, packets: u64) -> Result<u32, DatapathError> {
-    let failed = |source| DatapathError::Ifb { name: name.to_owned(), source };
-    if clsact::is_used() {
-        let before = "before Linux 6.6 the kernel loses what a BPF program sends there";
-        return Err(failed(io::Error::other(before)));
-    }
-    let found = index_of(name)?;
-    if found.is_none() {
-        make(name).map_err(failed)?;
-    }
-    let index = index_of(name)?.ok_or_else(|| DatapathError::NoInterface(name.to_owned()))?;
-    match queueing(name)? {
-        Queueing::Fq(fq) if u64::from(fq.flow_packets.min(fq.packets)) >= packets => {}
-        Queueing::Fq(_) | Queueing::Other(_) => {
-            hold(index, packets).map_err(failed).inspect_err(|_| {
-                if found.is_none()
-                    && let Err(error) = delete(index)
-                {
-                    tracing::warn!(%error, "{name} is left: run `ip link delete {name}`");
-                }
-            })?;
-        }
-    }
-    Ok(index)
+/// The device of a limiter.
+struct Ifb {
+    name: String,
+    /// Its alias, which says whose it is: nothing else of that name is touched.
+    alias: String,
 }
 
-/// The index of the device, if it is there.
-fn index_of(name: &str) -> Result<Option<u32>, DatapathError> {
-    match Interface::query(name) {
-        Ok(found) => Ok(Some(found.index)),
-        Err(DatapathError::NoInterface(_)) => Ok(None),
-        Err(error) => Err(error),
+impl Ifb {
+    /// That of the limiter with a pin directory.
+    fn of(pins: &Path) -> Self {
+        let alias = format!("limiter, pins in {}", pins.display());
+        if pins == Path::new(USUAL_MOUNT).join("limiter") {
+            return Self { name: "limiter-ifb".to_owned(), alias };
+        }
+        // FNV-1a.
+        let hash =
+            pins.as_os_str().as_encoded_bytes().iter().fold(0x811c_9dc5_u32, |hash, byte| {
+                (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+            });
+        Self { name: format!("lim-{hash:08x}"), alias }
+    }
+
+    /// The index of the device, if it is there. An error if something else has its name.
+    fn index(&self) -> Result<Option<u32>, DatapathError> {
+        let mut asked = LinkMessage::default();
+        asked.attributes.push(LinkAttribute::IfName(self.name.clone()));
+        let Some(link) = interface::request(asked).map_err(|error| self.failed(error))? else {
+            return Ok(None);
+        };
+        let is_own = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::IfAlias(alias) if *alias == self.alias);
+        if link.attributes.iter().any(is_own) {
+            return Ok(Some(link.header.index));
+        }
+        let name = &self.name;
+        Err(self.failed(io::Error::other(format!(
+            "another device has that name: `ip link set dev {name} down; ip link set dev {name} \
+             name OTHER`"
+        ))))
+    }
+
+    /// Makes the device, if it is not there, and gives its `fq` enough room; its index.
+    fn set_up(&self, packets: u64) -> Result<u32, DatapathError> {
+        if clsact::is_used() {
+            let before = "before Linux 6.6 the kernel loses what a BPF program sends there";
+            return Err(self.failed(io::Error::other(before)));
+        }
+        let found = self.index()?;
+        if found.is_none() {
+            self.make().map_err(|error| self.failed(error))?;
+        }
+        let index = self.index()?.ok_or_else(|| DatapathError::NoInterface(self.name.clone()))?;
+        match queueing(&self.name)? {
+            Queueing::Fq(fq) if u64::from(fq.flow_packets.min(fq.packets)) >= packets => {}
+            Queueing::Fq(_) | Queueing::Other(_) => {
+                hold(index, packets).map_err(|error| self.no_fq(error)).inspect_err(|_| {
+                    if found.is_none()
+                        && let Err(error) = delete(index)
+                    {
+                        let name = &self.name;
+                        tracing::warn!(%error, "{name} is left: run `ip link delete {name}`");
+                    }
+                })?;
+            }
+        }
+        Ok(index)
+    }
+
+    fn make(&self) -> io::Result<()> {
+        let mut asked = LinkMessage::default();
+        asked.header.flags = LinkFlags::Up;
+        asked.header.change_mask = LinkFlags::Up;
+        asked.attributes.push(LinkAttribute::IfName(self.name.clone()));
+        asked.attributes.push(LinkAttribute::IfAlias(self.alias.clone()));
+        asked.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Ifb)]));
+        change(RouteNetlinkMessage::NewLink(asked), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// The error of a kernel that gives the device no `fq`: ENOENT of one that has none.
+    fn no_fq(&self, error: io::Error) -> DatapathError {
+        self.failed(match error.raw_os_error() {
+            Some(libc::ENOENT) => io::Error::other(
+                "this kernel has no fq (CONFIG_NET_SCH_FQ, the module sch_fq), and trying again \
+                 does not help",
+            ),
+            _ => error,
+        })
+    }
+
+    fn failed(&self, source: io::Error) -> DatapathError {
+        DatapathError::Ifb { name: self.name.clone(), source }
     }
 }
 
 /// Removes the device of a limiter to which nothing is sent any more, when all has left it.
 pub(super) fn remove(pins: &Path) -> Result<(), DatapathError> {
-    let name = name(pins);
-    let Some(index) = index_of(&name)? else {
+    let ifb = Ifb::of(pins);
+    // Something else of that name stays.
+    let Ok(Some(index)) = ifb.index() else {
         return Ok(());
     };
     thread::sleep(LONGEST);
-    delete(index).map_err(|source| DatapathError::Ifb { name, source })
+    delete(index).map_err(|error| ifb.failed(error))
 }
 
 fn delete(index: u32) -> io::Result<()> {
@@ -108,16 +153,7 @@ fn delete(index: u32) -> io::Result<()> {
     change(RouteNetlinkMessage::DelLink(asked), 0)
 }
 
-fn make(name: &str) -> io::Result<()> {
-    let mut asked = LinkMessage::default();
-    asked.header.flags = LinkFlags::Up;
-    asked.header.change_mask = LinkFlags::Up;
-    asked.attributes.push(LinkAttribute::IfName(name.to_owned()));
-    asked.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Ifb)]));
-    change(RouteNetlinkMessage::NewLink(asked), NLM_F_CREATE | NLM_F_EXCL)
-}
-
-/// Gives the device an `fq` with room for so many packets of a flow.
+/// Gives a device an `fq` with room for so many packets of a flow.
 fn hold(index: u32, packets: u64) -> io::Result<()> {
     let mut asked = TcMessage::with_index(i32::try_from(index).map_err(io::Error::other)?);
     asked.header.parent = TcHandle::ROOT;
@@ -142,8 +178,8 @@ mod tests {
 
     #[test]
     fn each_limiter_has_a_device_of_its_own() {
-        let names = ["/sys/fs/bpf/limiter", "/sys/fs/bpf/other", "/mnt/limiter"].map(Path::new);
-        let [usual, other, mounted] = names.map(name);
+        let pins = ["/sys/fs/bpf/limiter", "/sys/fs/bpf/other", "/mnt/limiter"].map(Path::new);
+        let [usual, other, mounted] = pins.map(|pins| Ifb::of(pins).name);
         assert_eq!(usual, "limiter-ifb");
         assert!(other != mounted && usual != other);
         // `IFNAMSIZ` with the byte at the end.

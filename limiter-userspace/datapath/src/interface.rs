@@ -143,7 +143,8 @@ impl Interface {
     }
 }
 
-fn request(asked: LinkMessage) -> io::Result<Option<LinkMessage>> {
+/// The kernel's answer about a link; none if there is no such one.
+pub(super) fn request(asked: LinkMessage) -> io::Result<Option<LinkMessage>> {
     match netlink::ask(&netlink::open(NETLINK_ROUTE)?, RouteNetlinkMessage::GetLink(asked)) {
         Ok(RouteNetlinkMessage::NewLink(link)) => Ok(Some(link)),
         Ok(other) => Err(io::Error::other(format!("unexpected answer {other:?}"))),

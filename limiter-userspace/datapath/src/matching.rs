@@ -90,7 +90,11 @@ impl Kernel {
         self.held.hooks = hooks.to_vec();
         // What no interface could have is an error of the start, also where there is none yet.
         for hook in hooks {
-            self.program_id(*hook, Framing::Ethernet)?;
+            // Of either kind, one may appear when this process may not load programs any more:
+            // Linux before 6.18 takes them with `CAP_PERFMON` alone.
+            for framing in Framing::ALL {
+                self.program_id(*hook, framing)?;
+            }
         }
         self.wanted.patterns.clone_from(&wanted.patterns);
         let mut look = Look::new(self);

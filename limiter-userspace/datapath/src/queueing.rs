@@ -50,7 +50,13 @@ pub fn queueing(interface: &str) -> Result<Queueing, DatapathError> {
 }
 
 /// The command that makes packets wait on an interface, with room for so many of one flow.
+///
+/// The room is for every flow of the interface, also of those without a limit: it is never less than
+/// fq gives by itself.
 pub fn hold_packets(interface: &str, flow_packets: u64) -> String {
+    /// `flow_limit` of an `fq` of which nothing was said.
+    const USUAL: u64 = 100;
+    let flow_packets = flow_packets.max(USUAL);
     let all = room_for(flow_packets);
     format!("tc qdisc replace dev {interface} root fq flow_limit {flow_packets} limit {all}")
 }

@@ -34,11 +34,14 @@ struct Rule {
     leaky: bool,
     /// Milliseconds.
     longest: u64,
+    /// True of packets that come in.
+    incoming: bool,
 }
 
 impl Rule {
     fn yaml(self) -> String {
-        let Self { bytes, rate, burst, leaky, longest } = self;
+        let Self { bytes, rate, burst, leaky, longest, incoming } = self;
+        let direction = if incoming { "in" } else { "out" };
         let count = if bytes { "bytes" } else { "packets" };
         let rest = if leaky {
             format!("algorithm: leaky_bucket, backlog: {burst}ms")
@@ -46,9 +49,9 @@ impl Rule {
             format!("burst: {burst}")
         };
         format!(
-            "descriptors:\n  - key: remote_address\n    direction: out\n    rate_limit: {{unit: \
-             second, requests_per_unit: {rate}, count: {count}, {rest}}}\n    action: {{delay: \
-             {{longest: {longest}ms}}}}\n"
+            "descriptors:\n  - key: remote_address\n    direction: {direction}\n    rate_limit: \
+             {{unit: second, requests_per_unit: {rate}, count: {count}, {rest}}}\n    action: \
+             {{delay: {{longest: {longest}ms}}}}\n"
         )
     }
 
@@ -75,10 +78,10 @@ fn cost(units: u64) -> u128 {
 fn rule() -> impl Strategy<Value = Rule> {
     let packets = (1u64..3_000, 1u64..50).prop_map(|(rate, burst)| (false, rate, burst));
     let bytes = (10_000u64..20_000_000, 1_522u64..40_000).prop_map(|(r, b)| (true, r, b));
-    (prop_oneof![packets, bytes], prop::bool::ANY, 1u64..=2_000).prop_map(
-        |((bytes, rate, burst), leaky, longest)| {
+    (prop_oneof![packets, bytes], prop::bool::ANY, 1u64..=2_000, prop::bool::ANY).prop_map(
+        |((bytes, rate, burst), leaky, longest, incoming)| {
             let burst = if leaky { burst % 500 + 1 } else { burst };
-            Rule { bytes, rate, burst, leaky, longest }
+            Rule { bytes, rate, burst, leaky, longest, incoming }
         },
     )
 }
@@ -109,7 +112,8 @@ fn send(model: &mut Model, now: u64, payload: usize, segments: u32, rule: Rule) 
     let size = u32::try_from(payload).unwrap().div_ceil(segments.max(1)).max(1);
     let count = u32::try_from(payload).unwrap().div_ceil(size).max(1);
     let segments = (count > 1).then_some(Segments { count, size });
-    let packet = Packet::at_tc(Framing::Ethernet, &frame, Direction::Out, segments, 1);
+    let direction = if rule.incoming { Direction::In } else { Direction::Out };
+    let packet = Packet::at_tc(Framing::Ethernet, &frame, direction, segments, 1);
     let outcome = model.judge_packet(&packet, Ticks::from_nanos(now));
     // Each segment has the headers of the first.
     let bytes = frame.len() as u64 + u64::from(count - 1) * 54;
@@ -133,7 +137,7 @@ fn model(rule: Rule) -> Model {
 fn commit(model: &mut Model, rule: Rule, now: u64) {
     let set = RuleFile::parse("delay.yaml", rule.yaml().as_bytes(), 1522).unwrap().rules;
     let generation = model.generation() + 1;
-    let machine = Environment::of_frame(1522);
+    let machine = Environment { in_at_tc: Some(true), ..Environment::of_frame(1522) };
     let plan = model.installed().plan(&set, generation, 1024, &machine).unwrap();
     model.commit(plan, Ticks::from_nanos(now));
 }
@@ -142,7 +146,8 @@ fn commit(model: &mut Model, rule: Rule, now: u64) {
 /// what is used up, whichever way it goes.
 #[test]
 fn a_change_begins_behind_what_waits() {
-    let before = Rule { bytes: false, rate: 100, burst: 10, leaky: false, longest: 1_000 };
+    let before =
+        Rule { bytes: false, rate: 100, burst: 10, leaky: false, longest: 1_000, incoming: false };
     for (after, first) in [
         // 40 packets wait for 400 ms; then one each 20 ms.
         (Rule { rate: 50, ..before }, 420_000_000),

@@ -45,6 +45,8 @@ pub(crate) enum Tools {
     Vm,
     /// Tools of [`Tools::Vm`], for kernels of another architecture.
     VmCross,
+    /// Tools of [`Tools::Vm`], and those that make devices.
+    VmDevices,
     /// Tools that make a whole system for an emulated machine, and a package to install there.
     System,
     /// Tools that make packages, for other architectures too.
@@ -113,6 +115,11 @@ const SYSTEM: &[Tool] = &[
 ];
 /// Tools that the tests call in an emulated machine.
 const GUEST: &[Tool] = &[Tool { program: "ping", package: "iputils-ping" }];
+/// Tools that the tests of devices call.
+const DEVICES: &[Tool] = &[
+    Tool { program: "ethtool", package: "ethtool" },
+    Tool { program: "wg", package: "wireguard-tools" },
+];
 const PEERS: &[Tool] = &[
     Tool { program: "ethtool", package: "ethtool" },
     Tool { program: "iptables", package: "iptables" },
@@ -137,6 +144,7 @@ impl Tools {
             Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, GUEST],
             Self::VmCross => &[SANDBOX, GUEST, CROSS],
+            Self::VmDevices => &[SANDBOX, GUEST, DEVICES],
             Self::System => &[DEB, SYSTEM],
             Self::Dist => &[DEB, PACKAGES, CROSS],
             Self::DistCheck => &[DEB, PACKAGES, CROSS, OPINIONS],

@@ -6,16 +6,28 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
+use super::Run;
 use super::guest::Report;
-use super::suite::Part;
+use super::suite::{self, Part};
+use crate::summary::Tally;
+use crate::workspace;
 
 /// Begins a line of a test that is to be in its page.
 const MARK: &str = "figure:";
 const BEGIN: &str = "<!-- made by cargo xtask vm --figures: begin -->\n";
 const END: &str = "<!-- made by cargo xtask vm --figures: end -->\n";
 
-/// Writes the figures of every page into it, and prints them.
-pub(super) fn publish(reports: &[Report], parts: &[Part], docs: &Path) -> Result<()> {
+/// Prints what came of a run, and writes the figures of every page into it, if no test failed.
+pub(super) fn publish(run: &Run) -> Result<Tally> {
+    let tally = run.show();
+    if tally.failed == 0 {
+        let docs = workspace::root()?.join("docs");
+        write(&run.reports, &suite::parts()?.0, &docs)?;
+    }
+    Ok(tally)
+}
+
+fn write(reports: &[Report], parts: &[Part], docs: &Path) -> Result<()> {
     let mut pages: Vec<&str> = parts.iter().filter_map(|part| part.page.as_deref()).collect();
     pages.dedup();
     for page in pages {
@@ -64,7 +76,6 @@ fn splice(page: &str, part: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace;
 
     #[test]
     fn only_what_is_meant_for_the_page_comes_into_it() {
@@ -78,7 +89,7 @@ mod tests {
     #[test]
     fn every_page_of_figures_has_a_place_for_them() {
         let docs = workspace::root().unwrap().join("docs");
-        let (parts, _) = super::super::suite::parts().unwrap();
+        let (parts, _) = suite::parts().unwrap();
         let pages: Vec<String> = parts.into_iter().filter_map(|part| part.page).collect();
         assert!(!pages.is_empty());
         for page in pages {

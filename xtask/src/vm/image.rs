@@ -13,7 +13,7 @@ use super::userland::Userland;
 /// The script that runs as process 1.
 const INIT: &str = include_str!("init.sh");
 /// Programs that the tests and their harness call.
-const TOOLS: [&str; 3] = ["ip", "ping", "tc"];
+pub(super) const TOOLS: &[&str] = &["ip", "ping", "tc"];
 const MOUNTS: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "var"];
 /// Path of the binary under test in the guest.
 pub(super) const LIMITER: &str = "/tests/limiter";
@@ -28,6 +28,8 @@ pub(super) struct Content {
     pub(super) limiter: PathBuf,
     /// The program with all tests.
     pub(super) tests: PathBuf,
+    /// Names of the programs that the tests call.
+    pub(super) tools: &'static [&'static str],
     /// Tests to run, in order, and the seconds that each may take.
     pub(super) plan: Vec<(String, u32)>,
     /// Variables for the tests and for the guest itself.
@@ -46,7 +48,7 @@ impl Content {
         let mut dynamic = vec![self.limiter.clone(), self.tests.clone()];
         archive.file("tests/limiter", &read(&self.limiter)?)?;
         archive.file(TESTS, &read(&self.tests)?)?;
-        for tool in TOOLS {
+        for tool in self.tools {
             let path = self.userland.program(tool)?;
             archive.file(&format!("tools/{tool}"), &read(&path)?)?;
             dynamic.push(path);

@@ -2,6 +2,7 @@
 //! machine of its own. Needs neither root nor KVM; what it starts is Debian's packages, unpacked.
 
 mod console;
+mod devices;
 mod emulator;
 mod figures;
 mod guest;
@@ -24,7 +25,7 @@ use self::console::{Ended, Outcome};
 use self::emulator::Emulator;
 use self::guest::{Machine, Report};
 use self::image::Content;
-use self::package::Kernel;
+use self::package::{Flavour, Kernel};
 use self::suite::{BOUNDS, Part, Scope};
 use self::userland::Userland;
 use crate::arch::Arch;
@@ -47,8 +48,10 @@ const OUTPUT_LINES: usize = 30;
 
 /// Arguments of `vm`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct Arguments {
-    /// Kernels of Debian's for clouds, as 6.1; without any, 6.1 and 6.12
+    /// Kernels of Debian's, as 6.1: those for clouds, or with --devices those for all machines;
+    /// without any, 6.1 and 6.12
     #[arg(value_name = "KERNEL")]
     kernels: Vec<String>,
     /// Architecture of the emulated machines; programs for another one than this machine's are
@@ -63,8 +66,18 @@ pub(crate) struct Arguments {
     filter: Option<String>,
     /// Instead of the tests, the figures of other kernels, for the pages in docs/; without a
     /// kernel, of 6.12
-    #[arg(long, conflicts_with = "quick")]
+    #[arg(long, conflicts_with_all = ["quick", "devices"])]
     figures: bool,
+    /// Instead of the tests, which device takes which hook: the tables of docs/tested-on.md, which
+    /// are compared
+    #[arg(long, conflicts_with_all = ["quick", "arch", "system"])]
+    devices: bool,
+    /// With --devices: on this machine's kernel, and on others only if they are named; as root
+    #[arg(long, requires = "devices")]
+    here: bool,
+    /// With --devices: write the tables
+    #[arg(long, requires = "devices")]
+    write: bool,
     /// Instead of the tests, the life of a package on a whole Debian with systemd; as root
     #[arg(long, conflicts_with_all = ["quick", "filter", "arch", "figures"])]
     system: bool,
@@ -74,13 +87,14 @@ pub(crate) struct Arguments {
 pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     let named: Vec<&str> = arguments.kernels.iter().map(String::as_str).collect();
     let usual = if arguments.figures { &MEASURED[..] } else { &KERNELS };
-    let kernels = if named.is_empty() { usual } else { &named };
+    let kernels = if named.is_empty() && !arguments.here { usual } else { &named };
     if arguments.system {
         return system::main(kernels);
     }
     let scope = match arguments {
         Arguments { quick: true, .. } => Scope::Quick,
         Arguments { figures: true, .. } => Scope::Figures,
+        Arguments { devices: true, .. } => Scope::Devices,
         _ => Scope::Full,
     };
     let filter = arguments.filter.as_deref();
@@ -92,13 +106,12 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         )
         .into());
     }
-    let run = prepared.run(kernels)?;
-    let tally = run.show();
+    let tally = match scope {
+        Scope::Devices => devices::run(&prepared, kernels, arguments)?,
+        Scope::Figures => figures::publish(&prepared.run(kernels)?)?,
+        Scope::Quick | Scope::Full => prepared.run(kernels)?.show(),
+    };
     println!("{tally}");
-    if scope == Scope::Figures && tally.failed == 0 {
-        let docs = workspace::root()?.join("docs");
-        figures::publish(&run.reports, &suite::parts()?.0, &docs)?;
-    }
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -168,7 +181,11 @@ fn prepare(
     programs: Option<&Programs>,
 ) -> Result<Prepared> {
     check_architecture()?;
-    let toolchain = setup::ensure(if arch.is_host() { Tools::Vm } else { Tools::VmCross })?;
+    let toolchain = setup::ensure(match (arch.is_host(), scope) {
+        (true, Scope::Devices) => Tools::VmDevices,
+        (true, _) => Tools::Vm,
+        (false, _) => Tools::VmCross,
+    })?;
     let cache = workspace::root()?.join(CACHE);
     // The first of all: for another architecture it sees to it that apt knows it.
     let userland = Userland::find(&cache, arch)?;
@@ -198,7 +215,8 @@ fn prepare(
     // A guest holds all of its files in memory, twice.
     let Programs { limiter, tests } =
         if arch.is_host() { stripped(&programs, &cache)? } else { programs };
-    let content = Content { userland, busybox, limiter, tests, plan, environment };
+    let tools = if scope == Scope::Devices { devices::TOOLS } else { image::TOOLS };
+    let content = Content { userland, busybox, limiter, tests, tools, plan, environment };
     Ok(Prepared { arch, content, emulator, cache, scope, left_out })
 }
 
@@ -233,7 +251,7 @@ const fn limit(scope: Scope, arch: Arch) -> Duration {
     let seconds = match scope {
         Scope::Quick => 900,
         Scope::Full => 1_800,
-        Scope::Figures => 3_600,
+        Scope::Figures | Scope::Devices => 3_600,
     };
     Duration::from_secs(seconds * slower(arch) as u64)
 }
@@ -248,12 +266,14 @@ const fn slower(arch: Arch) -> u32 {
 }
 
 impl Prepared {
-    fn run(self, kernels: &[&str]) -> Result<Run> {
+    fn run(&self, kernels: &[&str]) -> Result<Run> {
         let unpacker = package::busybox(&self.cache, Arch::Amd64)?;
         // All of them are there before the first is started.
         let kernels = kernels
             .iter()
-            .map(|version| package::kernel(&self.cache, self.arch, version, &unpacker))
+            .map(|version| {
+                package::kernel(&self.cache, self.arch, (version, self.flavour()), &unpacker)
+            })
             .collect::<Result<Vec<_>>>()?;
         let wanted: Vec<String> = self.content.plan.iter().map(|(test, _)| test.clone()).collect();
         // Together: a guest keeps one of its two CPUs busy most of the time.
@@ -266,7 +286,12 @@ impl Prepared {
                 .map(|run| run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             ended.collect::<Result<Vec<_>>>()
         })?;
-        Ok(Run { reports, scope: self.scope, left_out: self.left_out })
+        Ok(Run { reports, scope: self.scope, left_out: self.left_out.clone() })
+    }
+
+    /// The kernels that have what the tests need.
+    fn flavour(&self) -> Flavour {
+        if self.scope == Scope::Devices { Flavour::General } else { Flavour::Cloud }
     }
 
     /// Runs the tests on one kernel.

@@ -10,12 +10,24 @@ use crate::process;
 
 /// Copies modules and those that they need from below `tree` to `to`, unpacked, with names that
 /// sort in the order of loading. One that is in the kernel itself leaves an empty file, `.builtin`.
-pub(super) fn copy(tree: &Path, wanted: &[&str], to: &Path, busybox: &Path) -> Result<()> {
+/// One that is nowhere is an error, or leaves an empty file, `.absent`, where that is allowed.
+pub(super) fn copy(
+    tree: &Path,
+    wanted: &[&str],
+    may_be_absent: bool,
+    to: &Path,
+    busybox: &Path,
+) -> Result<()> {
     fs::create_dir(to)?;
     let mut known = Vec::new();
     below(tree, &mut known)?;
     let mut done: Vec<String> = Vec::new();
     for module in wanted {
+        if may_be_absent && !is_there(&known, module)? {
+            let number = files(to)?.len();
+            fs::write(to.join(format!("{number:02}-{module}.absent")), "")?;
+            continue;
+        }
         copy_one(&known, module, to, busybox, &mut done)?;
     }
     Ok(())
@@ -54,6 +66,12 @@ fn copy_one(
     let number = files(to)?.len();
     fs::write(to.join(format!("{number:02}-{module}.ko")), content)?;
     Ok(())
+}
+
+/// True if there is a file of a module, or the kernel has it in itself.
+fn is_there(known: &[PathBuf], module: &str) -> Result<bool> {
+    let is_it = |path: &PathBuf| module_of(path).as_deref() == Some(module);
+    Ok(known.iter().any(is_it) || is_builtin(known, module)?)
 }
 
 /// True if the kernel has a module in itself, by its list of those.
@@ -111,14 +129,18 @@ mod tests {
         fs::write(net.join("low.ko"), b"\0depends=\0").unwrap();
         fs::write(net.join("other.ko"), b"\0depends=\0").unwrap();
         let to = tree.path().join("to");
-        copy(&tree.path().join("6.1"), &["top"], &to, Path::new("busybox")).unwrap();
+        let busybox = Path::new("busybox");
+        copy(&tree.path().join("6.1"), &["top"], false, &to, busybox).unwrap();
         let mut names: Vec<String> =
             files(&to).unwrap().iter().map(|path| name(path).to_owned()).collect();
         names.sort();
         assert_eq!(names, ["00-low.ko", "01-mid_dle.ko", "02-top.ko"]);
         fs::remove_dir_all(&to).unwrap();
-        let error = copy(tree.path(), &["none"], &to, Path::new("busybox")).unwrap_err();
+        let error = copy(tree.path(), &["none"], false, &to, busybox).unwrap_err();
         assert!(error.to_string().contains("none"), "{error}");
+        fs::remove_dir_all(&to).unwrap();
+        copy(tree.path(), &["none", "low"], true, &to, busybox).unwrap();
+        assert!(to.join("00-none.absent").exists() && to.join("01-low.ko").exists());
     }
 
     #[test]

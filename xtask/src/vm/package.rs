@@ -31,8 +31,60 @@ const MODULES: [&str; 12] = [
 ];
 /// Modules of a machine with a disk.
 const DISK_MODULES: [&str; 3] = ["veth", "virtio_pci", "virtio_blk"];
-/// Directories of modules that are kept of a kernel.
-const KEPT: [(&str, &[&str]); 2] = [("modules", &MODULES), ("disk-modules", &DISK_MODULES)];
+/// Modules of devices. Some kernels have not all of them.
+const DEVICE_MODULES: [&str; 15] = [
+    "veth",
+    "bonding",
+    "8021q",
+    "bridge",
+    "sch_fq",
+    "netkit",
+    "tun",
+    "wireguard",
+    "ipip",
+    "ip_gre",
+    "vxlan",
+    "macvlan",
+    "dummy",
+    "sch_ingress",
+    "cls_bpf",
+];
+
+/// Kernels that Debian builds of one version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flavour {
+    /// For machines that are emulated: small.
+    Cloud,
+    /// For all machines, with many kinds of devices.
+    General,
+}
+
+impl Flavour {
+    /// The end of the names of its packages.
+    const fn suffix(self, arch: Arch) -> &'static str {
+        match (self, arch) {
+            (Self::Cloud, Arch::Amd64) => "-cloud-amd64",
+            (Self::Cloud, Arch::Arm64) => "-cloud-arm64",
+            (Self::General, Arch::Amd64) => "-amd64",
+            (Self::General, Arch::Arm64) => "-arm64",
+        }
+    }
+
+    /// True of the name of a package or of a directory with this end.
+    fn is_of(self, arch: Arch, name: &str) -> bool {
+        let is_cloud = name.contains("-cloud-");
+        name.contains(self.suffix(arch)) && is_cloud == (self == Self::Cloud)
+    }
+
+    /// Modules that are kept of a kernel, by directory: those that a guest loads, and those of a
+    /// machine with a disk.
+    const fn kept(self) -> [(&'static str, &'static [&'static str]); 2] {
+        match self {
+            Self::Cloud => [("modules", &MODULES), ("disk-modules", &DISK_MODULES)],
+            Self::General => [("modules", &DEVICE_MODULES), ("disk-modules", &[])],
+        }
+    }
+}
 /// The package and the program in it.
 const BUSYBOX: (&str, &str) = ("busybox-static", "bin/busybox");
 
@@ -69,25 +121,31 @@ pub(super) fn busybox(cache: &Path, arch: Arch) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// A kernel of Debian's for clouds: the small ones. `version` is `6.1` or `6.12`; `busybox` runs
-/// here.
-pub(super) fn kernel(cache: &Path, arch: Arch, version: &str, busybox: &Path) -> Result<Kernel> {
-    let found = found(arch, version);
+/// A kernel of Debian's. `version` is `6.1` or `6.12`; `busybox` runs here.
+pub(super) fn kernel(
+    cache: &Path,
+    arch: Arch,
+    (version, flavour): (&str, Flavour),
+    busybox: &Path,
+) -> Result<Kernel> {
+    let found = found(arch, version, flavour);
     let directory = match &found {
         Some((package, number)) => cache.join(format!("{}_{number}", directory_of(package))),
         // Without apt, or without its lists, one of an earlier time.
-        None => cached_with(cache, &prefix(version), flavour(arch)).ok_or_else(|| {
-            Refused::new(
-                format!(
-                    "no kernel {version}: apt has no package {}*{}",
-                    prefix(version),
-                    flavour(arch)
-                ),
-                SOURCES,
-            )
-        })?,
+        None => {
+            newest(cache, &prefix(version), |name| flavour.is_of(arch, name)).ok_or_else(|| {
+                Refused::new(
+                    format!(
+                        "no kernel {version}: apt has no package {}*{}",
+                        prefix(version),
+                        flavour.suffix(arch)
+                    ),
+                    SOURCES,
+                )
+            })?
+        }
     };
-    if let (Some((package, _)), false) = (&found, is_complete(&directory)) {
+    if let (Some((package, _)), false) = (&found, is_complete(&directory, flavour)) {
         // One of an earlier time, with other modules.
         if directory.exists() {
             fs::remove_dir_all(&directory)
@@ -98,12 +156,14 @@ pub(super) fn kernel(cache: &Path, arch: Arch, version: &str, busybox: &Path) ->
             let image = images.iter().find(|path| name(path).starts_with("vmlinuz-"));
             let image = image.with_context(|| format!("{package} has no /boot/vmlinuz-*"))?;
             fs::copy(image, to.join("vmlinuz"))?;
-            KEPT.iter().try_for_each(|(name, wanted)| {
-                modules::copy(&from.join("lib/modules"), wanted, &to.join(name), busybox)
+            flavour.kept().iter().try_for_each(|(name, wanted)| {
+                let may_be_absent = flavour == Flavour::General;
+                let tree = from.join("lib/modules");
+                modules::copy(&tree, wanted, may_be_absent, &to.join(name), busybox)
             })
         })?;
     }
-    let [modules, disk_modules] = KEPT.map(|(name, _)| {
+    let [modules, disk_modules] = flavour.kept().map(|(name, _)| {
         let mut modules = files(&directory.join(name))?;
         modules.retain(|path| path.extension().is_some_and(|end| end == "ko"));
         modules.sort();
@@ -119,8 +179,8 @@ pub(super) fn kernel(cache: &Path, arch: Arch, version: &str, busybox: &Path) ->
 }
 
 /// True if a kernel is kept there with all modules that a guest loads.
-fn is_complete(directory: &Path) -> bool {
-    KEPT.iter().all(|(modules, wanted)| {
+fn is_complete(directory: &Path, flavour: Flavour) -> bool {
+    flavour.kept().iter().all(|(modules, wanted)| {
         let kept = files(&directory.join(modules)).unwrap_or_default();
         wanted.iter().all(|module| {
             let part = format!("-{module}.");
@@ -137,25 +197,17 @@ fn prefix(version: &str) -> String {
     format!("linux-image-{version}.")
 }
 
-/// The end of the names of packages of kernels for clouds.
-const fn flavour(arch: Arch) -> &'static str {
-    match arch {
-        Arch::Amd64 => "-cloud-amd64",
-        Arch::Arm64 => "-cloud-arm64",
-    }
-}
-
 /// The name of a package without the colon before its architecture, for a directory.
 fn directory_of(package: &str) -> String {
     package.replace(':', "-")
 }
 
 /// The newest package of a kernel, and its version, by the package that depends on it.
-fn found(arch: Arch, version: &str) -> Option<(String, String)> {
+fn found(arch: Arch, version: &str, flavour: Flavour) -> Option<(String, String)> {
     let look = || {
-        let flavour = flavour(arch);
+        let suffix = flavour.suffix(arch);
         // The second is the stable Debian's own kernel, of whatever version that is.
-        let meta = [format!("linux-image-{version}{flavour}"), format!("linux-image{flavour}")];
+        let meta = [format!("linux-image-{version}{suffix}"), format!("linux-image{suffix}")];
         let package = meta.iter().find_map(|meta| {
             let mut apt = process::command("apt-cache");
             apt.env("LC_ALL", "C").args(["depends", &arch.package(meta)]);
@@ -198,13 +250,13 @@ fn offered(package: &str) -> Option<String> {
 
 /// The newest directory in the cache of a package that begins so.
 pub(super) fn cached(cache: &Path, prefix: &str) -> Option<PathBuf> {
-    cached_with(cache, prefix, "")
+    newest(cache, prefix, |_| true)
 }
 
-/// The newest of those that have `part` in their name too.
-fn cached_with(cache: &Path, prefix: &str, part: &str) -> Option<PathBuf> {
+/// The newest of those whose names are meant.
+fn newest(cache: &Path, prefix: &str, is_meant: impl Fn(&str) -> bool) -> Option<PathBuf> {
     let mut known: Vec<PathBuf> = files(cache).ok()?;
-    known.retain(|path| name(path).starts_with(prefix) && name(path).contains(part));
+    known.retain(|path| name(path).starts_with(prefix) && is_meant(name(path)));
     known.into_iter().max_by_key(|path| fs::metadata(path).and_then(|data| data.modified()).ok())
 }
 
@@ -311,16 +363,17 @@ mod tests {
     #[test]
     fn a_kernel_without_one_of_the_modules_is_fetched_again() {
         let kept = tempfile::tempdir().unwrap();
-        for (name, wanted) in KEPT {
+        for (name, wanted) in Flavour::Cloud.kept() {
             let modules = kept.path().join(name);
-            assert!(!is_complete(kept.path()));
+            assert!(!is_complete(kept.path(), Flavour::Cloud));
             fs::create_dir(&modules).unwrap();
             for module in wanted {
-                assert!(!is_complete(kept.path()), "without {module}");
+                assert!(!is_complete(kept.path(), Flavour::Cloud), "without {module}");
                 fs::write(modules.join(format!("00-{module}.ko")), "").unwrap();
             }
         }
-        assert!(is_complete(kept.path()));
+        assert!(is_complete(kept.path(), Flavour::Cloud));
+        assert!(!is_complete(kept.path(), Flavour::General));
     }
 
     #[test]
@@ -334,7 +387,15 @@ mod tests {
         assert_eq!(found, Some(cache.path().join("linux-image-6.1.0-55_1")));
         let other = cache.path().join("linux-image-6.1.0-56-cloud-arm64-arm64_1");
         fs::create_dir(&other).unwrap();
-        let found = |arch| cached_with(cache.path(), &prefix("6.1"), flavour(arch));
-        assert_eq!((found(Arch::Amd64), found(Arch::Arm64)), (None, Some(other)));
+        let found = |flavour: Flavour, arch| {
+            newest(cache.path(), &prefix("6.1"), |name| flavour.is_of(arch, name))
+        };
+        assert_eq!(found(Flavour::Cloud, Arch::Amd64), None);
+        assert_eq!(found(Flavour::Cloud, Arch::Arm64), Some(other));
+        // A directory's name ends with the version.
+        let general = cache.path().join("linux-image-6.1.0-56-amd64_1");
+        fs::create_dir(&general).unwrap();
+        assert_eq!(found(Flavour::General, Arch::Amd64), Some(general));
+        assert_eq!(found(Flavour::General, Arch::Arm64), None);
     }
 }

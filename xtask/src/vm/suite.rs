@@ -1,8 +1,9 @@
 //! Choice of the tests that a guest runs, and for how long: a file of tests/tests says so itself,
 //! by a line `// Also on other kernels: 120 s each.` or `// Also on other kernels, and in the quick
-//! part: 120 s each.` The seconds are those that one test may take, emulated, on a busy machine.
-//! A file with a line `// Figures of other kernels, in docs/PAGE: 900 s each.` has ignored tests
-//! that measure and say what goes into the page. Any other file is the host's alone.
+//! part: 120 s each.` or `// Also on other kernels, by --devices: 120 s each.` The seconds are those
+//! that one test may take, emulated, on a busy machine. A file with a line `// Figures of other
+//! kernels, in docs/PAGE: 900 s each.` has ignored tests that measure and say what goes into the
+//! page. Any other file is the host's alone.
 
 use std::fs;
 
@@ -10,13 +11,17 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::workspace;
 
+/// Tests of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The part that fits into `cargo xtask test`.
     Quick,
+    /// All but those of [`Scope::Devices`].
     Full,
     /// Figures for the pages, instead of tests.
     Figures,
+    /// Those that need the modules and drivers of many devices.
+    Devices,
 }
 
 /// A module of tests for a guest.
@@ -32,10 +37,18 @@ pub(super) struct Part {
     pub(super) seconds: u32,
 }
 
+impl Part {
+    /// True if a run has it.
+    pub(super) fn is_in(&self, scope: Scope) -> bool {
+        self.scope == scope || (self.scope, scope) == (Scope::Quick, Scope::Full)
+    }
+}
+
 /// The begin of the line of a file that a guest runs.
 const MARK: &str = "// Also on other kernels";
 const QUICK: &str = ", and in the quick part";
 const FIGURES: &str = "// Figures of other kernels, in docs/";
+const DEVICES: &str = ", by --devices";
 
 /// Bounds of the tests on an emulated machine.
 pub(super) const BOUNDS: [(&str, &str); 2] =
@@ -68,13 +81,6 @@ pub(super) fn parts() -> Result<(Vec<Part>, Vec<String>)> {
     Ok((parts, left_out))
 }
 
-impl Part {
-    /// True if a run of a scope has it.
-    pub(super) fn is_in(&self, scope: Scope) -> bool {
-        self.scope == scope || (self.scope, scope) == (Scope::Quick, Scope::Full)
-    }
-}
-
 /// Reads the line of a file, if it has one.
 fn part(module: &str, text: &str) -> Result<Option<Part>> {
     let after = |mark| text.lines().find_map(move |line| line.strip_prefix(mark));
@@ -82,10 +88,9 @@ fn part(module: &str, text: &str) -> Result<Option<Part>> {
         let (page, rest) = line.split_once(':').with_context(|| format!("no page: `{line}`"))?;
         (line, Scope::Figures, Some(page.to_owned()), rest)
     } else if let Some(line) = after(MARK) {
-        let (scope, rest) = match line.strip_prefix(QUICK) {
-            Some(rest) => (Scope::Quick, rest),
-            None => (Scope::Full, line),
-        };
+        let words = [(QUICK, Scope::Quick), (DEVICES, Scope::Devices)];
+        let said = |(words, scope)| Some((scope, line.strip_prefix(words)?));
+        let (scope, rest) = words.into_iter().find_map(said).unwrap_or((Scope::Full, line));
         let rest = rest.strip_prefix(':').with_context(|| format!("no seconds: `{line}`"))?;
         (line, scope, None, rest)
     } else {
@@ -126,6 +131,8 @@ mod tests {
         assert_eq!(full, is(Scope::Full, None, 60));
         let quick = "// Also on other kernels, and in the quick part: 120 s each.";
         assert_eq!(part(quick).unwrap(), is(Scope::Quick, None, 120));
+        let devices = "// Also on other kernels, by --devices: 240 s each.";
+        assert_eq!(part(devices).unwrap(), is(Scope::Devices, None, 240));
         let figures = "// Figures of other kernels, in docs/a.md: 900 s each.";
         assert_eq!(part(figures).unwrap(), is(Scope::Figures, Some("a.md"), 900));
         assert_eq!(part("//! A.\n").unwrap(), None);
@@ -164,9 +171,12 @@ mod tests {
         let (parts, left_out) = parts().unwrap();
         let has = |name: &str| parts.iter().any(|part| part.module == name);
         assert!(["verdict", "equivalence", "concurrency"].into_iter().all(has));
-        let quick = |part: &&Part| part.scope == Scope::Quick;
+        let quick = |part: &&Part| part.is_in(Scope::Quick);
         let quick: Vec<_> = parts.iter().filter(quick).map(|part| part.module.as_str()).collect();
         assert_eq!(quick, ["kinds_of_frames", "verifier"]);
         assert!(!left_out.is_empty());
+        let of_devices = |part: &&Part| part.is_in(Scope::Devices);
+        let devices: Vec<_> = parts.iter().filter(of_devices).map(|part| &part.module).collect();
+        assert_eq!(devices, ["devices_kernels"]);
     }
 }

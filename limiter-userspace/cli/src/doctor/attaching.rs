@@ -4,6 +4,7 @@ use limiter_datapath::machine::{Link, NativeMode};
 use limiter_datapath::{DatapathError, Interface, Mode};
 
 use super::finding::Finding;
+use super::kinds::{self, Native};
 
 /// Largest MTU of which a frame is in one buffer for sure: a page of 4096 bytes without the room
 /// before and behind the frame, less Ethernet with two VLAN tags.
@@ -83,12 +84,9 @@ pub(super) fn native(
         (_, Ok(Some(NativeMode { is_there: true, .. }))) => {
             Finding::ok(check, format!("{who} takes native XDP"))
         }
-        (_, Ok(Some(_))) => {
-            let seen = format!("{who} takes no native XDP");
-            let seen =
-                if asked { Finding::problem(check, seen) } else { Finding::note(check, seen) };
-            seen.remedy("allow the slower generic mode with --mode auto")
-                .command(format!("limiter run --iface {} --mode auto --rules FILE", link.name))
+        (_, Ok(Some(_))) => no_native(link, format!("{who} takes no native XDP"), asked),
+        (_, Ok(None)) if kinds::native(link.kind.as_deref()) == Some(Native::No) => {
+            no_native(link, format!("no kernel has native XDP for {who}"), asked)
         }
         (_, Ok(None)) => Finding::unknown(
             check,
@@ -98,6 +96,26 @@ pub(super) fn native(
         (_, Err(error)) => Finding::unseen(check, error),
     };
     finding.on(&link.name)
+}
+
+/// A device without native mode, and what works on it.
+fn no_native(link: &Link, seen: String, asked: bool) -> Finding {
+    let check = "native-mode";
+    let seen = if asked { Finding::problem(check, seen) } else { Finding::note(check, seen) };
+    let remedy = match (link.kind.as_deref(), kinds::native(link.kind.as_deref())) {
+        (Some("bond"), _) => {
+            "a bond takes it when each member's driver does, in the modes active-backup, \
+             balance-rr, balance-xor and 802.3ad, without the hash policy vlan+srcmac; otherwise \
+             allow the slower generic mode with --mode auto"
+        }
+        (_, Some(_)) => {
+            "allow the slower generic mode with --mode auto, or limit it at tc with --hook tc, \
+             which needs Linux 6.7"
+        }
+        (_, None) => "allow the slower generic mode with --mode auto",
+    };
+    seen.remedy(remedy)
+        .command(format!("limiter run --iface {} --mode auto --rules FILE", link.name))
 }
 
 /// Judges whether a frame of the MTU fits.

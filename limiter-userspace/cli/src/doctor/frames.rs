@@ -1,7 +1,7 @@
 //! Frames that a card or another program changes before the program sees them, and queues.
 
 use limiter_datapath::machine::Queues;
-use limiter_datapath::{DatapathError, Offloads, STRIPS_TAGS, keep_tags};
+use limiter_datapath::{DatapathError, Offloads, Queueing, STRIPS_TAGS, hold_packets, keep_tags};
 
 use super::finding::Finding;
 
@@ -34,7 +34,10 @@ pub(super) fn tags(name: &str, offloads: &Result<Offloads, DatapathError>, peer:
             check,
             format!("{name} takes VLAN tags off before they are seen: {hidden}"),
         )
-        .remedy(format!("if rules have that key: {}", keep_tags(name)))
+        .remedy(format!(
+            "if rules have that key: {}; or --hook tc, which sees them",
+            keep_tags(name)
+        ))
         .command(format!("ethtool -K {name} rxvlan off")),
         (Ok(_), Peer::Here(peer, Ok(theirs))) if theirs.is_on(TAKES_TAGS) => Finding::note(
             check,
@@ -124,6 +127,29 @@ pub(super) fn queues(
             .remedy("use a queue for each CPU, if one CPU is not enough")
             .command(format!("ethtool -L {name} {which} {wanted}"))
         }
+    };
+    finding.on(name)
+}
+
+/// Packets of a flow that an fq holds of which nothing was said.
+const USUAL_FLOW: u32 = 100;
+
+/// Judges whether packets that go out can wait.
+pub(super) fn waiting(name: &str, queueing: &Result<Queueing, DatapathError>) -> Finding {
+    let check = "waiting";
+    let finding = match queueing {
+        Ok(Queueing::Fq(fq)) => Finding::ok(
+            check,
+            format!("packets of `action: delay` wait in fq, {} of each flow", fq.flow_packets),
+        ),
+        // Nothing to do without that action; with it, the daemon warns.
+        Ok(Queueing::Other(kind)) => Finding::ok(
+            check,
+            format!("packets of `action: delay` would not wait: it has {kind}, not fq"),
+        )
+        .remedy("if rules have that action")
+        .command(hold_packets(name, u64::from(USUAL_FLOW))),
+        Err(error) => Finding::unseen(check, error),
     };
     finding.on(name)
 }

@@ -10,6 +10,7 @@ mod finding;
 mod frames;
 mod host;
 mod kernel;
+mod kinds;
 mod neighbours;
 mod pins;
 mod place;
@@ -24,7 +25,7 @@ use limiter_daemon::control::Client;
 use limiter_daemon::render;
 use limiter_daemon::ssh::own_session;
 use limiter_datapath::machine::{self, Link};
-use limiter_datapath::{DatapathError, Wanted, offloads};
+use limiter_datapath::{DatapathError, Wanted, offloads, queueing};
 
 use super::answer::Answer;
 use super::args::defaults::PIN_DIR;
@@ -200,6 +201,7 @@ fn interface(link: &Link, links: &[Link], here: &Here<'_>, asked: bool) -> Vec<F
         neighbours::behind(name, &filters, &neighbours, may_bpf),
         neighbours::before(name, &neighbours, may_bpf),
         neighbours::limiters(name, &neighbours, may_bpf),
+        frames::waiting(name, &queueing(name)),
     ]
 }
 

@@ -1,4 +1,4 @@
-//! The right interface to limit: bridges, bonds, VLANs.
+//! The right interface to limit: bridges, bonds, VLANs, tunnels.
 
 use limiter_datapath::machine::Link;
 
@@ -55,6 +55,28 @@ pub(super) fn device(link: &Link, links: &[Link], asked: bool) -> Finding {
                 None => wrong(seen).remedy("limit the interface below, by the key `vlan`"),
             }
         }
+        (Some("dummy"), _) => wrong(format!(
+            "nothing comes in by {name}, which is a dummy: packets to its addresses come in by \
+             other interfaces"
+        ))
+        .remedy("limit those interfaces; here only what goes out can be limited"),
+        (Some("macvlan"), _) => match below {
+            Some(below) => Finding::ok(
+                check,
+                format!(
+                    "a macvlan of {}: limited there, all its macvlans share a limit",
+                    below.name
+                ),
+            ),
+            None => Finding::ok(check, "a macvlan: only its own packets are limited"),
+        },
+        (Some("wireguard" | "vxlan" | "gretap" | "tun"), _) => Finding::ok(
+            check,
+            format!(
+                "sources are those inside the tunnel {name}; on the interface that carries the \
+                 tunnel, WireGuard's other end is one source"
+            ),
+        ),
         _ => Finding::ok(check, "no bridge, bond or VLAN is in the way"),
     };
     finding.on(name)

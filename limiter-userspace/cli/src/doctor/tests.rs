@@ -4,7 +4,7 @@ use limiter_common::header::Direction;
 use limiter_daemon::render;
 use limiter_datapath::machine::{Below, Link, NativeMode, Queues};
 use limiter_datapath::{
-    DatapathError, Framing, Hook, Interface, Mode, Neighbour, Offloads, OtherPins,
+    DatapathError, Fq, Framing, Hook, Interface, Mode, Neighbour, Offloads, OtherPins, Queueing,
 };
 use serde_json::Value;
 
@@ -243,6 +243,47 @@ fn programs_at_tc_are_judged_by_their_place() {
     // It lets nothing by: what it passes goes on.
     assert_eq!(before(Ok(vec![at(inside, true, "limiter")])).level, Level::Ok);
     assert_eq!(limiters(Ok(vec![at(inside, true, "limiter_l3")])).command, None);
+}
+
+#[test]
+fn packets_wait_in_fq_alone() {
+    let fq = Queueing::Fq(Fq { flow_packets: 100, packets: 10_000 });
+    let waiting = frames::waiting("eth0", &Ok(fq));
+    assert_eq!((waiting.level, waiting.command), (Level::Ok, None));
+    let none = frames::waiting("eth0", &Ok(Queueing::Other("noqueue".to_owned())));
+    assert!(none.seen.contains("would not wait: it has noqueue"), "{none:?}");
+    assert!(none.command.unwrap().starts_with("tc qdisc replace dev eth0 root fq"));
+    assert_eq!(frames::waiting("eth0", &Err(no_answer())).level, Level::Unknown);
+}
+
+#[test]
+fn devices_without_native_mode_name_what_works() {
+    let judged = |kind: &str| {
+        // As Linux before 6.3, which does not say it.
+        attaching::native(&link(2, "x0", Some(kind)), &Owner::Nobody, &Ok(None), true)
+    };
+    for kind in ["wireguard", "vxlan", "bridge", "vlan", "macvlan", "netkit"] {
+        let found = judged(kind);
+        assert_eq!(found.level, Level::Problem, "{kind}");
+        let remedy = found.remedy.unwrap();
+        assert!(remedy.contains("--mode auto") && remedy.contains("--hook tc"), "{kind}: {remedy}");
+    }
+    for kind in ["veth", "tun", "bond", "nosuchkind"] {
+        assert_eq!(judged(kind).level, Level::Unknown, "{kind}");
+    }
+    let none = NativeMode { is_there: false, takes_buffers: false };
+    let bond = link(2, "bond0", Some("bond"));
+    let found = attaching::native(&bond, &Owner::Nobody, &Ok(Some(none)), true);
+    assert!(found.remedy.unwrap().contains("vlan+srcmac"));
+}
+
+#[test]
+fn a_dummy_is_no_place_for_what_comes_in() {
+    let links = [link(1, "dummy0", Some("dummy")), link(2, "wg0", Some("wireguard"))];
+    let judged = |at: usize, asked| place::device(&links[at], &links, asked);
+    assert_eq!(judged(0, true).level, Level::Warning);
+    assert_eq!(judged(0, false).level, Level::Note);
+    assert_eq!(judged(1, true).level, Level::Ok);
 }
 
 #[test]

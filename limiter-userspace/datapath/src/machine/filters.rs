@@ -7,15 +7,20 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use super::Link;
-use crate::{DatapathError, netlink};
+use crate::{DatapathError, clsact, netlink};
 
 /// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`: also of the qdisc `ingress`.
 const INGRESS: TcHandle = TcHandle { major: u16::MAX, minor: TcHandle::MIN_INGRESS };
 
-/// Kinds of the filters for what comes in, each once. They come after all TCX programs.
+/// Kinds of the filters for what comes in, each once. They come after all TCX programs. Where there
+/// is no TCX, those of BPF are among the programs at tc instead.
 pub fn filters(link: &Link) -> Result<Vec<String>, DatapathError> {
-    kinds(link.index)
-        .map_err(|source| DatapathError::Netlink { interface: link.name.clone(), source })
+    let mut kinds = kinds(link.index)
+        .map_err(|source| DatapathError::Netlink { interface: link.name.clone(), source })?;
+    if clsact::is_used() {
+        kinds.retain(|kind| kind != "bpf");
+    }
+    Ok(kinds)
 }
 
 fn kinds(index: u32) -> io::Result<Vec<String>> {

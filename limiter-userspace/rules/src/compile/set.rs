@@ -509,12 +509,12 @@ impl<'a> Compiler<'a, '_> {
 }
 
 /// True if the source table has room for all of a rule: it passes everything, or has one hard token
-/// bucket on packets or bytes, which does not ask for the daemon.
+/// bucket on packets or bytes, which does not ask for the daemon and lets nothing wait.
 const fn is_plain(terms: &Terms) -> bool {
     match terms {
         Terms::Unlimited => true,
         Terms::Budget(_) => false,
-        Terms::Limits(limits) => limits.plain().is_some(),
+        Terms::Limits(limits) => limits.plain().is_some() && !matches!(limits.over, Over::Delay(_)),
     }
 }
 

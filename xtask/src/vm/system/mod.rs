@@ -16,7 +16,7 @@ use super::console::Outcome;
 use super::emulator::Emulator;
 use super::guest::{self, Machine};
 use super::newc::Archive;
-use super::package::{self, Kernel, name};
+use super::package::{self, Flavour, Kernel, name};
 use super::{CACHE, check_architecture, line, show, show_trouble};
 use crate::arch::Arch;
 use crate::dist::{self, Programs};
@@ -73,7 +73,7 @@ pub(super) fn main(kernels: &[&str]) -> Result<ExitCode> {
     let busybox = package::busybox(&cache, Arch::Amd64)?;
     let kernels = kernels
         .iter()
-        .map(|version| package::kernel(&cache, Arch::Amd64, version, &busybox))
+        .map(|version| package::kernel(&cache, Arch::Amd64, (version, Flavour::Cloud), &busybox))
         .collect::<Result<Vec<_>>>()?;
     let packages = tempfile::tempdir_in(&cache).context("no directory for packages")?;
     // The other one first: what is left in the build's directory is the usual one.
