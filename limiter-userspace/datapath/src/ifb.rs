@@ -67,9 +67,7 @@ impl Ifb {
 
     /// The index of the device, if it is there. An error if something else has its name.
     fn index(&self) -> Result<Option<u32>, DatapathError> {
-        let mut asked = LinkMessage::default();
-        asked.attributes.push(LinkAttribute::IfName(self.name.clone()));
-        let Some(link) = interface::request(asked).map_err(|error| self.failed(error))? else {
+        let Some(link) = self.link().map_err(|error| self.failed(error))? else {
             return Ok(None);
         };
         let is_own = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::IfAlias(alias) if *alias == self.alias);
@@ -81,6 +79,13 @@ impl Ifb {
             "another device has that name: `ip link set dev {name} down; ip link set dev {name} \
              name OTHER`"
         ))))
+    }
+
+    /// The device of the name, whosever it is.
+    fn link(&self) -> io::Result<Option<LinkMessage>> {
+        let mut asked = LinkMessage::default();
+        asked.attributes.push(LinkAttribute::IfName(self.name.clone()));
+        interface::request(asked)
     }
 
     /// Makes the device, if it is not there, and gives its `fq` enough room; its index.
@@ -115,9 +120,14 @@ impl Ifb {
         asked.header.flags = LinkFlags::Up;
         asked.header.change_mask = LinkFlags::Up;
         asked.attributes.push(LinkAttribute::IfName(self.name.clone()));
-        asked.attributes.push(LinkAttribute::IfAlias(self.alias.clone()));
         asked.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Ifb)]));
-        change(RouteNetlinkMessage::NewLink(asked), NLM_F_CREATE | NLM_F_EXCL)
+        change(RouteNetlinkMessage::NewLink(asked), NLM_F_CREATE | NLM_F_EXCL)?;
+        // A new link takes no alias.
+        let made = self.link()?.ok_or_else(|| io::Error::other("it is gone again"))?;
+        let mut asked = LinkMessage::default();
+        asked.header.index = made.header.index;
+        asked.attributes.push(LinkAttribute::IfAlias(self.alias.clone()));
+        change(RouteNetlinkMessage::SetLink(asked), 0)
     }
 
     /// The error of a kernel that gives the device no `fq`: ENOENT of one that has none.
