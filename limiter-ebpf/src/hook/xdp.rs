@@ -92,7 +92,7 @@ pub(crate) fn cut(ctx: *mut Context, length: u32, of: u32) -> bool {
     unsafe { bpf_xdp_adjust_tail(ctx, change) == 0 }
 }
 
-/// Goes on with a frame that passes in the program that the daemon was told of: behind that call
+/// Goes on with a frame that passes in the program that the daemon was given: behind that call
 /// there is none, or it cannot be called. Only of the program itself, not of a subprogram, is the
 /// stack empty enough for the kernel to let it.
 #[inline(always)]

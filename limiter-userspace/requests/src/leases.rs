@@ -82,7 +82,7 @@ pub(crate) struct LeaseTable {
     asks: Mutex<Asks>,
     /// True without contact to the store.
     cut_off: AtomicBool,
-    /// Told of each answer, and of keys that lose their leases.
+    /// Notified of each answer, and of keys that lose their leases.
     changed: Notify,
 }
 
@@ -137,7 +137,7 @@ impl LeaseTable {
         }
     }
 
-    /// Told of everything for which requests wait.
+    /// Notified of everything for which requests wait.
     pub(crate) const fn changed(&self) -> &Notify {
         &self.changed
     }

@@ -59,7 +59,7 @@ pub(crate) fn foreign_port(ctx: XdpContext) -> u32 {
     xdp_action::XDP_PASS
 }
 
-/// Counts, and answers as it was told.
+/// Counts, and answers with `ANSWER`.
 #[classifier]
 pub(crate) fn foreign_tc(_ctx: TcContext) -> i32 {
     count(0);

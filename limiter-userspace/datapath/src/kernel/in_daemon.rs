@@ -27,7 +27,7 @@ use crate::{
 impl Datapath for Kernel {
     fn take_over(&mut self) -> Result<(), DatapathError> {
         self.succeed()?;
-        // One that an earlier start was told of.
+        // One that an earlier start had.
         if self.then.now().is_none() {
             self.then.clear()?;
         }
