@@ -159,6 +159,7 @@ fn tcp_beside_other_ways() -> Result<()> {
         }
     }
     let heads = RATES.map(|(mbit, burst)| format!(" {mbit} Mbit/s, burst {burst} kB |"));
+    println!();
     println!("figure: | payload of one TCP stream, of the limit |{}", heads.concat());
     println!("figure: |---|{}", "---|".repeat(RATES.len()));
     for (way, shares) in Way::ALL.into_iter().zip(&mut shares) {
@@ -232,6 +233,8 @@ fn departures_beside_fq_alone() -> Result<()> {
             latenesses.extend(late);
         }
     }
+    // Not behind libtest's own words.
+    println!();
     println!("figure: | {AT_ONCE} datagrams at {RATE}/s, late by | median | 99 of 100 |");
     println!("figure: |---|---|---|");
     for (who, late) in

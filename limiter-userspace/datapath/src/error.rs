@@ -10,12 +10,12 @@ use aya::programs::links::LinkError;
 use limiter_common::wire::ABI_VERSION;
 use limiter_text::second_daemon::SECOND_DAEMON;
 
+use super::hook::is_limiter;
 use super::left_behind::LeftBehind;
 use super::other_pins::OtherPins;
-use super::programs::is_limiter;
 use super::remedy::Reported;
 use super::tc_order::TcOrder;
-use super::then::ThenFault;
+use super::then_fault::ThenFault;
 
 /// Every variant names the object and the remedy.
 #[derive(Debug, thiserror::Error)]

@@ -2,6 +2,7 @@
 
 use aya::programs::tc::TcAttachType;
 use limiter_common::header::Direction;
+use limiter_model::Framing;
 
 /// A hook of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,4 +42,9 @@ impl Hook {
             Self::Tc(Direction::Out) => Some(TcAttachType::Egress),
         }
     }
+}
+
+/// True if a limiter's program is called so.
+pub(super) fn is_limiter(program: &str) -> bool {
+    Framing::ALL.iter().any(|framing| framing.program() == program)
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use limiter_common::header::Direction;
 
 use super::other_pins::OtherPins;
-use super::{DatapathError, Hook, Interface, PinDir, foreign, programs};
+use super::{DatapathError, Hook, Interface, PinDir, foreign, hook, programs};
 
 /// A program at a hook of an interface that is not this limiter's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Neighbour {
 impl Neighbour {
     /// True if it is the program of another limiter, as far as can be seen.
     pub fn is_limiter(&self) -> bool {
-        self.pins.is_some() || self.name.as_deref().is_some_and(programs::is_limiter)
+        self.pins.is_some() || self.name.as_deref().is_some_and(hook::is_limiter)
     }
 }
 

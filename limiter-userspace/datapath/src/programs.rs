@@ -90,8 +90,3 @@ pub fn name_of(id: u32) -> Option<String> {
     let program = loaded_programs().filter_map(Result::ok).find(|program| program.id() == id)?;
     program.name_as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
-
-/// True if a limiter's program is called so.
-pub(super) fn is_limiter(program: &str) -> bool {
-    Framing::ALL.iter().any(|framing| framing.program() == program)
-}

@@ -2,13 +2,10 @@
 //! program calls it by an array of one entry, which is pinned, so that the call outlives the
 //! daemon. The entry holds the program, whatever becomes of its pin.
 
-use std::error::Error;
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use aya::maps::{MapData, MapError, ProgramArray};
-use aya::programs::{ProgramError, Xdp};
+use aya::maps::{MapData, ProgramArray};
+use aya::programs::Xdp;
 use aya_obj::generated::bpf_prog_type;
 use aya_obj::programs::XdpAttachType;
 use limiter_common::wire::map;
@@ -16,6 +13,7 @@ use limiter_common::wire::map;
 use super::DatapathError;
 use super::found::removed;
 use super::maps::MapSource;
+use super::then_fault::ThenFault;
 
 /// The program that goes on, as the daemon knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,52 +37,6 @@ pub enum ThenChange {
     Kept(Then),
     /// The program at the pin is called again.
     Mended(Then),
-}
-
-/// Why a program cannot go on.
-#[derive(Debug)]
-pub enum ThenFault {
-    /// There is no pin, or it cannot be opened.
-    Open(Box<ProgramError>),
-    /// A program of another kind, or none.
-    NoXdp,
-    /// The kernel does not let limiter's program call it.
-    Refused(MapError),
-}
-
-impl fmt::Display for ThenFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open(error) => {
-                let cause = cause(error);
-                write!(
-                    f,
-                    "{cause}: pin an XDP program there, and let the daemon's user read and write \
-                     the pin"
-                )
-            }
-            Self::NoXdp => f.write_str("that is no XDP program: pin one there"),
-            Self::Refused(error) => write!(
-                f,
-                "the kernel does not let limiter's program call it ({}): both have to take frames \
-                 in several buffers, and to be loaded for the attach type of XDP; load it so, as \
-                 SEC(\"xdp.frags\") does, and pin it again",
-                cause(error)
-            ),
-        }
-    }
-}
-
-/// The last cause of an error, which is the kernel's answer.
-fn cause(error: &(dyn Error + 'static)) -> String {
-    let mut last = error;
-    while let Some(next) = last.source() {
-        last = next;
-    }
-    match last.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
-        Some(libc::ENOENT) => "there is no such pin".to_owned(),
-        _ => last.to_string(),
-    }
 }
 
 /// The array, and what is in it.
