@@ -8,7 +8,7 @@ use super::plan::{self, Role, STREAM};
 use super::traffic::Sent;
 use crate::oracle::Limit;
 use crate::requests::bounds::{self, Asked};
-use crate::sandbox::format::{table, thousands};
+use crate::sandbox::format::{range, table, thousands};
 
 /// The whole document.
 #[derive(Clone, Debug, Serialize)]
@@ -142,12 +142,7 @@ impl Row {
     }
 
     fn expected_text(&self) -> String {
-        let Self { expected_least: least, expected_most: most, .. } = *self;
-        if least == most {
-            thousands(least)
-        } else {
-            format!("{} to {}", thousands(least), thousands(most))
-        }
+        range(self.expected_least, self.expected_most)
     }
 
     /// Why the row is not as it should be, where packets are held or not.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::bounds;
 use super::plan::{Path, Role, Sender};
 use super::traffic::Answers;
-use crate::sandbox::format::{table, thousands};
+use crate::sandbox::format::{range, table, thousands};
 
 /// The whole document.
 #[derive(Clone, Debug, Serialize)]
@@ -148,12 +148,7 @@ impl Row {
     }
 
     fn expected_text(&self) -> String {
-        let Self { expected_least: least, expected_most: most, .. } = *self;
-        if least == most {
-            thousands(least)
-        } else {
-            format!("{} to {}", thousands(least), thousands(most))
-        }
+        range(self.expected_least, self.expected_most)
     }
 }
 

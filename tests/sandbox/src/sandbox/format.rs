@@ -16,6 +16,15 @@ pub fn thousands(number: u64) -> String {
     text
 }
 
+/// Two numbers as `14 to 15`, or one if they are the same.
+pub fn range(least: u64, most: u64) -> String {
+    if least == most {
+        thousands(least)
+    } else {
+        format!("{} to {}", thousands(least), thousands(most))
+    }
+}
+
 /// `delivered` against `expected` in percent: 0 when both are 0, 100 when only `expected` is.
 #[expect(clippy::cast_precision_loss, reason = "counts are far under 2^52")]
 pub fn error_percent(delivered: u64, expected: u64) -> f64 {
