@@ -61,11 +61,6 @@ impl Layer {
     }
 }
 
-/// True if the kernel has the tun driver.
-pub fn is_there() -> bool {
-    Path::new(DEVICE).exists()
-}
-
 /// Makes an interface in each of two namespaces, and two threads that carry packets between them
 /// until one interface is gone. False where the kernel has no tun driver.
 ///
@@ -73,7 +68,7 @@ pub fn is_there() -> bool {
 ///
 /// Without root.
 pub fn joined(one: (&Netns, &str), other: (&Netns, &str), layer: Layer) -> Result<bool> {
-    if !is_there() {
+    if !Path::new(DEVICE).exists() {
         return Ok(false);
     }
     let [near, far] = [one, other].map(|(netns, name)| netns.enter(|| open(name, layer)));

@@ -92,12 +92,11 @@ pub(crate) fn cut(ctx: *mut Context, length: u32, of: u32) -> bool {
     unsafe { bpf_xdp_adjust_tail(ctx, change) == 0 }
 }
 
-/// Goes on with a frame that passes in the program that the daemon was given: behind that call
-/// there is none, or it cannot be called. Only of the program itself, not of a subprogram, is the
-/// stack empty enough for the kernel to let it.
+/// Calls the program of `--then` for a frame that passes. If the call returns, there is no such
+/// program, or it cannot be called. A subprogram has too much on the stack for a tail call.
 #[inline(always)]
 pub(crate) fn go_on(ctx: *mut Context) {
-    // SAFETY: nothing of this program waits to be dropped.
+    // SAFETY: a call that succeeds never returns, and no value here has to be dropped.
     unsafe { THEN.tail_call(&XdpContext::new(ctx), 0) }
 }
 

@@ -96,7 +96,7 @@ pub(super) fn attach(
     let program_id = program_id.map_err(|source| {
         // A link that nobody would remember.
         if !adopted && let Err(error) = own_links::end_named(&pins, hook, interface) {
-            tracing::warn!(%error, "a pin is left");
+            tracing::warn!(%error, "{interface} may be limited still: run `limiter detach`");
         }
         DatapathError::Attach { interface: interface.to_owned(), source: Box::new(source) }
     })?;

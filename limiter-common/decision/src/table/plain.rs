@@ -94,7 +94,7 @@ pub(super) fn charge_at_once<W: Maps>(
 ) -> AtOnce {
     let (slot, scale) = account.target();
     if scratch.size::<W>().is_super_frame() {
-        // They take more of the stack than there is here.
+        // Their charge takes more stack than is left here; the general way has it.
         return AtOnce::NONE;
     }
     let size = || scratch.size::<W>().at_hook(false);
