@@ -169,6 +169,11 @@ impl Counters {
         counts[became as usize] += 1;
     }
 
+    /// Counts descriptors that a client decided by itself.
+    pub(crate) fn count_many(&self, became: Became, count: u64) {
+        self.all[became as usize].fetch_add(count, Ordering::Relaxed);
+    }
+
     /// Counts a descriptor about which `on_partition` decided.
     pub(crate) fn count_unanswered(&self, why: Unanswered) {
         self.unanswered[why as usize].fetch_add(1, Ordering::Relaxed);

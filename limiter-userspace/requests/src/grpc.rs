@@ -1,4 +1,4 @@
-//! gRPC: Envoy's rate limit service, health and reflection. It decides as `/json` does; only the
+//! gRPC: Envoy's rate limit services, health and reflection. It decides as `/json` does; only the
 //! form of what is asked and answered is another.
 
 use std::convert::Infallible;
@@ -8,6 +8,9 @@ use std::time::Duration;
 use envoy_types::pb::envoy::config::core::v3::HeaderValue;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
+use envoy_types::pb::envoy::service::rate_limit_quota::v3::rate_limit_quota_service_server::{
+    RateLimitQuotaServiceServer, SERVICE_NAME as QUOTA_SERVICE,
+};
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit as UnitOut;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
     Code as Overall, DescriptorStatus, RateLimit,
@@ -34,6 +37,7 @@ use tonic_reflection::server::Builder;
 use crate::check;
 use crate::described::described;
 use crate::envoy::{self, State, Unit};
+use crate::grpc_quota::Quota;
 use crate::question::{Answer, Asked, Descriptor};
 use crate::service::{Service, Stats, Why};
 
@@ -96,6 +100,11 @@ impl Grpc {
         };
         let others = vec![
             other(
+                QUOTA_SERVICE,
+                RateLimitQuotaServiceServer::new(Quota { service: Arc::clone(service) })
+                    .max_decoding_message_size(MAX_MESSAGE),
+            ),
+            other(
                 "grpc.health.v1.Health",
                 HealthServer::new(of_health).max_decoding_message_size(MAX_MESSAGE),
             ),
@@ -118,7 +127,7 @@ impl Grpc {
     /// Says whether requests are answered, as clients of the health service see it.
     pub(crate) async fn report(&self, serving: bool) {
         let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
-        for name in ["", SERVICE_NAME] {
+        for name in ["", SERVICE_NAME, QUOTA_SERVICE] {
             self.health.set_service_status(name, status).await;
         }
     }

@@ -11,12 +11,12 @@ use limiter_rules::file::requests::{RequestFile, RequestLimit};
 use crate::bans::RequestBans;
 use crate::clock::Moment;
 use crate::counters::{Became, Unanswered};
-use crate::decision::{Charges, Limits, Over, least, take_back};
+use crate::decision::{Charges, Left, Limits, Over, ReadyLimit, least, take_back};
 use crate::key::{Key, Secret};
 use crate::leases::LeaseTable;
 use crate::question::{Answer, Asked, Detail, MAX_DESCRIPTORS, Refused, Status};
 use crate::reservations::{GivenBack, Reservations};
-use crate::rules::{Rule, Rules, Terms};
+use crate::rules::{EntryOf, Rule, Rules, Terms};
 use crate::shared::Patience;
 use crate::snapshot::{self, Loaded, Snapshot, Unusable};
 use crate::store::{Full, KeyLimits, Store};
@@ -314,7 +314,7 @@ impl Limiter {
     }
 
     /// Looks at all limits, and charges them if the request is within.
-    fn settle(
+    pub(crate) fn settle(
         &self,
         targets: &mut [Option<Target<'_>>],
         moment: &Moment,
@@ -403,6 +403,28 @@ impl Limiter {
         }
     }
 
+    /// The key of the bucket of a descriptor.
+    pub(crate) fn key_of(&self, rule: &Rule, entries: &[EntryOf<'_>]) -> Key {
+        rule.key(&self.secret, entries)
+    }
+
+    /// What is left of the limits of a descriptor.
+    pub(crate) fn left(&self, target: &Target<'_>, moment: &Moment) -> Vec<(RequestLimit, Left)> {
+        let Some((limits, key)) = &target.limits else { return Vec::new() };
+        if target.shared.is_some() {
+            return self.left_of_shared(target, moment);
+        }
+        let key = target.charges().map_or(*key, |(key, _)| key);
+        self.store.look(key, limits, moment, |words, moment| {
+            let all = limits.limits.all().iter().enumerate();
+            let left = |(number, limit): (usize, &ReadyLimit)| {
+                let left = limits.limits.left(number, words, moment, target.hits.max(1))?;
+                Some((limit.written, left))
+            };
+            all.filter_map(left).collect()
+        })
+    }
+
     /// The key of the bucket that keys without one share.
     pub(crate) fn shared_key(&self, rule: &Rule) -> Key {
         rule.shared_key(&self.secret)
@@ -419,7 +441,7 @@ impl Limiter {
     }
 
     /// The descriptors with their rules and keys.
-    fn targets<'a>(
+    pub(crate) fn targets<'a>(
         &self,
         rules: &Rules,
         asked: &'a Asked<'a>,
@@ -533,23 +555,9 @@ impl Limiter {
             if over && became == Became::Over && target.state == State::Over && is_strike {
                 self.bans.strike(&target.rule, target.entries, moment.now);
             }
-            let limits = match (&target.limits, detail) {
-                (Some(_), Detail::Left) if target.shared.is_some() => {
-                    self.left_of_shared(&target, moment)
-                }
-                (Some((limits, key)), Detail::Left) => {
-                    let key = target.charges().map_or(*key, |(key, _)| key);
-                    self.store.look(key, limits, moment, |words, moment| {
-                        let all = limits.limits.all().iter().enumerate();
-                        let left = |(number, limit): (usize, &crate::decision::ReadyLimit)| {
-                            let hits = target.hits.max(1);
-                            let left = limits.limits.left(number, words, moment, hits)?;
-                            Some((limit.written, left))
-                        };
-                        all.filter_map(left).collect::<Vec<_>>()
-                    })
-                }
-                _ => Vec::new(),
+            let limits = match detail {
+                Detail::Left => self.left(&target, moment),
+                Detail::Decision => Vec::new(),
             };
             statuses.push(Status {
                 over: target.is_over() && !target.rule.shadow,

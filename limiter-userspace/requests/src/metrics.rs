@@ -66,6 +66,12 @@ pub(crate) fn page(service: &Service) -> String {
         }
     }
     of_cluster(&mut page, service, &rules);
+    let [buckets, assignments] = service.quotas.counts();
+    let help = "Buckets that clients of the quota service decide by themselves.";
+    page.metric("limiter_request_quota_buckets", Kind::Gauge, help).add(&[], buckets);
+    let help = "Assignments of the quota service.";
+    page.metric("limiter_request_quota_assignments_total", Kind::Counter, help)
+        .add(&[], assignments);
     let help = "Requests for a domain without rules, which pass.";
     let unknown = limiter.unknown_domains();
     page.metric("limiter_request_unknown_domains_total", Kind::Counter, help).add(&[], unknown);

@@ -232,6 +232,47 @@ impl Domain {
         }
         rule
     }
+
+    /// The rule of a bucket whose entries have no order, and the entries in that of the rule. Of
+    /// several rules it is the one whose keys come first in the alphabet.
+    pub(crate) fn find_in_any_order<'a>(
+        &self,
+        entries: &[EntryOf<'a>],
+    ) -> Option<(&Arc<Rule>, Vec<EntryOf<'a>>)> {
+        if entries.len() > MAX_DEPTH {
+            return None;
+        }
+        let mut rest = entries.to_vec();
+        rest.sort_unstable();
+        let mut ordered = Vec::with_capacity(rest.len());
+        let rule = find_in_any_order(&self.top, &mut rest, &mut ordered)?;
+        Some((rule, ordered))
+    }
+}
+
+/// [`Domain::find`], with the entries in any order.
+fn find_in_any_order<'a, 'b>(
+    keys: &'a Keys,
+    rest: &mut Vec<EntryOf<'b>>,
+    ordered: &mut Vec<EntryOf<'b>>,
+) -> Option<&'a Arc<Rule>> {
+    for index in 0..rest.len() {
+        let (key, value) = rest[index];
+        let Some(found) = keys.0.get(key).and_then(|values| values.find(value)) else { continue };
+        rest.remove(index);
+        ordered.push((key, value));
+        let rule = if rest.is_empty() {
+            found.rule.as_ref()
+        } else {
+            find_in_any_order(&found.nested, rest, ordered)
+        };
+        if rule.is_some() {
+            return rule;
+        }
+        ordered.pop();
+        rest.insert(index, (key, value));
+    }
+    None
 }
 
 impl Rule {

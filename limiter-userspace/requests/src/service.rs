@@ -17,6 +17,7 @@ use crate::files;
 use crate::limiter::Limiter;
 use crate::node::Node;
 use crate::question::{Answer, Asked, Detail, Refused};
+use crate::quota::Quotas;
 use crate::rules::Rules;
 use crate::shared::Patience;
 use crate::snapshot::{Loaded, Snapshot};
@@ -138,14 +139,15 @@ pub(crate) struct Service {
     pub(crate) stats: Stats,
     pub(crate) patience: Waiting,
     pub(crate) node: Node,
+    pub(crate) quotas: Quotas,
     /// The files in force.
     files: Mutex<Arc<[(String, RequestFile)]>>,
 }
 
 impl Service {
     pub(crate) fn new(limiter: Limiter, patience: Waiting) -> Self {
-        let (stats, node) = (Stats::default(), Node::default());
-        Self { limiter, stats, patience, node, files: Mutex::default() }
+        let (stats, node, quotas) = (Stats::default(), Node::default(), Quotas::default());
+        Self { limiter, stats, patience, node, quotas, files: Mutex::default() }
     }
 
     /// Decides a request, which waits for the store if it must, and not beyond the deadline.

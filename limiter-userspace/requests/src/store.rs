@@ -202,6 +202,11 @@ impl Store {
         self.most
     }
 
+    /// Limits by their number; none if nobody has them any more.
+    pub(crate) fn of(&self, id: LimitsId) -> Option<Arc<Limits>> {
+        self.known().limits(id).map(Arc::clone)
+    }
+
     /// Makes limits known.
     pub(crate) fn limits(&self, limits: Limits) -> KeyLimits {
         self.known.write().unwrap_or_else(PoisonError::into_inner).add(limits, false)

@@ -1,0 +1,177 @@
+//! Envoy's rate limit quota service: a stream of reports, and one of assignments.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use envoy_types::pb::envoy::service::rate_limit_quota::v3::rate_limit_quota_response::BucketAction;
+use envoy_types::pb::envoy::service::rate_limit_quota::v3::rate_limit_quota_response::bucket_action::{
+    AbandonAction, BucketAction as What, QuotaAssignmentAction,
+};
+use envoy_types::pb::envoy::service::rate_limit_quota::v3::rate_limit_quota_service_server::RateLimitQuotaService;
+use envoy_types::pb::envoy::service::rate_limit_quota::v3::{
+    BucketId, RateLimitQuotaResponse, RateLimitQuotaUsageReports,
+};
+use envoy_types::pb::envoy::r#type::v3::rate_limit_strategy::{BlanketRule, Strategy as Rule};
+use envoy_types::pb::envoy::r#type::v3::{RateLimitStrategy, TokenBucket};
+use envoy_types::pb::google::protobuf::{Duration, UInt32Value};
+use tonic::codegen::tokio_stream::Stream;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::clock::Moment;
+use crate::quota::{Action, Session, Strategy, TooMany, Usage};
+use crate::service::{Service, Why};
+
+/// Entries of a bucket, and bytes of one.
+const MAX_ENTRIES: usize = 64;
+const MAX_ENTRY: usize = 4096;
+
+/// The service.
+pub(crate) struct Quota {
+    pub(crate) service: Arc<Service>,
+}
+
+#[tonic::async_trait]
+impl RateLimitQuotaService for Quota {
+    type StreamRateLimitQuotasStream = Assignments;
+
+    async fn stream_rate_limit_quotas(
+        &self,
+        request: Request<Streaming<RateLimitQuotaUsageReports>>,
+    ) -> Result<Response<Assignments>, Status> {
+        let service = Arc::clone(&self.service);
+        Ok(Response::new(Assignments { service, reports: request.into_inner(), session: None }))
+    }
+}
+
+/// Assignments of a client, as answers to its reports.
+pub(crate) struct Assignments {
+    service: Arc<Service>,
+    reports: Streaming<RateLimitQuotaUsageReports>,
+    /// From the first report on.
+    session: Option<Session>,
+}
+
+impl Drop for Assignments {
+    fn drop(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.end(&self.service.quotas);
+        }
+    }
+}
+
+impl Stream for Assignments {
+    type Item = Result<RateLimitQuotaResponse, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            let report = match ready!(Pin::new(&mut self.reports).poll_next(context)) {
+                Some(Ok(report)) => report,
+                Some(Err(status)) => return Poll::Ready(Some(Err(status))),
+                None => return Poll::Ready(None),
+            };
+            match self.answer(report) {
+                // The client goes on as it does.
+                Ok(answer) if answer.bucket_action.is_empty() => {}
+                Ok(answer) => return Poll::Ready(Some(Ok(answer))),
+                Err(status) => {
+                    self.service.stats.refuse(Why::Request);
+                    return Poll::Ready(Some(Err(status)));
+                }
+            }
+        }
+    }
+}
+
+impl Assignments {
+    fn answer(
+        &mut self,
+        report: RateLimitQuotaUsageReports,
+    ) -> Result<RateLimitQuotaResponse, Status> {
+        let Service { limiter, quotas, .. } = &*self.service;
+        let session = match &mut self.session {
+            Some(session) => session,
+            None if report.domain.is_empty() => {
+                return Err(Status::invalid_argument(
+                    "domain is missing in the first report: name the domain of a rule file",
+                ));
+            }
+            empty => empty.insert(Session::new(quotas, &report.domain)),
+        };
+        if !report.domain.is_empty() && report.domain != session.domain() {
+            return Err(Status::invalid_argument(format!(
+                "this stream is about the domain {:?}: open another one for {:?}",
+                session.domain(),
+                report.domain
+            )));
+        }
+        let mut bucket_action = Vec::new();
+        for usage in report.bucket_quota_usages {
+            let bucket = usage.bucket_id.unwrap_or_default();
+            let entries = entries(&bucket)?;
+            let elapsed = usage.time_elapsed.unwrap_or_default();
+            let seconds = u64::try_from(elapsed.seconds).unwrap_or(0);
+            let nanos = u64::try_from(elapsed.nanos).unwrap_or(0);
+            let usage = Usage {
+                allowed: usage.num_requests_allowed,
+                denied: usage.num_requests_denied,
+                elapsed: seconds.saturating_mul(1_000_000_000).saturating_add(nanos),
+            };
+            let action = session
+                .report((limiter, quotas), entries, usage, &Moment::now())
+                .map_err(|TooMany| {
+                    Status::resource_exhausted(
+                        "too many buckets: let fewer values of requests make buckets",
+                    )
+                })?;
+            if let Some(action) = action {
+                let what = Some(what(action));
+                bucket_action.push(BucketAction { bucket_id: Some(bucket), bucket_action: what });
+            }
+        }
+        Ok(RateLimitQuotaResponse { bucket_action })
+    }
+}
+
+fn entries(BucketId { bucket }: &BucketId) -> Result<BTreeMap<String, String>, Status> {
+    if bucket.is_empty() {
+        return Err(Status::invalid_argument(
+            "a report has no bucket_id: give each bucket a key and a value",
+        ));
+    }
+    let too_long = |(key, value): (&String, &String)| key.len() + value.len() > MAX_ENTRY;
+    if bucket.len() > MAX_ENTRIES || bucket.iter().any(too_long) {
+        return Err(Status::invalid_argument(format!(
+            "a bucket has more than {MAX_ENTRIES} entries, or one of more than {MAX_ENTRY} bytes: \
+             make it of fewer or shorter values"
+        )));
+    }
+    Ok(bucket.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+}
+
+fn what(action: Action) -> What {
+    let Action::Assign(strategy, life) = action else {
+        return What::AbandonAction(AbandonAction {});
+    };
+    let strategy = match strategy {
+        Strategy::AllowAll => Rule::BlanketRule(BlanketRule::AllowAll.into()),
+        Strategy::DenyAll => Rule::BlanketRule(BlanketRule::DenyAll.into()),
+        Strategy::Bucket { most, per_fill, interval } => Rule::TokenBucket(TokenBucket {
+            max_tokens: most,
+            tokens_per_fill: Some(UInt32Value { value: per_fill }),
+            fill_interval: Some(duration(interval)),
+        }),
+    };
+    What::QuotaAssignmentAction(QuotaAssignmentAction {
+        assignment_time_to_live: Some(duration(life)),
+        rate_limit_strategy: Some(RateLimitStrategy { strategy: Some(strategy) }),
+    })
+}
+
+fn duration(nanos: u64) -> Duration {
+    Duration {
+        seconds: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
+        nanos: i32::try_from(nanos % 1_000_000_000).unwrap_or_default(),
+    }
+}
