@@ -301,9 +301,9 @@ impl Limits {
                     return false;
                 };
                 let mut undo = Undo::default();
-                let charged = meter::charge(&spec, &Shared(words), false, &arrival, &mut undo);
+                let outcome = meter::charge(&spec, &Shared(words), false, &arrival, &mut undo);
                 charges.push(undo);
-                charged == Charged::Conforming
+                outcome == Charged::Conforming
             });
             if all {
                 return hits;

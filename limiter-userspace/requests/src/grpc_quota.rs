@@ -23,9 +23,8 @@ use crate::clock::Moment;
 use crate::quota::{Action, Session, Strategy, TooMany, Usage};
 use crate::service::{Service, Why};
 
-/// Entries of a bucket, and bytes of one.
-const MAX_ENTRIES: usize = 64;
-const MAX_ENTRY: usize = 4096;
+/// Bytes of the keys and values of a bucket.
+const MAX_BUCKET: usize = 1024;
 
 /// The service.
 pub(crate) struct Quota {
@@ -97,7 +96,10 @@ impl Assignments {
                     "domain is missing in the first report: name the domain of a rule file",
                 ));
             }
-            empty => empty.insert(Session::new(quotas, &report.domain)),
+            empty => {
+                limiter.count_if_unknown(&report.domain);
+                empty.insert(Session::new(quotas, &report.domain))
+            }
         };
         if !report.domain.is_empty() && report.domain != session.domain() {
             return Err(Status::invalid_argument(format!(
@@ -119,7 +121,7 @@ impl Assignments {
                 elapsed: seconds.saturating_mul(1_000_000_000).saturating_add(nanos),
             };
             let action = session
-                .report((limiter, quotas), entries, usage, &Moment::now())
+                .report((limiter, quotas), &entries, usage, &Moment::now())
                 .map_err(|TooMany| {
                     Status::resource_exhausted(
                         "too many buckets: let fewer values of requests make buckets",
@@ -140,11 +142,9 @@ fn entries(BucketId { bucket }: &BucketId) -> Result<BTreeMap<String, String>, S
             "a report has no bucket_id: give each bucket a key and a value",
         ));
     }
-    let too_long = |(key, value): (&String, &String)| key.len() + value.len() > MAX_ENTRY;
-    if bucket.len() > MAX_ENTRIES || bucket.iter().any(too_long) {
+    if bucket.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() > MAX_BUCKET {
         return Err(Status::invalid_argument(format!(
-            "a bucket has more than {MAX_ENTRIES} entries, or one of more than {MAX_ENTRY} bytes: \
-             make it of fewer or shorter values"
+            "a bucket_id has more than {MAX_BUCKET} bytes: make it of fewer or shorter values"
         )));
     }
     Ok(bucket.iter().map(|(key, value)| (key.clone(), value.clone())).collect())

@@ -178,6 +178,13 @@ impl Limiter {
         self.unknown_domains.load(Ordering::Relaxed)
     }
 
+    /// Counts somebody who names a domain, if it has no rules.
+    pub(crate) fn count_if_unknown(&self, domain: &str) {
+        if self.rules().domain(domain).is_none() {
+            self.unknown_domains.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn answers(&self) -> [u64; 2] {
         std::array::from_fn(|index| self.answers[index].load(Ordering::Relaxed))
     }

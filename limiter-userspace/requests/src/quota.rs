@@ -213,7 +213,7 @@ impl Session {
     pub(crate) fn report(
         &mut self,
         (limiter, quotas): (&Limiter, &Quotas),
-        bucket: BTreeMap<String, String>,
+        bucket: &BTreeMap<String, String>,
         usage: Usage,
         moment: &Moment,
     ) -> Result<Option<Action>, TooMany> {
@@ -224,14 +224,14 @@ impl Session {
                 bucket.iter().map(|(key, value)| (&**key, &**value)).collect();
             domain.find_in_any_order(&entries)
         });
-        if !self.buckets.contains_key(&bucket) {
+        if !self.buckets.contains_key(bucket) {
             if quotas.buckets.fetch_add(1, Ordering::Relaxed) >= MOST {
                 quotas.buckets.fetch_sub(1, Ordering::Relaxed);
                 return Err(TooMany);
             }
             self.buckets.insert(bucket.clone(), Held::new(now));
         }
-        let Some(held) = self.buckets.get_mut(&bucket) else { return Ok(None) };
+        let Some(held) = self.buckets.get_mut(bucket) else { return Ok(None) };
         held.take(usage, now);
         if let Some((rule, _)) = rule {
             rule.counters.count_many(Became::Within, usage.allowed);
@@ -240,7 +240,7 @@ impl Session {
         let idle = IDLE.max(held.interval.saturating_mul(IDLE_INTERVALS));
         if now.saturating_sub(held.used_at) > idle {
             held.give_back(limiter, u64::try_from(held.hits).unwrap_or(0));
-            self.forget(quotas, &bucket);
+            self.forget(quotas, bucket);
             return Ok(Some(Action::Abandon));
         }
         if let Some((_, at)) = held.given

@@ -73,7 +73,7 @@ impl Client {
         let elapsed = now - self.reported.unwrap_or(now);
         let usage = Usage { elapsed, ..std::mem::take(&mut self.usage) };
         self.reported = Some(now);
-        let action = self.session.report(server, bucket("k=1"), usage, &at(now)).unwrap();
+        let action = self.session.report(server, &bucket("k=1"), usage, &at(now)).unwrap();
         if let Some(action) = action {
             self.answers += 1;
             self.arriving.push((now + self.latency, action));
@@ -199,7 +199,7 @@ fn what_one_does_not_want_others_get() {
     let mut clients: Vec<_> = (0..4).map(|_| Client::new(&quotas, 2 * SECOND, 5 * STEP)).collect();
     // One wants 50 a second, one begins late, one ends early, one wants all.
     let wanted = |index, step: u64| match index {
-        0 => u64::from(step % 20 == 0),
+        0 => u64::from(step.is_multiple_of(20)),
         1 => u64::from(step > 100_000) * 2,
         2 => u64::from(step < 20_000) * 2,
         _ => 2,
@@ -262,7 +262,7 @@ fn a_window_is_never_passed() {
 /// Reports once, after a second, and returns what the server says.
 fn once(server: (&Limiter, &Quotas), of: &str, allowed: u64) -> Option<Action> {
     let usage = Usage { allowed, denied: 0, elapsed: SECOND };
-    Session::new(server.1, "d").report(server, bucket(of), usage, &at(0)).unwrap()
+    Session::new(server.1, "d").report(server, &bucket(of), usage, &at(0)).unwrap()
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn a_bucket_without_requests_is_given_up_and_its_hits_given_back() {
     let mut session = Session::new(&quotas, "d");
     let mut report = |second: u64, allowed| {
         let usage = Usage { allowed, denied: 0, elapsed: 10 * SECOND };
-        session.report(server, bucket("k=1"), usage, &at(second * SECOND)).unwrap()
+        session.report(server, &bucket("k=1"), usage, &at(second * SECOND)).unwrap()
     };
     assert!(matches!(report(0, 1), Some(Action::Assign(Strategy::Bucket { most: 100, .. }, _))));
     for second in (10..=60).step_by(10) {
@@ -352,7 +352,7 @@ fn one_that_wants_everything_takes_nothing_from_others() {
     // Seven want 20 a second in bunches of two; the last one wants all, for ten seconds of twenty.
     let wanted = |index: usize, step: u64| match index {
         7 => 3 * u64::from(step % 20_000 < 10_000),
-        _ => 2 * u64::from((step + 13 * index as u64) % 100 == 0),
+        _ => 2 * u64::from((step + 13 * index as u64).is_multiple_of(100)),
     };
     let (half, over) = run(1000, 200, &mut clients, (&limiter, &quotas), wanted);
     for hits in &half[..7] {

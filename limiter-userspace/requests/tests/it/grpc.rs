@@ -285,7 +285,11 @@ async fn health_is_that_of_the_server() {
         let asked = HealthCheckRequest { service: service.to_owned() };
         client.check(asked).await.map(|answer| answer.into_inner().status())
     };
-    for service in ["", "envoy.service.ratelimit.v3.RateLimitService"] {
+    for service in [
+        "",
+        "envoy.service.ratelimit.v3.RateLimitService",
+        "envoy.service.rate_limit_quota.v3.RateLimitQuotaService",
+    ] {
         assert_eq!(check(service).await.unwrap(), ServingStatus::Serving);
     }
     assert_eq!(check("other").await.unwrap_err().code(), Code::NotFound);
@@ -320,6 +324,7 @@ async fn reflection_describes_all_services() {
     let mut services: Vec<String> = services.service.into_iter().map(|one| one.name).collect();
     services.sort();
     let all = [
+        "envoy.service.rate_limit_quota.v3.RateLimitQuotaService",
         "envoy.service.ratelimit.v3.RateLimitService",
         "grpc.health.v1.Health",
         "grpc.reflection.v1.ServerReflection",

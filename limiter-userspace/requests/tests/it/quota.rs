@@ -1,0 +1,120 @@
+//! The quota service, as a client of gRPC sees it.
+
+use envoy_types::pb::envoy::service::rate_limit_quota::v3::rate_limit_quota_response::bucket_action::BucketAction as What;
+use envoy_types::pb::envoy::service::rate_limit_quota::v3::rate_limit_quota_service_client::RateLimitQuotaServiceClient;
+use envoy_types::pb::envoy::service::rate_limit_quota::v3::rate_limit_quota_usage_reports::BucketQuotaUsage;
+use envoy_types::pb::envoy::service::rate_limit_quota::v3::{
+    BucketId, RateLimitQuotaResponse, RateLimitQuotaUsageReports,
+};
+use envoy_types::pb::envoy::r#type::v3::rate_limit_strategy::{BlanketRule, Strategy};
+use envoy_types::pb::google::protobuf::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Status, Streaming};
+
+use crate::grpc::channel;
+use crate::running::{Running, running};
+
+struct Client {
+    reports: mpsc::Sender<RateLimitQuotaUsageReports>,
+    answers: Streaming<RateLimitQuotaResponse>,
+}
+
+fn report(domain: &str, bucket: &[(&str, &str)], allowed: u64) -> RateLimitQuotaUsageReports {
+    let entry = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    let usage = BucketQuotaUsage {
+        bucket_id: Some(BucketId { bucket: bucket.iter().map(entry).collect() }),
+        time_elapsed: Some(Duration { seconds: 1, nanos: 0 }),
+        num_requests_allowed: allowed,
+        num_requests_denied: 0,
+    };
+    RateLimitQuotaUsageReports { domain: domain.to_owned(), bucket_quota_usages: vec![usage] }
+}
+
+impl Client {
+    /// Opens a stream by its first report.
+    async fn new(running: &Running, first: RateLimitQuotaUsageReports) -> Self {
+        let mut client = RateLimitQuotaServiceClient::new(channel(running).await);
+        let (reports, stream) = mpsc::channel(16);
+        reports.send(first).await.unwrap();
+        let answers = client.stream_rate_limit_quotas(ReceiverStream::new(stream)).await.unwrap();
+        Self { reports, answers: answers.into_inner() }
+    }
+
+    async fn ask(&mut self, report: RateLimitQuotaUsageReports) -> Result<Strategy, Status> {
+        self.reports.send(report).await.unwrap();
+        self.answer().await
+    }
+
+    /// The strategy of the next answer.
+    async fn answer(&mut self) -> Result<Strategy, Status> {
+        let answer = self.answers.message().await?.unwrap();
+        let [action] = &answer.bucket_action[..] else { panic!("{answer:?}") };
+        let Some(What::QuotaAssignmentAction(assigned)) = &action.bucket_action else {
+            panic!("{answer:?}")
+        };
+        assert!(assigned.assignment_time_to_live.unwrap().seconds > 0);
+        Ok(assigned.rate_limit_strategy.unwrap().strategy.unwrap())
+    }
+}
+
+#[tokio::test]
+async fn assignments_take_their_hits_from_the_buckets_of_requests() {
+    let running = running(100);
+    let mut client = Client::new(&running, report("auth", &[("user", "ann")], 0)).await;
+    let Strategy::TokenBucket(bucket) = client.answer().await.unwrap() else { panic!() };
+    assert_eq!(bucket.max_tokens, 3);
+    // 3 a minute in 30 s.
+    let fill = bucket.fill_interval.unwrap();
+    assert_eq!((bucket.tokens_per_fill.unwrap().value, fill.seconds), (1, 30));
+    assert_eq!(running.one("user", "ann").status, 429, "the client has it all");
+    assert_eq!(running.one("user", "bob").status, 200);
+    let free = client.ask(report("", &[("free", "1")], 0)).await.unwrap();
+    assert_eq!(free, Strategy::BlanketRule(BlanketRule::AllowAll.into()));
+    let never = client.ask(report("auth", &[("never", "1")], 0)).await.unwrap();
+    assert_eq!(never, Strategy::BlanketRule(BlanketRule::DenyAll.into()));
+    // Of a window, a quarter of what is left.
+    let Ok(Strategy::TokenBucket(month)) = client.ask(report("", &[("month", "1")], 0)).await
+    else {
+        panic!()
+    };
+    assert_eq!(month.max_tokens, 1);
+    assert_eq!(running.metric("limiter_request_quota_buckets"), 4);
+    assert_eq!(running.metric("limiter_request_quota_assignments_total"), 4);
+    drop(client);
+    while running.metric("limiter_request_quota_buckets") > 0 {
+        tokio::task::yield_now().await;
+    }
+    running.server.stop().unwrap();
+}
+
+#[tokio::test]
+async fn bad_reports_are_refused_with_the_reason() {
+    let running = running(100);
+    for (domain, bucket, why) in [
+        ("", vec![("user", "x")], "domain is missing"),
+        ("auth", vec![], "no bucket_id"),
+        ("auth", vec![("user", &*"x".repeat(1025))], "1024 bytes"),
+    ] {
+        let mut client = Client::new(&running, report(domain, &bucket, 0)).await;
+        let status = client.answer().await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert!(status.message().contains(why), "{status}");
+    }
+    let mut client = Client::new(&running, report("auth", &[("user", "x")], 0)).await;
+    client.answer().await.unwrap();
+    let status = client.ask(report("other", &[("user", "x")], 0)).await.unwrap_err();
+    assert!(status.message().contains("open another one for \"other\""), "{status}");
+    assert_eq!(running.metric("limiter_request_refused_total{reason=\"request\"}"), 4);
+    running.server.stop().unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_does_not_hold_up_the_end() {
+    let running = running(100);
+    let mut client = Client::new(&running, report("auth", &[("user", "x")], 0)).await;
+    client.answer().await.unwrap();
+    let stopped = tokio::task::spawn_blocking(move || running.server.stop());
+    assert!(client.answers.message().await.is_err() || client.reports.is_closed());
+    stopped.await.unwrap().unwrap();
+}
