@@ -416,7 +416,7 @@ fn run_all(seeds: std::ops::RangeInclusive<u64>, steps: u32) {
 #[test]
 fn kernel_and_model_agree_on_every_table_and_algorithm() {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let steps = number("LIMITER_STEPS").unwrap_or(150_000);
+    let steps = number("LIMITER_STEPS").unwrap_or(80_000);
     let first = number("LIMITER_SEED").unwrap_or(1);
     let seeds = first..=first + 4;
     run_all(seeds, u32::try_from(steps / 5).unwrap());

@@ -21,7 +21,7 @@ pub(crate) struct Calls {
 pub(crate) const BPF: Calls = Calls {
     names: "bpf",
     errors: &["ENOMEM", "EPERM", "E2BIG", "ENOSPC", "EINTR", "EAGAIN"],
-    step: 21,
+    step: 55,
 };
 
 /// Calls that change files, each for itself: strace counts them so, and one fault at a time is to
@@ -38,20 +38,20 @@ pub(crate) const FILES: [Calls; 8] = [
 ];
 
 const fn file(names: &'static str) -> Calls {
-    Calls { names, errors: &["EIO", "ENOSPC", "EROFS", "EACCES"], step: 13 }
+    Calls { names, errors: &["EIO", "ENOSPC", "EROFS", "EACCES"], step: 34 }
 }
 
 pub(crate) const OPEN: Calls =
     Calls { names: "openat", errors: &["EMFILE", "EIO", "EACCES"], step: 34 };
 
 /// Calls that write the files of the state directory.
-pub(crate) const WRITE: Calls = Calls { names: "write", errors: &["ENOSPC", "EIO"], step: 13 };
+pub(crate) const WRITE: Calls = Calls { names: "write", errors: &["ENOSPC", "EIO"], step: 34 };
 
 /// Calls that make sockets and talk over them.
 pub(crate) const SOCKETS: Calls = Calls {
     names: "socket,socketpair,bind,listen,connect,sendto,recvfrom,getsockname",
     errors: &["EMFILE", "ENOBUFS", "EINTR", "ENOMEM"],
-    step: 13,
+    step: 34,
 };
 
 /// True if everything is to be tried.
