@@ -8,7 +8,7 @@ use limiter_daemon::check::Mistake;
 use limiter_daemon::render::{Render, line};
 use limiter_requests::Limiter;
 use limiter_rules::file::requests::{
-    For, Level, RequestFile, RequestLimit, RequestRule, RequestTerms, whom_for,
+    For, Level, RequestAggregate, RequestFile, RequestLimit, RequestRule, RequestTerms, whom_for,
 };
 use limiter_rules::model::{Over, RuleLimit, limit_text, over_text};
 use limiter_text::plain::clean;
@@ -116,11 +116,18 @@ fn sentence(file: &RequestFile, path: &[&Level], rule: &RequestRule) -> String {
     let terms = match &rule.terms {
         RequestTerms::Unlimited => "unlimited".to_owned(),
         RequestTerms::Block(_) => "none pass".to_owned(),
-        RequestTerms::Limits(limits) => {
-            limits.iter().map(one_limit).collect::<Vec<_>>().join(" and ")
-        }
+        RequestTerms::Limits(limits) => all_limits(limits),
     };
     let mut also = String::new();
+    if let Some(budget) = &rule.budget {
+        // Strings take everything.
+        let _: std::fmt::Result = write!(also, " of the budget {budget}");
+    }
+    for RequestAggregate { v4, v6, limits } in &rule.aggregates {
+        let masks = [v4, v6].into_iter().flatten().map(|bits| format!("/{bits}"));
+        let masks = masks.collect::<Vec<_>>().join(" and ");
+        let _: std::fmt::Result = write!(also, "; each {masks}: {}", all_limits(limits));
+    }
     if let Some(ban) = rule.ban {
         // Strings take everything.
         let over = over_text(&Over::Ban(Box::new(ban)));
@@ -141,6 +148,21 @@ fn sentence(file: &RequestFile, path: &[&Level], rule: &RequestRule) -> String {
         }
     }
     format!("{}: {}: {terms}{also}", file.domain, path.join(" "))
+}
+
+/// Limits of which any trips.
+fn all_limits(limits: &[RequestLimit]) -> String {
+    let mut text = String::new();
+    for (index, limit) in limits.iter().enumerate() {
+        let after_soft = index > 0 && limits.get(index - 1).is_some_and(|limit| limit.is_soft);
+        text.push_str(match index {
+            0 => "",
+            _ if after_soft => ", those over it marked, up to ",
+            _ => " and ",
+        });
+        text.push_str(&one_limit(limit));
+    }
+    text
 }
 
 fn one_limit(limit: &RequestLimit) -> String {

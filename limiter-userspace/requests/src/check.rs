@@ -38,6 +38,7 @@ const MOST_NAMED: usize = 8;
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const SOFT: HeaderName = HeaderName::from_static("x-ratelimit-soft-limit");
 const POLICIES: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STATES: HeaderName = HeaderName::from_static("ratelimit");
 
@@ -62,6 +63,9 @@ pub(crate) fn add_headers(answer: &Answer, headers: &mut HeaderMap) {
         if let (true, Some(wait)) = (answer.over, left.wait) {
             headers.insert(RETRY_AFTER, seconds(wait).max(1).into());
         }
+    }
+    if !answer.over && answer.statuses.iter().any(|status| status.over_soft) {
+        headers.insert(SOFT, HeaderValue::from_static("over"));
     }
     let (mut policies, mut states) = (Vec::new(), Vec::new());
     for status in &answer.statuses {

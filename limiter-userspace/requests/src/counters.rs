@@ -9,6 +9,8 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) enum Became {
     /// Within the limits, and charged.
     Within,
+    /// Over a soft limit, and within its ceiling.
+    OverSoft,
     /// Over a limit.
     Over,
     /// Over a limit, in shadow mode.
@@ -26,8 +28,9 @@ pub(crate) enum Became {
 }
 
 impl Became {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Within,
+        Self::OverSoft,
         Self::Over,
         Self::Shadow,
         Self::Unlimited,
@@ -37,10 +40,20 @@ impl Became {
         Self::FullShared,
     ];
 
+    /// Of what became of a descriptor at several limits, the one with the largest counts.
+    pub(crate) const fn severity(self) -> u8 {
+        match self {
+            Self::Over | Self::FullRefused | Self::Shadow => 2,
+            Self::OverSoft => 1,
+            _ => 0,
+        }
+    }
+
     /// Name in metrics.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Within => "within",
+            Self::OverSoft => "over_soft",
             Self::Over => "over",
             Self::Shadow => "shadow",
             Self::Unlimited => "unlimited",

@@ -142,6 +142,8 @@ pub(crate) struct Charges {
     first: Option<Undo>,
     /// Without a place on the heap, as long as there is one charge.
     more: Vec<Undo>,
+    /// True if the request is over a soft limit, to which it is not charged.
+    pub(crate) over_soft: bool,
 }
 
 impl Charges {
@@ -234,7 +236,7 @@ impl Limits {
         hits: u64,
     ) -> Result<(), Over> {
         for (number, limit) in self.some(places) {
-            if !conforms(limit, words, moment, hits) {
+            if !limit.written.is_soft && !conforms(limit, words, moment, hits) {
                 return Err(Over(number));
             }
         }
@@ -265,7 +267,17 @@ impl Limits {
         }
         let mut charges = Charges::default();
         for (number, limit) in self.some(places) {
+            let is_soft = limit.written.is_soft;
+            if is_soft && !conforms(limit, words, moment, hits) {
+                charges.over_soft = true;
+                continue;
+            }
             if !charge(limit, words, moment, hits, &mut charges) {
+                if is_soft {
+                    // Somebody was faster.
+                    charges.over_soft = true;
+                    continue;
+                }
                 take_back(words, &charges);
                 return Err(Over(number));
             }
@@ -273,7 +285,12 @@ impl Limits {
         Ok(charges)
     }
 
-    /// Charges as many hits as conform, at most `most`, where they may be `ahead` nanoseconds ahead
+    /// Limits over which nothing passes.
+    pub(crate) fn hard(&self) -> impl Iterator<Item = &ReadyLimit> {
+        self.0.iter().filter(|limit| !limit.written.is_soft)
+    }
+
+    /// Charges as many hits as conform to the hard limits, at most `most`, where they may be `ahead` nanoseconds ahead
     /// of the rate; returns how many. None where a limit is no rate.
     pub(crate) fn charge_ahead(
         &self,
@@ -283,7 +300,7 @@ impl Limits {
         ahead: u64,
     ) -> u64 {
         let conform = |hits: u64| {
-            self.0.iter().all(|limit| {
+            self.hard().all(|limit| {
                 limit.meets_ahead(moment, hits, ahead).is_some_and(|(spec, arrival)| {
                     meter::peek(&spec, &Shared(words), false, &arrival) == Peek::Conforming
                 })
@@ -296,7 +313,7 @@ impl Limits {
                 return 0;
             }
             let mut charges = Charges::default();
-            let all = self.0.iter().all(|limit| {
+            let all = self.hard().all(|limit| {
                 let Some((spec, arrival)) = limit.meets_ahead(moment, hits, ahead) else {
                     return false;
                 };
@@ -316,7 +333,7 @@ impl Limits {
 
     /// Takes hits back that were charged to token and leaky buckets.
     pub(crate) fn give_back(&self, words: &[AtomicU64], hits: u64) {
-        for limit in self.0.iter().filter(|limit| limit.is_rate()) {
+        for limit in self.hard().filter(|limit| limit.is_rate()) {
             let Limit { increment, shift, .. } = limit.spec.rate();
             // Rounded down: no more than was charged.
             let cost = (u128::from(increment) * u128::from(hits)) >> shift;

@@ -72,12 +72,10 @@ pub(crate) fn limit(requests_per_unit: u64, unit: Unit) -> RequestLimit {
     let quota = Quota::new(Count::Packets, requests_per_unit, period);
     match months {
         Some(months) => {
-            RequestLimit { meter: Meter::FixedWindow(quota), calendar: Some(Calendar { months }) }
+            let calendar = Some(Calendar { months });
+            RequestLimit { calendar, ..RequestLimit::hard(Meter::FixedWindow(quota)) }
         }
-        None => RequestLimit {
-            meter: Meter::TokenBucket(quota.with_burst(requests_per_unit)),
-            calendar: None,
-        },
+        None => RequestLimit::hard(Meter::TokenBucket(quota.with_burst(requests_per_unit))),
     }
 }
 

@@ -158,6 +158,9 @@ impl From<bool> for Code {
 #[serde(rename_all = "camelCase")]
 struct StatusOut<'a> {
     code: Code,
+    /// True if it passes over a soft limit.
+    #[serde(skip_serializing_if = "is_false")]
+    over_soft_limit: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     current_limit: Option<LimitOut<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,11 +207,17 @@ impl<'a> From<&'a Answer> for AnswerOut<'a> {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 impl<'a> From<&'a Status> for StatusOut<'a> {
     fn from(status: &'a Status) -> Self {
         let State { over, limit, remaining, reset } = State::from(status);
         Self {
             code: over.into(),
+            over_soft_limit: status.over_soft,
             current_limit: limit.map(|limit| LimitOut {
                 name: limit.name,
                 requests_per_unit: limit.requests_per_unit,

@@ -18,6 +18,7 @@ mod json;
 mod key;
 mod leases;
 mod limiter;
+mod limiter_answer;
 mod limiter_shared;
 mod listen;
 mod metrics;

@@ -10,17 +10,17 @@ use limiter_rules::file::requests::{RequestFile, RequestLimit};
 
 use crate::bans::RequestBans;
 use crate::clock::Moment;
-use crate::counters::{Became, Unanswered};
-use crate::decision::{Charges, Left, Limits, Over, ReadyLimit, least, take_back};
+use crate::counters::Unanswered;
+use crate::decision::{Charges, Limits, Over, least, take_back};
 use crate::key::{Key, Secret};
 use crate::leases::LeaseTable;
-use crate::question::{Answer, Asked, Detail, MAX_DESCRIPTORS, Refused, Status};
+use crate::question::{Answer, Asked, Detail, MAX_DESCRIPTORS, Refused};
 use crate::reservations::{GivenBack, Reservations};
 use crate::rules::{EntryOf, Rule, Rules, Terms};
 use crate::shared::Patience;
 use crate::snapshot::{self, Loaded, Snapshot, Unusable};
 use crate::store::{Full, KeyLimits, Store};
-use crate::target::{SharedCharge, State, Target, is_over, nearest, replace};
+use crate::target::{SharedCharge, State, Target, is_over, replace};
 
 /// The limiter: rules in force, and buckets.
 pub struct Limiter {
@@ -32,9 +32,9 @@ pub struct Limiter {
     /// Requests that named a domain without rules.
     unknown_domains: AtomicU64,
     /// Requests by their answer: within, over.
-    answers: [AtomicU64; 2],
+    pub(crate) answers: [AtomicU64; 2],
     reservations: Reservations,
-    bans: Arc<RequestBans>,
+    pub(crate) bans: Arc<RequestBans>,
 }
 
 /// What other nodes share with this one.
@@ -400,7 +400,7 @@ impl Limiter {
                 OnFull::Pass => State::FullPassed,
                 OnFull::Drop => State::FullRefused,
                 OnFull::Share => {
-                    let key = target.rule.shared_key(&self.secret);
+                    let key = target.rule.shared_key(&self.secret, target.aggregate);
                     match charge(key, true) {
                         Ok(Ok(charges)) => State::Charged(key, charges, true),
                         Ok(Err(_)) | Err(Full) => State::OverShared,
@@ -415,26 +415,9 @@ impl Limiter {
         rule.key(&self.secret, entries)
     }
 
-    /// What is left of the limits of a descriptor.
-    pub(crate) fn left(&self, target: &Target<'_>, moment: &Moment) -> Vec<(RequestLimit, Left)> {
-        let Some((limits, key)) = &target.limits else { return Vec::new() };
-        if target.shared.is_some() {
-            return self.left_of_shared(target, moment);
-        }
-        let key = target.charges().map_or(*key, |(key, _)| key);
-        self.store.look(key, limits, moment, |words, moment| {
-            let all = limits.limits.all().iter().enumerate();
-            let left = |(number, limit): (usize, &ReadyLimit)| {
-                let left = limits.limits.left(number, words, moment, target.hits.max(1))?;
-                Some((limit.written, left))
-            };
-            all.filter_map(left).collect()
-        })
-    }
-
     /// The key of the bucket that keys without one share.
     pub(crate) fn shared_key(&self, rule: &Rule) -> Key {
-        rule.shared_key(&self.secret)
+        rule.shared_key(&self.secret, 0)
     }
 
     fn take_back(&self, targets: &mut [Option<Target<'_>>]) {
@@ -474,7 +457,7 @@ impl Limiter {
             return Ok(asked.descriptors.iter().map(|_| None).collect());
         };
         let mut targets = Vec::with_capacity(asked.descriptors.len());
-        let mut replaces = false;
+        let (mut replaces, mut wider) = (false, false);
         for (number, descriptor) in asked.descriptors.iter().enumerate() {
             let Some(rule) = domain.find(&descriptor.entries) else {
                 targets.push(None);
@@ -502,12 +485,16 @@ impl Limiter {
                 (None, Terms::Block(_)) => (None, State::Over),
                 (None, Terms::Unlimited) => (None, State::Unlimited),
             };
+            wider |= !rule.aggregates.is_empty();
             targets.push(Some(Target {
                 rule: Arc::clone(rule),
+                of: number,
+                aggregate: 0,
                 limits,
                 shared,
                 hits: descriptor.hits.unwrap_or(asked.hits.max(1)),
                 entries: &descriptor.entries,
+                brought: descriptor.limit.is_some(),
                 state,
                 charged: SharedCharge::default(),
                 unanswered: None,
@@ -516,64 +503,39 @@ impl Limiter {
         if replaces {
             replace(&mut targets);
         }
+        if wider {
+            self.add_aggregates(&mut targets);
+        }
         Ok(targets)
+    }
+
+    /// Adds the aggregates of descriptors behind them. A limit that a request brings takes the place
+    /// of those, too.
+    fn add_aggregates(&self, targets: &mut Vec<Option<Target<'_>>>) {
+        let mut added = Vec::new();
+        for target in targets.iter().flatten().filter(|target| !target.brought) {
+            for (aggregate, limits, key) in target.rule.wider(&self.secret, target.entries) {
+                added.push(Some(Target {
+                    rule: Arc::clone(&target.rule),
+                    of: target.of,
+                    aggregate,
+                    limits: Some((limits, key)),
+                    shared: None,
+                    hits: target.hits,
+                    entries: target.entries,
+                    brought: false,
+                    state: State::Within,
+                    charged: SharedCharge::default(),
+                    unanswered: None,
+                }));
+            }
+        }
+        targets.append(&mut added);
     }
 
     fn brought(&self, number: usize, limit: RequestLimit) -> Result<KeyLimits, Refused> {
         let limits = Limits::compile(&[limit])
             .map_err(|(_, error)| Refused::Limit(number, error.to_string()))?;
         self.store.brought(limits).ok_or(Refused::TooManyLimits)
-    }
-
-    fn answer(
-        &self,
-        targets: Vec<Option<Target<'_>>>,
-        over: bool,
-        moment: &Moment,
-        detail: Detail,
-    ) -> Answer {
-        self.answers[usize::from(over)].fetch_add(1, Ordering::Relaxed);
-        let mut statuses = Vec::with_capacity(targets.len());
-        for target in targets {
-            let Some(target) = target else {
-                statuses.push(Status::default());
-                continue;
-            };
-            let became = match &target.state {
-                _ if target.is_over() && target.rule.shadow => Became::Shadow,
-                State::Over | State::OverShared => Became::Over,
-                State::FullRefused => Became::FullRefused,
-                State::FullPassed => Became::FullPassed,
-                State::Unlimited => Became::Unlimited,
-                State::Within => Became::NotCharged,
-                State::Charged(..) => Became::Within,
-            };
-            let value = target.rule.detailed.then(|| target.rule.detail(target.entries));
-            if let Some(why) = target.unanswered {
-                target.rule.counters.count_unanswered(why);
-            }
-            if matches!(target.state, State::Charged(_, _, true)) {
-                target.rule.counters.count(Became::FullShared, None);
-            }
-            target.rule.counters.count(became, value);
-            // A look is no strike, and nobody is banned for what others had of a shared bucket, or
-            // for a store that does not answer.
-            let is_strike = target.hits > 0 && target.unanswered.is_none();
-            if over && became == Became::Over && target.state == State::Over && is_strike {
-                self.bans.strike(&target.rule, target.entries, moment.now);
-            }
-            let limits = match detail {
-                Detail::Left => self.left(&target, moment),
-                Detail::Decision => Vec::new(),
-            };
-            statuses.push(Status {
-                over: target.is_over() && !target.rule.shadow,
-                unlimited: matches!(target.state, State::Unlimited | State::FullPassed),
-                nearest: nearest(&limits, target.is_over()),
-                limits,
-                rule: Some(target.rule),
-            });
-        }
-        Answer { over, statuses }
     }
 }

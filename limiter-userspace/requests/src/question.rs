@@ -86,6 +86,8 @@ pub struct Status {
     pub rule: Option<Arc<Rule>>,
     /// True if it is over a limit that counts.
     pub over: bool,
+    /// True if it passes over a soft limit.
+    pub over_soft: bool,
     /// The limit that is nearest, and what is left of it.
     pub nearest: Option<(RequestLimit, Left)>,
     /// All limits, and what is left of them.

@@ -363,7 +363,8 @@ impl Held {
         let own = Party { session, demand: self.demand, until, life: self.life };
         let (rate, burst) = capacity(&limits.limits);
         let part = quotas.share(key, own, rate, now);
-        if !limits.limits.are_rates() || rule.shared.is_some() {
+        let ahead = limits.limits.are_rates() && rule.aggregates.is_empty();
+        if !ahead || rule.shared.is_some() {
             return self.assign_of_what_is_left(limiter, asked, part.of, moment);
         }
         let burst = (burst / part.of).max(1);
@@ -432,12 +433,12 @@ impl Held {
 
 /// What limits let pass: thousandths of hits a second, and hits at once.
 fn capacity(limits: &Limits) -> (u64, u64) {
-    let rate = limits.all().iter().map(|limit| {
+    let rate = limits.hard().map(|limit| {
         let quota = limit.written.meter.quota();
         let hits = u128::from(quota.requests_per_unit) * 1000 * u128::from(SECOND);
         u64::try_from(hits / u128::from(quota.period.nanos().max(1))).unwrap_or(u64::MAX)
     });
-    let burst = limits.all().iter().map(|limit| match limit.written.meter {
+    let burst = limits.hard().map(|limit| match limit.written.meter {
         Meter::LeakyBucket { .. } => 1,
         _ => limit.amount(),
     });

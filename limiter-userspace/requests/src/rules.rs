@@ -49,6 +49,10 @@ pub struct Rule {
     pub replaces: Box<[Box<str>]>,
     /// What it does.
     pub terms: Terms,
+    /// The key of its budget, in the place of one for each value.
+    budget: Option<Key>,
+    /// Limits for wider prefixes of the source.
+    pub(crate) aggregates: Box<[Aggregate]>,
     /// What nodes share of it.
     pub(crate) shared: Option<RuleShared>,
     /// Requests over it pass, and are counted.
@@ -66,6 +70,30 @@ pub struct Rule {
     /// Identity across changes of the file: the hash of domain and path.
     identity: Key,
     pub(crate) counters: Arc<Counters>,
+}
+
+/// Limits for wider prefixes of the source.
+#[derive(Debug)]
+pub(crate) struct Aggregate {
+    v4: Option<u8>,
+    v6: Option<u8>,
+    /// The level of the source.
+    level: usize,
+    pub(crate) limits: KeyLimits,
+}
+
+impl Aggregate {
+    /// The prefix that a descriptor falls under; none if its source is no address, or of a family
+    /// that this is not for.
+    fn prefix(&self, entries: &[EntryOf<'_>]) -> Option<IpNet> {
+        let (_, value) = entries.get(self.level)?;
+        let source = source(value)?;
+        let bits = match source {
+            IpNet::V4(_) => self.v4,
+            IpNet::V6(_) => self.v6,
+        };
+        IpNet::new(source.addr(), bits?).ok().map(|net| net.trunc())
+    }
 }
 
 /// A ban by a rule.
@@ -197,12 +225,14 @@ impl Rules {
     pub(crate) fn limits(&self) -> Vec<LimitsId> {
         let rules = || self.domains.values().flat_map(|domain| &domain.rules);
         let own = rules().filter_map(|rule| rule.shared.as_ref()).map(|shared| shared.own.id);
+        let wider = rules().flat_map(|rule| &rule.aggregates).map(|wider| wider.limits.id);
         rules()
             .filter_map(|rule| match &rule.terms {
                 Terms::Limits(RuleLimits(limits)) => Some(limits.id),
                 Terms::Unlimited | Terms::Block(_) => None,
             })
             .chain(own)
+            .chain(wider)
             .collect()
     }
 
@@ -288,6 +318,9 @@ impl Rule {
 
     /// The key of the bucket of a descriptor.
     pub(crate) fn key(&self, secret: &Secret, entries: &[EntryOf<'_>]) -> Key {
+        if let Some(budget) = self.budget {
+            return budget;
+        }
         let mut key = secret.begin();
         key.key(self.identity);
         self.values(entries).for_each(|value| key.text(&value));
@@ -313,11 +346,27 @@ impl Rule {
         })
     }
 
-    /// The key of the bucket that descriptors without one share.
-    pub(crate) fn shared_key(&self, secret: &Secret) -> Key {
+    /// The aggregates of a descriptor: the number of each, from 1, its limits and its key.
+    pub(crate) fn wider<'a>(
+        &'a self,
+        secret: &'a Secret,
+        entries: &'a [EntryOf<'a>],
+    ) -> impl Iterator<Item = (u64, KeyLimits, Key)> {
+        (1..).zip(&self.aggregates).filter_map(|(number, wider)| {
+            let mut key = secret.begin();
+            key.key(self.identity);
+            key.number(number);
+            key.text(&wider.prefix(entries)?.to_string());
+            Some((number, wider.limits.clone(), key.end()))
+        })
+    }
+
+    /// The key of the bucket that descriptors without one share: of the limits of the rule, or of
+    /// the aggregate of a number.
+    pub(crate) fn shared_key(&self, secret: &Secret, number: u64) -> Key {
         let mut key = secret.begin();
         key.key(self.identity);
-        key.number(u64::MAX);
+        key.number(u64::MAX - number);
         key.end()
     }
 
@@ -391,12 +440,26 @@ impl Making<'_> {
         let counters = self.before.get(&identity).map_or_else(Arc::default, Arc::clone);
         let level = levels.iter().position(|level| &*level.key == SOURCE);
         let ban = rule.ban.zip(level).map(|(terms, level)| RuleBan { terms, level });
+        let budget = rule.budget.as_ref().map(|name| {
+            let mut key = self.secret.begin();
+            key.text("budget");
+            key.text(&self.file.domain);
+            key.text(name);
+            key.end()
+        });
+        let aggregates = rule.aggregates.iter().map(|wider| {
+            let RuleLimits(limits) = self.limits(rule, &wider.limits)?;
+            Ok(Aggregate { v4: wider.v4, v6: wider.v6, level: level.unwrap_or(0), limits })
+        });
+        let aggregates = aggregates.collect::<Result<_, RuleFileError>>()?;
         let made = Arc::new(Rule {
             domain: self.file.domain.as_str().into(),
             path: path.into(),
             name: rule.name.clone(),
             replaces: rule.replaces.clone(),
             terms,
+            budget,
+            aggregates,
             shared,
             shadow: rule.shadow,
             quota: rule.quota,

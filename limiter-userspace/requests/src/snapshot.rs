@@ -334,6 +334,9 @@ fn size(number: u64, most: u64) -> Result<usize, Unusable> {
     size.ok_or(Unusable::Damaged("a number is too large"))
 }
 
+/// Beside the number of the algorithm: the limit is soft.
+const SOFT: u64 = 1 << 8;
+
 /// A limit in numbers: what it is, how many, the unit of time and how often, and what else its
 /// algorithm has.
 pub(crate) fn parts(limit: &RequestLimit) -> [u64; 6] {
@@ -351,6 +354,7 @@ pub(crate) fn parts(limit: &RequestLimit) -> [u64; 6] {
     };
     let months = limit.calendar.map_or(0, |calendar| calendar.months);
     let unit = period.unit.seconds();
+    let algorithm = algorithm | if limit.is_soft { SOFT } else { 0 };
     [algorithm, requests_per_unit, unit, period.multiplier.into(), more, months.into()]
 }
 
@@ -366,7 +370,7 @@ fn read_limit(from: &mut impl Read) -> Result<RequestLimit, Unusable> {
     let period = Period { unit, multiplier: multiplier.ok_or_else(wrong)? };
     let quota = Quota::new(Count::Packets, requests_per_unit, period);
     let slots = || u8::try_from(more).map_err(|_error| wrong());
-    let meter = match algorithm {
+    let meter = match algorithm & !SOFT {
         0 => Meter::TokenBucket(quota.with_burst(more)),
         1 => Meter::LeakyBucket { quota, backlog: Duration::from_nanos(more) },
         2 => Meter::FixedWindow(quota),
@@ -381,7 +385,7 @@ fn read_limit(from: &mut impl Read) -> Result<RequestLimit, Unusable> {
         1 | 2 | 3 | 4 | 6 | 12 => u8::try_from(months).ok().map(|months| Calendar { months }),
         _ => return Err(wrong()),
     };
-    Ok(RequestLimit { meter, calendar })
+    Ok(RequestLimit { meter, calendar, is_soft: algorithm & SOFT != 0 })
 }
 
 #[cfg(test)]
@@ -420,9 +424,11 @@ mod tests {
         for strict in [false, true] {
             meters.push(Meter::SlidingSlots { quota, slots: 4, strict });
         }
-        let plain = meters.into_iter().map(|meter| RequestLimit { meter, calendar: None });
+        let soft = RequestLimit { is_soft: true, ..RequestLimit::hard(meters[0]) };
+        let plain = meters.into_iter().map(RequestLimit::hard);
         let calendar = Some(Calendar { months: 3 });
-        let all = plain.chain([RequestLimit { meter: Meter::FixedWindow(months), calendar }]);
+        let months = RequestLimit { calendar, ..RequestLimit::hard(Meter::FixedWindow(months)) };
+        let all = plain.chain([months, soft]);
         for limit in all {
             let bytes = parts(&limit).map(u64::to_le_bytes);
             assert_eq!(read_limit(&mut bytes.as_flattened()).unwrap(), limit);
@@ -460,7 +466,7 @@ mod tests {
             slots(true),
         ];
         let all = meters.map(|meter| {
-            let limits = Limits::compile(&[RequestLimit { meter, calendar: None }]).unwrap();
+            let limits = Limits::compile(&[RequestLimit::hard(meter)]).unwrap();
             let words: Vec<_> = (0..limits.words()).map(|_| AtomicU64::new(0)).collect();
             for second in [100, 101] {
                 let nanos = |seconds: u64| seconds * 1_000_000_000;

@@ -15,12 +15,18 @@ use crate::store::{KeyLimits, LimitsId};
 /// A descriptor on its way to a decision.
 pub(crate) struct Target<'a> {
     pub(crate) rule: Arc<Rule>,
+    /// The number of its descriptor.
+    pub(crate) of: usize,
+    /// The number of the aggregate of the rule, from 1; 0 for its own limits.
+    pub(crate) aggregate: u64,
     /// Of a rule that nodes share: the whole limits, as one node would have them.
     pub(crate) limits: Option<(KeyLimits, Key)>,
     /// The key that nodes share, and that of this node's share.
     pub(crate) shared: Option<(TableKey, Key)>,
     pub(crate) hits: u64,
     pub(crate) entries: &'a [EntryOf<'a>],
+    /// True if the request brings the limit.
+    pub(crate) brought: bool,
     pub(crate) state: State,
     /// What was charged of a rule that nodes share.
     pub(crate) charged: SharedCharge,
@@ -86,7 +92,8 @@ pub(crate) fn is_over(targets: &[Option<Target<'_>>]) -> bool {
 /// The limit that matters most: the one that makes a request that is over wait longest, or the one
 /// with the least left.
 pub(crate) fn nearest(limits: &[(RequestLimit, Left)], over: bool) -> Option<(RequestLimit, Left)> {
-    let longest = limits.iter().max_by_key(|(_, left)| left.wait.unwrap_or(u64::MAX));
+    let hard = limits.iter().filter(|(limit, _)| !limit.is_soft);
+    let longest = hard.max_by_key(|(_, left)| left.wait.unwrap_or(u64::MAX));
     let least = limits.iter().min_by_key(|(_, left)| left.remaining);
     if over { longest } else { least }.copied()
 }

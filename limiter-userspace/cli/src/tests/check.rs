@@ -367,6 +367,25 @@ note: {path}/a.yaml:6:17: one limit is a token bucket: all of a limit may come a
     );
 }
 
+#[test]
+fn budgets_prefixes_and_soft_limits_of_requests_are_said() {
+    let limit = "rate_limit: {rate: 3/min, algorithm: fixed_window";
+    let text = format!(
+        "domain: d\nbudgets: [{{name: mails, {limit}}}}}]\ndescriptors:\n  - {{key: a, budget: \
+         mails}}\n  - {{key: b, {limit}, ceiling: {{rate: 5/min, burst: 5}}}}}}\n  - {{key: \
+         remote_address, {limit}}}, aggregates: [{{v4_prefix_mask_len: 24, v6_prefix_mask_len: 48, \
+         {limit}}}}}]}}\n"
+    );
+    let (answer, _) = check(&[("a.yaml", &text)], "");
+    assert_eq!(
+        answer.text,
+        "ok: 1 file with 3 rules for requests, in 1 domain\n\n\
+         d: a: fixed_window 3/min of the budget mails\n\
+         d: b: fixed_window 3/min, those over it marked, up to 5/min burst 5\n\
+         d: remote_address: fixed_window 3/min; each /24 and /48: fixed_window 3/min\n"
+    );
+}
+
 /// A ban is part of what a rule does; one that could never come is a mistake, with what to write.
 #[test]
 fn a_ban_by_requests_is_said_and_needs_a_source() {

@@ -22,3 +22,4 @@ mod server;
 mod snapshot;
 mod support;
 mod threads;
+mod wider;

@@ -367,7 +367,7 @@ pub(super) struct RateLimit {
 }
 
 /// A rate and its burst.
-#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "rate", extend("anyOf" = schema::of_rate()))]
 #[expect(clippy::struct_field_names, reason = "the names are those of the file")]

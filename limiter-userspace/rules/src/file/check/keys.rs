@@ -287,7 +287,7 @@ fn source_masks(raw: &Descriptor, place: Option<Place>) -> Result<SourceMasks, F
 }
 
 /// `v4_prefix_mask_len` and `v6_prefix_mask_len`, at least one.
-pub(super) fn masks(
+pub(in crate::file) fn masks(
     v4: Option<&Scalar>,
     v6: Option<&Scalar>,
     place: Option<Place>,

@@ -2,7 +2,7 @@
 
 pub(super) mod actions;
 mod checked;
-mod keys;
+pub(super) mod keys;
 pub(super) mod limits;
 mod lists;
 mod rules;

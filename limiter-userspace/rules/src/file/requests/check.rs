@@ -13,14 +13,15 @@ use super::super::one_or_many::OneOrMany;
 use super::super::place::Place;
 use super::super::placed::{At, Item, Placed};
 use super::bans::{self, SOURCE, Sources};
+use super::budgets::{Budgets, aggregates, written};
 use super::limit::{Term, limit};
 use super::model::{
     Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern, RequestFile,
-    RequestRule, RequestTerms,
+    RequestLimit, RequestRule, RequestTerms,
 };
 use super::shape::{self, Descriptor, File, RateLimit};
 use crate::compile::{compile, share_of_requests};
-use crate::model::{LimitList, RuleLimit, Sharing};
+use crate::model::{LimitList, Meter, RuleLimit, Sharing, Upper};
 
 /// More rules than a file of 16 MiB has, so that lists inside lists end.
 const MAX_RULES: usize = 1 << 18;
@@ -29,20 +30,16 @@ const MAX_RULES: usize = 1 << 18;
 const MAX_CHECKS: usize = 16;
 
 /// Fields of rules for packets that requests do not have, with the reason.
-const OF_PACKETS: [(&str, &str); 15] = [
-    ("aggregates", "a request names its prefixes itself, as a key of their own; remove the field"),
+const OF_PACKETS: [(&str, &str); 11] = [
     ("allow", "it is for packets; use a rule with `unlimited: true`"),
     ("bans", "it is for packets; remove the field"),
-    ("budget", "requests share a limit where they have the same key and value; remove the field"),
-    ("budgets", "requests share a limit where they have the same key and value; remove the field"),
-    ("ceiling", "a limit of requests has one rate; remove the field, or use `rate_limits`"),
     ("count", "requests are counted, or the hits that they ask for; remove the field"),
     ("deny", "it is for packets; use a rule with `requests_per_unit: 0`"),
-    ("excess", "a limit of requests has one rate; remove the field, or use `rate_limits`"),
+    ("excess", "a soft limit of requests has a `ceiling`: write that"),
     ("mark", "an answer has no mark; remove the field"),
     ("martians", "it is for packets; remove the field"),
     ("on_daemon_loss", "requests are decided without the daemon; remove the field"),
-    ("peak", "a limit of requests has one rate; remove the field, or use `rate_limits`"),
+    ("peak", "a soft limit of requests has a `ceiling`: write that"),
     ("replies", "it is for packets; remove the field"),
     ("v4_prefix_mask_len", "who asks masks the address; remove the field"),
 ];
@@ -68,6 +65,12 @@ pub(super) fn check(file: &File) -> (RequestFile, Vec<Failure>) {
     checked.note(domain);
     let mapping = checked.mapping(file);
     checked.note(mapping);
+    for item in file.budgets.iter().flat_map(|list| &list.value) {
+        let mut budgets = std::mem::take(&mut checked.budgets);
+        let added = budgets.add(item, |raw| checked.terms(raw));
+        checked.budgets = budgets;
+        checked.note(added);
+    }
     let rules = checked.rules(file);
     checked.note(rules);
     checked.remarks();
@@ -82,6 +85,7 @@ struct Checked {
     /// Token buckets of which the file says neither algorithm nor burst, and the first of them.
     plain: usize,
     first_plain: Option<Place>,
+    budgets: Budgets,
     /// The first `metadata`.
     metadata: Option<Place>,
 }
@@ -234,18 +238,16 @@ impl Checked {
         sources: Sources,
     ) -> Result<Option<RequestRule>, Failure> {
         let raw = &item.value;
-        let limits = match (raw.rate_limit.as_deref(), raw.rate_limits.as_deref()) {
-            (Some(_), Some(several)) => {
-                return Err(at(several.referenced, Problem::Beside("rate_limits", "rate_limit")));
+        let found = written(raw.rate_limit.as_deref(), raw.rate_limits.as_deref())?;
+        let limits = match (found, &raw.budget) {
+            (Some(_), Some(budget)) => {
+                return Err(at(budget.referenced, Problem::Beside("budget", "rate_limit")));
             }
-            (Some(one), None) => std::slice::from_ref(one),
-            (None, Some(several)) if several.value.is_empty() => {
-                let (field, remedy) = ("rate_limits", "give one to four limits");
-                return Err(at(several.referenced, Problem::Empty { field, remedy }));
-            }
-            (None, Some(several)) => several.value.as_slice(),
+            (Some(limits), None) => limits,
+            (None, Some(_)) => &[],
             (None, None) => {
                 let fields = [
+                    ("aggregates", raw.aggregates.as_ref().map(|field| field.referenced)),
                     ("action", raw.action.as_ref().map(|field| field.referenced)),
                     ("shadow_mode", raw.shadow_mode.as_ref().map(|field| field.referenced)),
                     ("quota_mode", raw.quota_mode.as_ref().map(|field| field.referenced)),
@@ -263,9 +265,6 @@ impl Checked {
                 return Ok(None);
             }
         };
-        let Some(first) = limits.first() else {
-            return Ok(None);
-        };
         for later in limits.iter().skip(1) {
             let name = later.value.name.as_ref().map(|name| ("name", name.referenced));
             let replaces = later.value.replaces.as_ref().map(|r| ("replaces", r.referenced));
@@ -274,11 +273,18 @@ impl Checked {
                 return Err(at(place, Problem::NotSupported { what: what.to_owned(), reason }));
             }
         }
-        let name = first.value.name.as_ref();
+        let first = limits.first().map(|limit| &limit.value);
+        let name = first.and_then(|limit| limit.name.as_ref());
         let name =
             name.map(|name| text(name, "name", "name it, or remove the line")).transpose()?;
-        let replaces = replaces(first.value.replaces.as_ref(), name)?;
-        let terms = self.terms(limits)?;
+        let replaces = replaces(first.and_then(|limit| limit.replaces.as_ref()), name)?;
+        let (budget, terms) = match &raw.budget {
+            Some(budget) => {
+                let (name, terms) = self.budgets.take(budget)?;
+                (Some(name), terms)
+            }
+            None => (None, self.terms(limits)?),
+        };
         let (shadow, quota) = (set(raw.shadow_mode.as_ref()), set(raw.quota_mode.as_ref()));
         if terms == RequestTerms::Unlimited {
             let shadow = shadow.map(|field| ("shadow_mode", field.referenced));
@@ -286,15 +292,30 @@ impl Checked {
             let full = raw.on_full.as_ref().map(|field| ("on_full", field.referenced));
             let action = raw.action.as_ref().map(|field| ("action", field.referenced));
             let scope = raw.scope.as_ref().map(|field| ("scope", field.referenced));
-            if let Some((field, place)) = shadow.or(quota).or(full).or(action).or(scope) {
+            let wider = raw.aggregates.as_ref().map(|field| ("aggregates", field.referenced));
+            let beside = shadow.or(quota).or(full).or(action).or(scope).or(wider);
+            if let Some((field, place)) = beside {
                 return Err(at(place, Problem::UnlimitedWith(field)));
             }
+        }
+        if let (Some(_), Some(scope)) = (&budget, &raw.scope) {
+            let what = "scope: cluster of a budget".to_owned();
+            let reason = "nodes share the limits of rules: write them in the rule, or remove it";
+            return Err(at(scope.referenced, Problem::NotSupported { what, reason }));
+        }
+        let aggregates = aggregates(raw.aggregates.as_ref(), sources, |raw| self.terms(raw))?;
+        if let (Some(field), Some(quota)) = (&raw.aggregates, quota) {
+            let (what, reason) = ("quota_mode beside aggregates", "remove one of the two");
+            let place = if aggregates.is_empty() { field.referenced } else { quota.referenced };
+            return Err(at(place, Problem::NotSupported { what: what.to_owned(), reason }));
         }
         let sharing = sharing_of(raw, limits, &terms)?;
         Ok(Some(RequestRule {
             name: name.map(Box::from),
             replaces,
             terms,
+            budget,
+            aggregates,
             shadow: shadow.is_some(),
             quota: quota.is_some(),
             metric: match set(raw.detailed_metric.as_ref()) {
@@ -309,10 +330,18 @@ impl Checked {
     }
 
     fn terms(&mut self, raw: &[Placed<RateLimit>]) -> Result<RequestTerms, Failure> {
-        let mut limits = Vec::with_capacity(raw.len());
+        let (mut limits, mut list) = (Vec::with_capacity(raw.len()), Vec::new());
         for one in raw {
             match limit(one)? {
-                Term::Limit(limit) => limits.push(limit),
+                Term::Limit(limit) => {
+                    limits.push(limit);
+                    list.push(RuleLimit::hard(limit.meter));
+                }
+                Term::Soft(limit, ceiling) => {
+                    let upper = Some(Upper::Ceiling(ceiling));
+                    list.push(RuleLimit { upper, ..RuleLimit::hard(limit.meter) });
+                    limits.extend([limit, RequestLimit::hard(Meter::TokenBucket(ceiling))]);
+                }
                 Term::Unlimited if raw.len() > 1 => {
                     return Err(at(one.referenced, Problem::UnlimitedWith("rate_limits")));
                 }
@@ -329,8 +358,6 @@ impl Checked {
                 self.first_plain = self.first_plain.or(one.referenced.place());
             }
         }
-        let list: Vec<RuleLimit> =
-            limits.iter().map(|limit| RuleLimit::hard(limit.meter)).collect();
         if let Err((index, error)) = compile(&LimitList::from(list), false, 1) {
             let place = raw.get(index).or(raw.first()).map(|one| one.referenced);
             return Err(at(place.unwrap_or_default(), Problem::Limit(error.to_string())));
@@ -352,6 +379,7 @@ impl Checked {
             );
             self.file.notes.push(Note { place: self.first_plain, text });
         }
+        self.file.notes.extend(self.budgets.unused());
         if let Some(place) = self.metadata {
             let text = "metadata is not part of answers".to_owned();
             self.file.notes.push(Note { place: Some(place), text });
@@ -367,6 +395,11 @@ fn sharing_of(
 ) -> Result<Option<Box<Sharing>>, Failure> {
     let sharing = sharing::sharing(raw.scope.as_ref(), raw.cluster.as_deref())?;
     if let (Some(sharing), RequestTerms::Limits(all)) = (&sharing, terms) {
+        if let Some(ceiling) = limits.iter().find_map(|raw| raw.value.ceiling.as_ref()) {
+            let what = "ceiling".to_owned();
+            let reason = "nodes share hard limits: remove it, or `scope: cluster`";
+            return Err(at(ceiling.referenced, Problem::NotSupported { what, reason }));
+        }
         for (raw, limit) in limits.iter().zip(all) {
             if let (Some(_), Some(unit)) = (limit.calendar, &raw.value.unit) {
                 let what = unit.value.clone().unwrap_or_default();

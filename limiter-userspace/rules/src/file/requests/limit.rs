@@ -9,8 +9,8 @@ use super::super::error::Problem;
 use super::super::placed::{Placed, Scalar};
 use super::super::shape as of_packets;
 use super::model::{Calendar, RequestLimit};
-use super::shape::RateLimit;
-use crate::model::{Meter, Period, Quota, RuleLimit, Unit};
+use super::shape::RateLimit as RawRateLimit;
+use crate::model::{Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 use crate::rate_text::RateTextError;
 
 /// What one limit of a rule says.
@@ -21,10 +21,12 @@ pub(super) enum Term {
     Block(Period),
     /// So many pass.
     Limit(RequestLimit),
+    /// So many pass unmarked, and others up to the ceiling.
+    Soft(RequestLimit, RateLimit),
 }
 
 /// Reads one limit of a rule.
-pub(super) fn limit(raw: &Placed<RateLimit>) -> Result<Term, Failure> {
+pub(super) fn limit(raw: &Placed<RawRateLimit>) -> Result<Term, Failure> {
     let limit = &raw.value;
     if let Some(calendar) = calendar(raw)? {
         return Ok(calendar);
@@ -33,7 +35,7 @@ pub(super) fn limit(raw: &Placed<RateLimit>) -> Result<Term, Failure> {
     let is_unlimited = limit.unlimited.as_ref().is_some_and(|unlimited| unlimited.value);
     if zero && !is_unlimited {
         // Whatever else is wrong with it is found with another number.
-        let one = RateLimit {
+        let one = RawRateLimit {
             requests_per_unit: Some(Placed::from(Some("1".to_owned()))),
             ..copy(limit)
         };
@@ -44,7 +46,7 @@ pub(super) fn limit(raw: &Placed<RateLimit>) -> Result<Term, Failure> {
         });
     }
     let (_, found) = limits::rate_limit(&as_of_packets(raw), 1).map_err(without_packets)?;
-    let Some(RuleLimit { meter, .. }) = found else {
+    let Some(RuleLimit { meter, upper, .. }) = found else {
         return Ok(Term::Unlimited);
     };
     if meter.quota().count != Count::Packets {
@@ -53,7 +55,13 @@ pub(super) fn limit(raw: &Placed<RateLimit>) -> Result<Term, Failure> {
         let reason = "requests are counted: write a rate like 100/s";
         return Err(at(place, Problem::NotSupported { what, reason }));
     }
-    Ok(Term::Limit(RequestLimit { meter, calendar: None }))
+    let limit = RequestLimit::hard(meter);
+    Ok(match upper {
+        Some(Upper::Ceiling(ceiling)) => {
+            Term::Soft(RequestLimit { is_soft: true, ..limit }, ceiling)
+        }
+        _ => Term::Limit(limit),
+    })
 }
 
 fn is_zero(scalar: &Scalar) -> bool {
@@ -74,7 +82,7 @@ fn without_packets((place, problem): Failure) -> Failure {
 }
 
 /// A limit in months or years, which are those of the calendar.
-fn calendar(raw: &Placed<RateLimit>) -> Result<Option<Term>, Failure> {
+fn calendar(raw: &Placed<RawRateLimit>) -> Result<Option<Term>, Failure> {
     let limit = &raw.value;
     let Some(unit) = &limit.unit else {
         return Ok(None);
@@ -100,6 +108,11 @@ fn calendar(raw: &Placed<RateLimit>) -> Result<Option<Term>, Failure> {
         if let Some(scalar) = scalar {
             return Err(at(scalar.referenced, Problem::Beside(field, "fixed_window")));
         }
+    }
+    if let Some(ceiling) = &limit.ceiling {
+        let reason = "a month and a year have no limit above them: write `rate_limits`";
+        let what = "ceiling".to_owned();
+        return Err(at(ceiling.referenced, Problem::NotSupported { what, reason }));
     }
     if let Some(rate) = &limit.rate {
         return Err(at(rate.referenced, Problem::Beside("rate", "unit")));
@@ -132,11 +145,12 @@ fn calendar(raw: &Placed<RateLimit>) -> Result<Option<Term>, Failure> {
     let requests_per_unit = number(requests, "requests_per_unit")?;
     let quota = Quota::new(Count::Packets, requests_per_unit, period);
     let calendar = Some(Calendar { months });
-    Ok(Some(Term::Limit(RequestLimit { meter: Meter::FixedWindow(quota), calendar })))
+    let hard = RequestLimit::hard(Meter::FixedWindow(quota));
+    Ok(Some(Term::Limit(RequestLimit { calendar, ..hard })))
 }
 
-fn copy(limit: &RateLimit) -> RateLimit {
-    RateLimit {
+fn copy(limit: &RawRateLimit) -> RawRateLimit {
+    RawRateLimit {
         name: limit.name.clone(),
         replaces: None,
         rate: limit.rate.clone(),
@@ -148,12 +162,13 @@ fn copy(limit: &RateLimit) -> RateLimit {
         backlog: limit.backlog.clone(),
         slots: limit.slots.clone(),
         strict: limit.strict.clone(),
+        ceiling: limit.ceiling.clone(),
         unlimited: limit.unlimited.clone(),
     }
 }
 
 /// The fields as those of a rule for packets.
-fn as_of_packets(raw: &Placed<RateLimit>) -> Placed<of_packets::RateLimit> {
+fn as_of_packets(raw: &Placed<RawRateLimit>) -> Placed<of_packets::RateLimit> {
     let limit = copy(&raw.value);
     let value = of_packets::RateLimit {
         name: limit.name,
@@ -166,6 +181,7 @@ fn as_of_packets(raw: &Placed<RateLimit>) -> Placed<of_packets::RateLimit> {
         backlog: limit.backlog,
         slots: limit.slots,
         strict: limit.strict,
+        ceiling: limit.ceiling,
         unlimited: limit.unlimited,
         ..of_packets::RateLimit::default()
     };

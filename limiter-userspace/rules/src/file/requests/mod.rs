@@ -4,6 +4,7 @@
 //! errors) is read by the same code; the rest is here.
 
 mod bans;
+mod budgets;
 mod check;
 mod limit;
 mod model;
@@ -19,7 +20,7 @@ use super::placed::{Places, reading_text};
 pub use bans::SOURCE;
 pub use model::{
     Calendar, Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern,
-    RequestFile, RequestLimit, RequestRule, RequestTerms,
+    RequestAggregate, RequestFile, RequestLimit, RequestRule, RequestTerms,
 };
 pub use schema::schema;
 pub use search::{For, whom_for};

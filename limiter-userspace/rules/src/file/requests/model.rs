@@ -49,6 +49,17 @@ impl RequestFile {
     }
 }
 
+/// Limits for wider prefixes of the source of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestAggregate {
+    /// Bits of an IPv4 source that count; none if it is not for those.
+    pub v4: Option<u8>,
+    /// Bits of an IPv6 source that count; none if it is not for those.
+    pub v6: Option<u8>,
+    /// One to four limits.
+    pub limits: Box<[RequestLimit]>,
+}
+
 /// A remark about a file that is good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
@@ -158,6 +169,10 @@ pub struct RequestRule {
     pub replaces: Box<[Box<str>]>,
     /// Its limits.
     pub terms: RequestTerms,
+    /// The name of the budget whose limits they are.
+    pub budget: Option<Box<str>>,
+    /// Limits for wider prefixes of the source.
+    pub aggregates: Box<[RequestAggregate]>,
     /// Requests over the limits pass, and are counted.
     pub shadow: bool,
     /// A request is over the limits only if it is over all rules of this kind.
@@ -203,6 +218,15 @@ pub struct RequestLimit {
     pub meter: Meter,
     /// The months of a window, whose length differs: the meter has that of the longest.
     pub calendar: Option<Calendar>,
+    /// True if requests over it pass and are not charged to it: the next limit is its ceiling.
+    pub is_soft: bool,
+}
+
+impl RequestLimit {
+    /// A limit over which no request passes.
+    pub const fn hard(meter: Meter) -> Self {
+        Self { meter, calendar: None, is_soft: false }
+    }
 }
 
 /// A window of the calendar, in UTC.

@@ -8,7 +8,8 @@ use super::super::schema::fields::{
     TEXT, cluster_needs_scope, not_both, number_within, of_rate, one_of_these, strikes,
 };
 pub(super) use super::super::schema::fields::{
-    algorithms, burst, full, rate_or_unlimited, scope, slots, text, unit_multiplier,
+    algorithms, burst, full, rate_or_unlimited, scope, slots, text, unit_multiplier, v4_bits,
+    v6_bits,
 };
 use super::shape::{Entry, File};
 
@@ -26,9 +27,16 @@ pub(super) fn of_entry() -> Value {
 pub(super) fn of_descriptor() -> Value {
     json!([
         not_both("rate_limit", "rate_limits"),
-        one_of_these(&["rate_limit", "rate_limits", "descriptors", "value"]),
+        not_both("rate_limit", "budget"),
+        not_both("rate_limits", "budget"),
+        one_of_these(&["rate_limit", "rate_limits", "budget", "descriptors", "value"]),
         cluster_needs_scope(),
     ])
+}
+
+/// Conditions of the limits of a budget and of an aggregate on each other.
+pub(super) fn of_limits() -> Value {
+    json!([not_both("rate_limit", "rate_limits"), one_of_these(&["rate_limit", "rate_limits"]),])
 }
 
 /// Conditions of the fields of a limit on each other.

@@ -25,6 +25,10 @@ pub(super) struct File {
     #[serde(default, deserialize_with = "present")]
     #[schemars(schema_with = "schema::check")]
     pub(super) check: Option<Placed<Option<Vec<Made>>>>,
+    /// Limits that several rules share.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<Budget>>")]
+    pub(super) budgets: Option<Placed<Vec<Item<Budget>>>>,
     /// The rules.
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Vec<Descriptor>")]
@@ -90,6 +94,14 @@ pub(super) struct Descriptor {
     #[serde(default)]
     #[schemars(with = "Option<Vec<RateLimit>>")]
     pub(super) rate_limits: Option<Box<Placed<Vec<Placed<RateLimit>>>>>,
+    /// The name of a budget, instead of limits.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) budget: Option<Scalar>,
+    /// Limits for wider prefixes of the source.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<Aggregate>>")]
+    pub(super) aggregates: Option<Placed<Vec<Item<Aggregate>>>>,
     /// Only count what is over the limits.
     #[serde(default)]
     #[schemars(with = "bool")]
@@ -134,6 +146,48 @@ pub(super) struct Descriptor {
     #[serde(default)]
     #[schemars(with = "Option<Vec<Self>>")]
     pub(super) descriptors: Option<Placed<Vec<Item<Self>>>>,
+}
+
+/// Limits that several rules share.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "budget", extend("required" = ["name"], "allOf" = schema::of_limits()))]
+pub(super) struct Budget {
+    /// The name by which rules mean it.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) name: Option<Scalar>,
+    /// The limit.
+    #[serde(default)]
+    #[schemars(with = "RateLimit")]
+    pub(super) rate_limit: Option<Box<Placed<RateLimit>>>,
+    /// Several limits: any of them trips.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<RateLimit>>")]
+    pub(super) rate_limits: Option<Box<Placed<Vec<Placed<RateLimit>>>>>,
+}
+
+/// Limits for wider prefixes of the source.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "aggregate", extend("allOf" = schema::of_limits()))]
+pub(super) struct Aggregate {
+    /// Bits of an IPv4 source that count.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::v4_bits")]
+    pub(super) v4_prefix_mask_len: Option<Scalar>,
+    /// Bits of an IPv6 source that count.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::v6_bits")]
+    pub(super) v6_prefix_mask_len: Option<Scalar>,
+    /// The limit.
+    #[serde(default)]
+    #[schemars(with = "RateLimit")]
+    pub(super) rate_limit: Option<Box<Placed<RateLimit>>>,
+    /// Several limits: any of them trips.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<RateLimit>>")]
+    pub(super) rate_limits: Option<Box<Placed<Vec<Placed<RateLimit>>>>>,
 }
 
 /// A rate and how it is counted, or that there is none.
@@ -184,6 +238,10 @@ pub(super) struct RateLimit {
     #[serde(default)]
     #[schemars(with = "bool")]
     pub(super) strict: Option<Placed<bool>>,
+    /// A limit above this one: requests between the two pass, and are marked.
+    #[serde(default)]
+    #[schemars(with = "of_packets::Rate")]
+    pub(super) ceiling: Option<Box<Placed<of_packets::Rate>>>,
     /// Every request passes.
     #[serde(default)]
     #[schemars(with = "bool")]

@@ -44,6 +44,9 @@ fn the_schema_for_requests_has_the_fields_of_the_reader() {
     let places = [
         ("", "zzz: 1\n".to_owned()),
         ("/$defs/descriptor", "descriptors: [{zzz: 1}]\n".to_owned()),
+        ("/$defs/budget", "budgets: [{zzz: 1}]\n".to_owned()),
+        ("/$defs/aggregate", "descriptors: [{key: k, aggregates: [{zzz: 1}]}]\n".to_owned()),
+        ("/$defs/rate", format!("{limit}: {{ceiling: {{zzz: 1}}}}}}]\n")),
         ("/$defs/cluster", "descriptors: [{key: k, cluster: {zzz: 1}}]\n".to_owned()),
         ("/$defs/entry", "check: [[{zzz: 1}]]\n".to_owned()),
         ("/$defs/rate_limit", format!("{limit}: {{zzz: 1}}}}]\n")),
@@ -146,7 +149,8 @@ fn the_documented_files_for_requests_load() {
         let begun = text.split("```yaml\n").skip(1);
         begun.map(|block| block.split("```").next().unwrap_or_default().to_owned()).collect()
     };
-    let of_page = blocks("docs/requests.md");
+    let mut of_page = blocks("docs/requests.md");
+    of_page.extend(blocks("docs/requests-reference.md"));
     assert!(of_page.len() >= 4, "{of_page:?}");
     // The one of Envoy's own configuration is read by the test of the Python client.
     for block in of_page.iter().filter(|block| !block.starts_with("http_filters:")) {
