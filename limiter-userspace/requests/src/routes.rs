@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::check;
 use crate::clock::Moment;
 use crate::json::{AnswerOut, AskedIn, Seconds};
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, Reserved};
 use crate::metrics;
 use crate::question::{Answer, Asked, Descriptor, Refused};
 use crate::reservations::GivenBack;
@@ -189,7 +189,8 @@ async fn checked(
     request: &Request<Incoming>,
 ) -> Result<Answered, Refusal> {
     let Service { limiter, stats, .. } = service;
-    let over_status = over_status(request.uri().query()).map_err(Refusal::bad)?;
+    let query = request.uri().query().unwrap_or_default();
+    let CheckQuery { over, wait } = CheckQuery::read(query).map_err(Refusal::bad)?;
     let rules = limiter.rules();
     let mut mapped = rules
         .domains()
@@ -213,9 +214,16 @@ async fn checked(
         ..Descriptor::default()
     });
     let asked = Asked { domain: name, descriptors: descriptors.collect(), hits: 1 };
-    let decided = service.decide(&rules, &asked).await?;
+    let decided = match wait {
+        None => service.decide(&rules, &asked).await?,
+        Some(longest) => {
+            let reserved = limiter.reserve(&rules, &asked, &Moment::now(), longest)?;
+            hold(limiter, &reserved).await;
+            reserved.answer
+        }
+    };
     let mut answer = if decided.over {
-        text(over_status, "Too many requests.\n")
+        text(over, "Too many requests.\n")
     } else {
         plain(StatusCode::OK, "")
     };
@@ -223,14 +231,37 @@ async fn checked(
     Ok(answer)
 }
 
-/// The status over a limit: some proxies take no 429 from a check.
-fn over_status(query: Option<&str>) -> Result<StatusCode, &'static str> {
-    match query {
-        None | Some("" | "over=429") => Ok(StatusCode::TOO_MANY_REQUESTS),
-        Some("over=401") => Ok(StatusCode::UNAUTHORIZED),
-        Some("over=403") => Ok(StatusCode::FORBIDDEN),
-        Some("over=503") => Ok(StatusCode::SERVICE_UNAVAILABLE),
-        Some(_) => Err("write ?over=401, 403, 429 or 503, or nothing behind the path"),
+/// What stands behind the path of a check.
+#[derive(Debug, PartialEq, Eq)]
+struct CheckQuery {
+    /// The status over a limit: some proxies take no 429 from a check.
+    over: StatusCode,
+    /// Nanoseconds that the answer may be held back until the request may go.
+    wait: Option<u64>,
+}
+
+impl CheckQuery {
+    fn read(query: &str) -> Result<Self, &'static str> {
+        let mut read = Self { over: StatusCode::TOO_MANY_REQUESTS, wait: None };
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            match part.split_once('=') {
+                Some(("over", "401")) => read.over = StatusCode::UNAUTHORIZED,
+                Some(("over", "403")) => read.over = StatusCode::FORBIDDEN,
+                Some(("over", "429")) => read.over = StatusCode::TOO_MANY_REQUESTS,
+                Some(("over", "503")) => read.over = StatusCode::SERVICE_UNAVAILABLE,
+                Some(("wait", time)) => {
+                    let time = humantime::parse_duration(time).ok();
+                    let time = time.filter(|time| *time <= MAX_HOLD);
+                    let time = time.ok_or("write how long, as in ?wait=2s: at most 60 s")?;
+                    read.wait = u64::try_from(time.as_nanos()).ok();
+                }
+                _ => {
+                    return Err("write ?over=401, 403, 429 or 503, ?wait=2s, both with & between \
+                                them, or nothing behind the path");
+                }
+            }
+        }
+        Ok(read)
     }
 }
 
@@ -259,6 +290,15 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// Waits until a reserved request may go. If nobody waits for the answer any more, it is given back.
+async fn hold(limiter: &Limiter, reserved: &Reserved) {
+    if let Some(wait) = reserved.wait {
+        let mut waiting = Waiting { limiter, id: reserved.id.as_deref() };
+        sleep(Duration::from_nanos(wait)).await;
+        waiting.id = None;
+    }
+}
+
 async fn reserve(service: &Service, request: Request<Incoming>) -> Result<Answered, Refusal> {
     let body = body(request).await?;
     let asked: AskedIn = parsed(&body)?;
@@ -267,22 +307,20 @@ async fn reserve(service: &Service, request: Request<Incoming>) -> Result<Answer
         let reason = "maxWait is missing: write how long the request may wait, as in \"5s\"";
         return Err(Refusal::bad(reason));
     };
-    let hold = asked.holds();
-    if longest > if hold { MAX_HOLD } else { MAX_AHEAD } {
+    let holds = asked.holds();
+    if longest > if holds { MAX_HOLD } else { MAX_AHEAD } {
         let reason = "maxWait is too long: at most 24 hours, and 60 s with \"wait\": true";
         return Err(Refusal::bad(reason));
     }
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
     let reserved = limiter.reserve(&limiter.rules(), &asked.asked(), &Moment::now(), nanos)?;
-    if let (true, Some(wait)) = (hold, reserved.wait) {
-        let mut waiting = Waiting { limiter, id: reserved.id.as_deref() };
-        sleep(Duration::from_nanos(wait)).await;
-        waiting.id = None;
+    if holds {
+        hold(limiter, &reserved).await;
     }
     let out = ReserveOut {
         allowed: reserved.wait.is_some(),
         wait: reserved.wait.or_else(|| needed(&reserved.answer)).map(|nanos| Seconds { nanos }),
-        reservation: reserved.id.as_deref().filter(|_| !hold),
+        reservation: reserved.id.as_deref().filter(|_| !holds),
         answer: AnswerOut::from(&reserved.answer),
     };
     Ok(document(status_of(!out.allowed), &out))

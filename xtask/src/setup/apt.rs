@@ -31,9 +31,10 @@ pub(super) fn installed(package: &str) -> Option<String> {
 
 /// Packages that Debian starts a service of when it installs them, and the service: a test wants
 /// the program, and nobody asked for something that listens.
-const SERVICES: [(&str, &str); 4] = [
+const SERVICES: [(&str, &str); 5] = [
     ("nginx-light", "nginx"),
     ("haproxy", "haproxy"),
+    ("caddy", "caddy"),
     ("redis-server", "redis-server"),
     ("prometheus", "prometheus"),
 ];

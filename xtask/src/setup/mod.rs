@@ -80,8 +80,11 @@ const SERVICE: &[Tool] = &[
 ];
 /// The proxy that asks about requests.
 const PROXY: &[Tool] = &[Tool { program: "nginx", package: "nginx-light" }];
-/// Another one, for the tests alone.
-const HAPROXY: &[Tool] = &[Tool { program: "haproxy", package: "haproxy" }];
+/// Others, for the tests alone.
+const PROXIES: &[Tool] = &[
+    Tool { program: "haproxy", package: "haproxy" },
+    Tool { program: "caddy", package: "caddy" },
+];
 /// The store of limits over many nodes.
 const STORE: &[Tool] = &[Tool { program: "redis-server", package: "redis-server" }];
 /// For the tests of its TLS.
@@ -139,7 +142,7 @@ impl Tools {
             Self::Cluster => &[SANDBOX, STORE],
             Self::Requests => &[SANDBOX, PROXY],
             Self::Test => &[
-                SANDBOX, TRAFFIC, PROXY, HAPROXY, PEERS, SERVICE, STORE, TLS, DEB, ALERTS, BROWSER,
+                SANDBOX, TRAFFIC, PROXY, PROXIES, PEERS, SERVICE, STORE, TLS, DEB, ALERTS, BROWSER,
             ],
             Self::Peers => &[SANDBOX, PEERS],
             Self::Vm => &[SANDBOX, GUEST],

@@ -1,20 +1,25 @@
-//! nginx and `HAProxy` ask, as docs/requests.md shows it.
+//! nginx, `HAProxy` and Caddy ask, as docs/requests.md and docs/requests-recipes.md show it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use limiter_requests::{DEFAULT_DEADLINE, Listen, Options, Server};
 
 const PAGE: &str = include_str!("../../../../docs/requests.md");
+const RECIPES: &str = include_str!("../../../../docs/requests-recipes.md");
 
-/// The block of the page that begins with a text.
-fn block(begins: &str) -> &'static str {
-    let (_, rest) = PAGE.split_once(begins).unwrap_or_else(|| panic!("no {begins}"));
+/// The block of a page that begins with a text.
+fn block_of(page: &'static str, begins: &str) -> &'static str {
+    let (_, rest) = page.split_once(begins).unwrap_or_else(|| panic!("no {begins}"));
     rest.split("```").next().unwrap()
+}
+
+fn block(begins: &str) -> &'static str {
+    block_of(PAGE, begins)
 }
 
 /// A port that is free now.
@@ -40,13 +45,13 @@ impl Proxy {
         proxy
     }
 
-    /// nginx with locations and an application behind it.
-    fn nginx(directory: &Path, locations: &str, port: u16, application: u16) -> Self {
+    /// nginx with servers and an application behind it.
+    fn nginx(directory: &Path, servers: &str, port: u16, application: u16) -> Self {
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|name| format!("{name}_temp_path {}/{name};", directory.display()));
         let configuration = format!(
             "daemon off; master_process off; pid {at}/pid; error_log {at}/errors;\nevents {{}}\n\
-             http {{ access_log off; {temporary}\nserver {{ listen 127.0.0.1:{port};\n{locations}}}\n\
+             http {{ access_log off; {temporary}\n{servers}\n\
              server {{ listen 127.0.0.1:{application}; location / {{ return 200 application; }} }}\n\
              }}\n",
             at = directory.display(),
@@ -68,6 +73,19 @@ impl Proxy {
         fs::write(&file, configuration).unwrap();
         Self::start(Command::new("haproxy").arg("-db").arg("-f").arg(&file), port)
     }
+
+    /// Caddy with the lines of a site, and an application in it.
+    fn caddy(directory: &Path, lines: &str, port: u16) -> Self {
+        let configuration = format!(
+            "{{\n    admin off\n    auto_https off\n    persist_config off\n}}\n\
+             http://127.0.0.1:{port} {{\n{lines}\nrespond application\n}}\n"
+        );
+        let file = directory.join("Caddyfile");
+        fs::write(&file, configuration).unwrap();
+        let mut command = Command::new("caddy");
+        command.env("HOME", directory).args(["run", "--config"]).arg(&file);
+        Self::start(&mut command, port)
+    }
 }
 
 impl Drop for Proxy {
@@ -78,21 +96,32 @@ impl Drop for Proxy {
     }
 }
 
-fn ask(port: u16) -> String {
+/// The answer to a request of a client that says it is another one.
+fn get(port: u16, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    // A client that says it is another one.
-    let request =
-        "GET /login HTTP/1.1\r\nHost: x\r\nX-Real-IP: 203.0.113.9\r\nConnection: close\r\n\r\n";
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: x\r\nX-Real-IP: 203.0.113.9\r\n{headers}Connection: \
+         close\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
 }
 
+fn ask(port: u16) -> String {
+    get(port, "/login", "")
+}
+
 /// A server with the rules of the page, and its address.
 fn limiter(directory: &Path) -> (Server, SocketAddr) {
     let rules = directory.join("auth.yaml");
     fs::write(&rules, block("# /etc/limiter/auth.yaml\n")).unwrap();
+    serving(rules)
+}
+
+/// A server with a file or a directory of rules, and its address.
+fn serving(rules: PathBuf) -> (Server, SocketAddr) {
     let server = Server::start(&Options {
         rules: vec![rules],
         listen: vec!["127.0.0.1:0".parse().unwrap()],
@@ -130,7 +159,8 @@ fn nginx_limits_log_ins_by_the_files_of_the_page() {
     let locations = block("```nginx\n")
         .replace("http://127.0.0.1:8081", &format!("http://{limiter}"))
         .replace("http://application", &format!("http://127.0.0.1:{application}"));
-    let nginx = Proxy::nginx(directory.path(), &locations, port, application);
+    let servers = format!("server {{ listen 127.0.0.1:{port};\n{locations}}}");
+    let nginx = Proxy::nginx(directory.path(), &servers, port, application);
     limits_log_ins(port);
     drop(nginx);
     server.stop().unwrap();
@@ -150,11 +180,76 @@ fn haproxy_limits_log_ins_by_the_files_of_the_page() {
     let haproxy = Proxy::haproxy(directory.path(), &lines, port);
     limits_log_ins(port);
     // Other paths are not asked about.
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let answer = get(port, "/", "");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     drop(haproxy);
+    server.stop().unwrap();
+}
+
+#[test]
+fn caddy_limits_log_ins_by_the_files_of_the_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, limiter) = limiter(directory.path());
+    let port = free_port();
+    let lines = block("In Caddy:\n\n```\n").replace("127.0.0.1:8081", &limiter.to_string());
+    let caddy = Proxy::caddy(directory.path(), &lines, port);
+    limits_log_ins(port);
+    drop(caddy);
+    server.stop().unwrap();
+}
+
+/// Asks until one is refused; returns how many passed, and the seconds that it took.
+fn passed(port: u16, path: &str, headers: &str) -> (u64, u64) {
+    let begun = Instant::now();
+    for passed in 0..500 {
+        let answer = get(port, path, headers);
+        if answer.starts_with("HTTP/1.1 429 ") {
+            assert!(answer.to_ascii_lowercase().contains("\r\nretry-after: "), "{answer}");
+            return (passed, begun.elapsed().as_secs() + 1);
+        }
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("application"), "{answer}");
+    }
+    panic!("500 requests for {path} passed in {:?}", begun.elapsed());
+}
+
+#[test]
+fn nginx_limits_keys_searches_and_crawlers_by_the_recipes() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = directory.path().join("rules");
+    fs::create_dir(&rules).unwrap();
+    for name in ["api", "search", "crawlers"] {
+        let text = block_of(RECIPES, &format!("# /etc/limiter/requests.d/{name}.yaml\n"));
+        fs::write(rules.join(format!("{name}.yaml")), text).unwrap();
+    }
+    let (server, limiter) = serving(rules);
+    let (port, application) = (free_port(), free_port());
+    let servers = block_of(RECIPES, "# /etc/nginx/conf.d/site.conf\n")
+        .replace("listen 80;", &format!("listen 127.0.0.1:{port};"))
+        .replace("http://127.0.0.1:8081", &format!("http://{limiter}"))
+        .replace("http://application", &format!("http://127.0.0.1:{application}"));
+    let nginx = Proxy::nginx(directory.path(), &servers, port, application);
+    // Keys that were not given out are not those who pay, whatever they say of themselves.
+    let (hits, seconds) = passed(port, "/api/x", "X-Api-Key: mine\r\nX-Tier: paid\r\n");
+    assert!((5..=5 + 5 * seconds).contains(&hits), "{hits} in {seconds} s");
+    for _ in 0..10 {
+        let answer = get(port, "/api/x", "X-Api-Key: key-of-a-customer\r\n");
+        assert!(answer.ends_with("application"), "{answer}");
+    }
+    let (hits, seconds) = passed(port, "/search", "");
+    assert!((1..=1 + seconds).contains(&hits), "{hits} in {seconds} s");
+    // Forty crawlers at once: one goes, two wait, and others if it takes longer.
+    let begun = Instant::now();
+    let crawlers = (0..40).map(|_| {
+        std::thread::spawn(move || get(port, "/page", "User-Agent: a-bot/1.0\r\n"))
+    });
+    let crawlers: Vec<_> = crawlers.collect();
+    let answers = crawlers.into_iter().map(|crawler| crawler.join().unwrap());
+    let passed = answers.filter(|answer| answer.ends_with("application")).count();
+    let seconds = usize::try_from(begun.elapsed().as_secs()).unwrap();
+    assert!((2..=3 + seconds).contains(&passed), "{passed} in {seconds} s");
+    for _ in 0..5 {
+        assert!(get(port, "/page", "User-Agent: a browser\r\n").ends_with("application"));
+    }
+    drop(nginx);
     server.stop().unwrap();
 }

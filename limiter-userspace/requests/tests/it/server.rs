@@ -83,6 +83,10 @@ fn a_check_has_its_descriptors_from_headers_and_answers_in_headers() {
     assert_eq!(running.check("192.0.2.2", "/check/auth").status, 200);
     assert_eq!(running.check("192.0.2.1", "/check?over=403").status, 403);
     assert_eq!(running.check("192.0.2.1", "/check?over=200").status, 400);
+    for query in ["wait=61s", "wait=soon", "wait=1s&over", "what=1"] {
+        let refused = running.check("192.0.2.1", &format!("/check?{query}"));
+        assert_eq!(refused.status, 400, "{query}");
+    }
     assert_eq!(running.check("192.0.2.1", "/check/other").status, 404);
     // Without the header there is nothing to limit, which is counted.
     for _ in 0..3 {

@@ -151,6 +151,7 @@ fn the_documented_files_for_requests_load() {
     };
     let mut of_page = blocks("docs/requests.md");
     of_page.extend(blocks("docs/requests-reference.md"));
+    of_page.extend(blocks("docs/requests-recipes.md"));
     assert!(of_page.len() >= 4, "{of_page:?}");
     // The one of Envoy's own configuration is read by the test of the Python client.
     for block in of_page.iter().filter(|block| !block.starts_with("http_filters:")) {
