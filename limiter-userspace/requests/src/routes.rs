@@ -222,11 +222,8 @@ async fn checked(
             reserved.answer
         }
     };
-    let mut answer = if decided.over {
-        text(over, "Too many requests.\n")
-    } else {
-        plain(StatusCode::OK, "")
-    };
+    let mut answer =
+        if decided.over { text(over, "Too many requests.\n") } else { plain(StatusCode::OK, "") };
     check::add_headers(&decided, answer.headers_mut());
     Ok(answer)
 }

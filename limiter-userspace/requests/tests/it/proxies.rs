@@ -77,8 +77,8 @@ impl Proxy {
     /// Caddy with the lines of a site, and an application in it.
     fn caddy(directory: &Path, lines: &str, port: u16) -> Self {
         let configuration = format!(
-            "{{\n    admin off\n    auto_https off\n    persist_config off\n}}\n\
-             http://127.0.0.1:{port} {{\n{lines}\nrespond application\n}}\n"
+            "{{\n    admin off\n    auto_https off\n}}\n\
+             http://:{port} {{\nbind 127.0.0.1\n{lines}\nrespond application\n}}\n"
         );
         let file = directory.join("Caddyfile");
         fs::write(&file, configuration).unwrap();
@@ -239,9 +239,8 @@ fn nginx_limits_keys_searches_and_crawlers_by_the_recipes() {
     assert!((1..=1 + seconds).contains(&hits), "{hits} in {seconds} s");
     // Forty crawlers at once: one goes, two wait, and others if it takes longer.
     let begun = Instant::now();
-    let crawlers = (0..40).map(|_| {
-        std::thread::spawn(move || get(port, "/page", "User-Agent: a-bot/1.0\r\n"))
-    });
+    let crawlers = (0..40)
+        .map(|_| std::thread::spawn(move || get(port, "/page", "User-Agent: a-bot/1.0\r\n")));
     let crawlers: Vec<_> = crawlers.collect();
     let answers = crawlers.into_iter().map(|crawler| crawler.join().unwrap());
     let passed = answers.filter(|answer| answer.ends_with("application")).count();
