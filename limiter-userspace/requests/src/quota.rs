@@ -234,7 +234,11 @@ impl Session {
         let Some(held) = self.buckets.get_mut(bucket) else { return Ok(None) };
         held.take(usage, now);
         if let Some((rule, _)) = rule {
-            rule.counters.count_many(Became::Within, usage.allowed);
+            let allowed = match rule.terms {
+                Terms::Unlimited => Became::Unlimited,
+                Terms::Block(_) | Terms::Limits(_) => Became::Within,
+            };
+            rule.counters.count_many(allowed, usage.allowed);
             rule.counters.count_many(Became::Over, usage.denied);
         }
         let idle = IDLE.max(held.interval.saturating_mul(IDLE_INTERVALS));
