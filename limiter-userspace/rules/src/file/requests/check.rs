@@ -18,6 +18,7 @@ use super::model::{
     Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern, RequestFile,
     RequestRule, RequestTerms,
 };
+use super::queues;
 use super::shape::{self, Descriptor, File, RateLimit};
 use crate::compile::{compile, share_of_requests};
 use crate::model::{LimitList, RuleLimit, Sharing};
@@ -68,8 +69,12 @@ pub(super) fn check(file: &File) -> (RequestFile, Vec<Failure>) {
     checked.note(domain);
     let mapping = checked.mapping(file);
     checked.note(mapping);
+    let queues = checked.queues(file);
+    checked.note(queues);
     let rules = checked.rules(file);
     checked.note(rules);
+    let named = queues::named(&mut checked.file);
+    checked.failures.extend(named);
     checked.remarks();
     (checked.file, checked.failures)
 }
@@ -124,6 +129,13 @@ impl Checked {
             }
             let entries = descriptor.value.iter().map(entry).collect::<Result<_, _>>()?;
             self.file.check.push(entries);
+        }
+        Ok(())
+    }
+
+    fn queues(&mut self, file: &File) -> Result<(), Failure> {
+        if let Some(raw) = &file.queues {
+            self.file.queues = queues::queues(raw)?;
         }
         Ok(())
     }
@@ -291,6 +303,12 @@ impl Checked {
             }
         }
         let sharing = sharing_of(raw, limits, &terms)?;
+        let action = raw.action.as_ref().map(bans::action).transpose()?;
+        let queue = action.and_then(|action| action.queue.as_ref()).map(|name| {
+            let queue = queues::beside(name, raw, &terms)?;
+            Ok((queue, name.referenced.place()))
+        });
+        let ban = action.and_then(|action| action.ban.as_deref());
         Ok(Some(RequestRule {
             name: name.map(Box::from),
             replaces,
@@ -303,7 +321,8 @@ impl Checked {
             },
             full: raw.on_full.as_ref().map(actions::full).transpose()?.unwrap_or_default(),
             sharing,
-            ban: raw.action.as_ref().map(|raw| bans::ban(raw, sources)).transpose()?,
+            ban: ban.map(|raw| bans::ban(raw, sources)).transpose()?,
+            queue: queue.transpose()?,
             place: item.referenced.place(),
         }))
     }

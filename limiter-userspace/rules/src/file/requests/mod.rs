@@ -7,6 +7,7 @@ mod bans;
 mod check;
 mod limit;
 mod model;
+mod queues;
 mod schema;
 mod search;
 mod shape;
@@ -18,7 +19,7 @@ use super::placed::{Places, reading_text};
 
 pub use bans::SOURCE;
 pub use model::{
-    Calendar, Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern,
+    Calendar, Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern, Queue,
     RequestFile, RequestLimit, RequestRule, RequestTerms,
 };
 pub use schema::schema;
