@@ -23,10 +23,12 @@ pub(crate) enum Became {
     FullRefused,
     /// Without a bucket, charged to the shared one: counted besides.
     FullShared,
+    /// Over a limit, and its payload waits in a queue.
+    Queued,
 }
 
 impl Became {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Within,
         Self::Over,
         Self::Shadow,
@@ -35,6 +37,7 @@ impl Became {
         Self::FullPassed,
         Self::FullRefused,
         Self::FullShared,
+        Self::Queued,
     ];
 
     /// Name in metrics.
@@ -48,6 +51,7 @@ impl Became {
             Self::FullPassed => "full_passed",
             Self::FullRefused => "full_refused",
             Self::FullShared => "full_shared",
+            Self::Queued => "queued",
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::counters::{Became, Unanswered};
 use crate::decision::{Charges, Limits, Over, least, take_back};
 use crate::key::{Key, Secret};
 use crate::leases::LeaseTable;
+use crate::limiter_queue::left_of_queue;
 use crate::question::{Answer, Asked, Detail, MAX_DESCRIPTORS, Refused, Status};
 use crate::reservations::{GivenBack, Reservations};
 use crate::rules::{Rule, Rules, Terms};
@@ -43,6 +44,13 @@ pub(crate) struct Shares {
     pub(crate) leases: Arc<LeaseTable>,
     /// Number of nodes.
     pub(crate) nodes: AtomicU64,
+}
+
+/// A request that all limits have decided but that of a queue.
+pub(crate) struct Settled<'a> {
+    pub(crate) targets: Vec<Option<Target<'a>>>,
+    pub(crate) over: bool,
+    pub(crate) moment: Moment,
 }
 
 /// A request waits for the store.
@@ -218,15 +226,32 @@ impl Limiter {
         detail: Detail,
         patience: Patience,
     ) -> Result<Result<Answer, Waits>, Refused> {
+        Ok(self
+            .attempt_all_but_queue(rules, asked, moment, patience)?
+            .map(|Settled { targets, over, moment }| self.answer(targets, over, &moment, detail)))
+    }
+
+    /// Decides a request by all limits but that of a queue, which the store decides, and charges
+    /// those.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be decided.
+    pub(crate) fn attempt_all_but_queue<'a>(
+        &self,
+        rules: &Rules,
+        asked: &'a Asked<'a>,
+        moment: &Moment,
+        patience: Patience,
+    ) -> Result<Result<Settled<'a>, Waits>, Refused> {
         let mut targets = self.targets(rules, asked)?;
         let windows = |target: &Target<'_>| {
             target.limits.as_ref().is_some_and(|(limits, _)| !limits.limits.are_rates())
         };
         let windows = targets.iter().flatten().any(windows);
-        let moment = &if windows { moment.with_wall() } else { *moment };
-        Ok(self
-            .settle(&mut targets, moment, patience)
-            .map(|over| self.answer(targets, over, moment, detail)))
+        let moment = if windows { moment.with_wall() } else { *moment };
+        let settled = self.settle(&mut targets, &moment, patience);
+        Ok(settled.map(|over| Settled { targets, over, moment }))
     }
 
     /// Decides when a request may go, at most `longest` nanoseconds from now, and charges it as one
@@ -248,6 +273,9 @@ impl Limiter {
             for (number, target) in targets.iter().enumerate() {
                 if target.as_ref().is_some_and(|target| target.shared.is_some()) {
                     return Err(Refused::SharedReserve(number));
+                }
+                if target.as_ref().is_some_and(|target| target.queue.is_some()) {
+                    return Err(Refused::QueueReserve(number));
                 }
                 let limits = target.as_ref().and_then(|target| target.limits.as_ref());
                 let rates = limits.is_none_or(|(limits, _)| limits.limits.are_rates());
@@ -323,6 +351,9 @@ impl Limiter {
         // What stands alone is looked at by its charge.
         if targets.len() > 1 {
             for target in targets.iter_mut().flatten() {
+                if target.queue.is_some() {
+                    continue;
+                }
                 if target.shared.is_some() && target.state == State::Within {
                     self.look_at_shared(target, moment, patience)?;
                 } else if let (Some((limits, key)), State::Within) = (&target.limits, &target.state)
@@ -339,7 +370,7 @@ impl Limiter {
             let Some(target) = targets.get_mut(index).and_then(Option::as_mut) else {
                 continue;
             };
-            if target.state != State::Within {
+            if target.state != State::Within || target.queue.is_some() {
                 continue;
             }
             let waits = if target.shared.is_some() {
@@ -408,7 +439,7 @@ impl Limiter {
         rule.shared_key(&self.secret)
     }
 
-    fn take_back(&self, targets: &mut [Option<Target<'_>>]) {
+    pub(crate) fn take_back(&self, targets: &mut [Option<Target<'_>>]) {
         for target in targets.iter_mut().rev().flatten() {
             self.take_back_shared(target);
             if let (Some((key, charges)), Some((limits, _))) = (target.charges(), &target.limits) {
@@ -453,7 +484,7 @@ impl Limiter {
             };
             replaces |= !rule.replaces.is_empty();
             let key = || rule.key(&self.secret, &descriptor.entries);
-            let mut shared = None;
+            let (mut shared, mut queue) = (None, None);
             let (limits, state) = match (&descriptor.limit, &rule.terms) {
                 (Some(limit), _) => {
                     let limits = self.brought(number, *limit)?;
@@ -467,6 +498,7 @@ impl Limiter {
                 (None, Terms::Limits(limits)) => {
                     let whole = || (limits.0.clone(), self.secret.other(key()));
                     shared = rule.shared_with(&descriptor.entries).map(|shared| (shared, key()));
+                    queue = rule.bucket(&descriptor.entries).map(|bucket| (bucket, None));
                     let limits = if shared.is_some() { whole() } else { (limits.0.clone(), key()) };
                     (Some(limits), State::Within)
                 }
@@ -482,10 +514,18 @@ impl Limiter {
                 state,
                 charged: SharedCharge::default(),
                 unanswered: None,
+                queue,
             }));
         }
         if replaces {
             replace(&mut targets);
+        }
+        let has_queue = |(number, target): (usize, &Option<Target<'_>>)| {
+            target.as_ref()?.queue.as_ref().map(|_| number)
+        };
+        let mut queues = targets.iter().enumerate().filter_map(has_queue);
+        if let (Some(one), Some(other)) = (queues.next(), queues.next()) {
+            return Err(Refused::TwoQueues(one, other));
         }
         Ok(targets)
     }
@@ -496,7 +536,7 @@ impl Limiter {
         self.store.brought(limits).ok_or(Refused::TooManyLimits)
     }
 
-    fn answer(
+    pub(crate) fn answer(
         &self,
         targets: Vec<Option<Target<'_>>>,
         over: bool,
@@ -518,6 +558,7 @@ impl Limiter {
                 State::Unlimited => Became::Unlimited,
                 State::Within => Became::NotCharged,
                 State::Charged(..) => Became::Within,
+                State::Queued => Became::Queued,
             };
             let value = target.rule.detailed.then(|| target.rule.detail(target.entries));
             if let Some(why) = target.unanswered {
@@ -534,6 +575,7 @@ impl Limiter {
                 self.bans.strike(&target.rule, target.entries, moment.now);
             }
             let limits = match (&target.limits, detail) {
+                (Some(_), Detail::Left) if target.queue.is_some() => left_of_queue(&target),
                 (Some(_), Detail::Left) if target.shared.is_some() => {
                     self.left_of_shared(&target, moment)
                 }
@@ -559,6 +601,6 @@ impl Limiter {
                 rule: Some(target.rule),
             });
         }
-        Answer { over, statuses }
+        Answer { over, statuses, kept: None }
     }
 }

@@ -87,7 +87,7 @@ impl RedisStore {
     /// # Errors
     ///
     /// Why there is no answer.
-    pub async fn queue_ask(
+    pub(crate) async fn queue_ask(
         &self,
         queue: &str,
         ask: &QueueAsk<'_>,
@@ -102,7 +102,11 @@ impl RedisStore {
     /// # Errors
     ///
     /// Why there is no answer.
-    pub async fn queue_turn(&self, queue: &str, turn: &Turn<'_>) -> Result<Turned, StoreError> {
+    pub(crate) async fn queue_turn(
+        &self,
+        queue: &str,
+        turn: &Turn<'_>,
+    ) -> Result<Turned, StoreError> {
         let request = Request::queue_turn(&self.settings.prefix, queue, turn);
         self.call(&request, |value| Turned::read(&queue_numbers(&value)?)).await
     }
