@@ -64,9 +64,22 @@ local function limits_of(text)
   return all
 end
 
--- The state of a bucket at now: for each limit {tat, part}.
+local function store(bucket, limits, state)
+  local text, latest = {exact(now)}, now
+  for i, limit in ipairs(limits) do
+    local tat, part = state[i][1], state[i][2]
+    text[#text + 1] = string.format('%.0f %.0f %.0f %.0f', tat, part, limit.units, limit.micros)
+    if part > 0 then tat = tat + 1 end
+    if tat > latest then latest = tat end
+  end
+  redis.call('HSET', BUCKETS, bucket, table.concat(text, ' '))
+  redis.call('ZADD', DRAINED, exact(latest), bucket)
+end
+
+-- The state of a bucket at now: for each limit {tat, part}. What is converted, because the clock was
+-- set back or the limit is another one, is kept: converted anew each time, it would never end.
 local function state_of(bucket, limits)
-  local all = {}
+  local all, converted = {}, false
   local raw = redis.call('HGET', BUCKETS, bucket)
   local at, rest = string.match(raw or '', '^(%d+)(.*)$')
   for tat, part, units, micros in string.gmatch(rest or '', '(%d+) (%d+) (%d+) (%d+)') do
@@ -74,20 +87,25 @@ local function state_of(bucket, limits)
     if not limit then break end
     tat, part = tonumber(tat), tonumber(part)
     -- The clock was set back: what was owed then is owed now.
-    if now < tonumber(at) then tat = tat - (tonumber(at) - now) end
+    if now < tonumber(at) then
+      tat, converted = tat - (tonumber(at) - now), true
+    end
     local old = {units = tonumber(units), micros = tonumber(micros)}
     local same = old.units == limit.units and old.micros == limit.micros
     if tat < now then
       tat, part = now, 0
     elseif not same then
       tat, part = plus(now, 0, owed_at(tat, part, now, old), limit)
+      converted = true
     end
     if limit.kind == 't' and owed_at(tat, part, now, limit) > limit.room then
       tat, part = plus(now, 0, limit.room, limit)
+      converted = true
     end
     all[#all + 1] = {tat, part}
   end
   while #all < #limits do all[#all + 1] = {now, 0} end
+  if converted then store(bucket, limits, all) end
   return all
 end
 
@@ -125,16 +143,10 @@ local function leaves_behind(limits, state, ahead, hits)
 end
 
 local function charge(bucket, limits, state, hits)
-  local text, latest = {exact(now)}, now
   for i, limit in ipairs(limits) do
-    local tat, part = plus(state[i][1], state[i][2], hits, limit)
-    state[i] = {tat, part}
-    text[#text + 1] = string.format('%.0f %.0f %.0f %.0f', tat, part, limit.units, limit.micros)
-    if part > 0 then tat = tat + 1 end
-    if tat > latest then latest = tat end
+    state[i] = {plus(state[i][1], state[i][2], hits, limit)}
   end
-  redis.call('HSET', BUCKETS, bucket, table.concat(text, ' '))
-  redis.call('ZADD', DRAINED, exact(latest), bucket)
+  store(bucket, limits, state)
 end
 
 -- Forgets buckets of which nothing is used, and ids.
