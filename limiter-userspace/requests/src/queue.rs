@@ -170,8 +170,12 @@ impl Kept {
                 "the queue {name} did not answer in time, and may have it: ask again with the same \
                  id"
             ),
-            NotQueued::NoAnswer(Unanswered::NoContact | Unanswered::Overload) => {
-                format!("the queue {name} cannot be reached: ask again later, with the same id")
+            NotQueued::NoAnswer(Unanswered::NoContact) => format!(
+                "the queue {name} cannot be reached, or refuses: ask again later, with the same \
+                 id; the log has the reason"
+            ),
+            NotQueued::NoAnswer(Unanswered::Overload) => {
+                format!("too many requests wait for the queue {name}: ask again later")
             }
         })
     }

@@ -41,6 +41,9 @@ const LONGEST: Duration = Duration::from_hours(30 * 24);
 /// in integers below 2^52.
 const LONGEST_REFILL: u64 = 1 << 50;
 
+/// Microseconds of its rate that a bucket holds at least, for a queue that is as fast as that.
+const STEADY: u64 = 20_000;
+
 /// Reads the queues of a file.
 pub(super) fn queues(
     raw: &Placed<Option<Vec<Placed<shape::Queue>>>>,
@@ -186,7 +189,7 @@ pub(super) fn beside(
 pub(super) fn named(file: &mut RequestFile) -> Vec<Failure> {
     let there = |name: &str| file.queues.iter().any(|queue| &*queue.name == name);
     let mut failures = Vec::new();
-    let mut used = Vec::new();
+    let (mut used, mut notes) = (Vec::new(), Vec::new());
     for (_, rule) in file.rules() {
         let Some((name, place)) = &rule.queue else { continue };
         used.push(name.clone());
@@ -199,17 +202,42 @@ pub(super) fn named(file: &mut RequestFile) -> Vec<Failure> {
             }
         }
     }
+    for (_, rule) in file.rules() {
+        let (Some((name, _)), RequestTerms::Limits(limits)) = (&rule.queue, &rule.terms) else {
+            continue;
+        };
+        let is_small = |limit: &super::RequestLimit| {
+            let quota = limit.meter.quota();
+            let micros = quota.period.seconds().saturating_mul(1_000_000);
+            let room = match limit.meter {
+                Meter::TokenBucket(rate) => {
+                    Rate::new(quota.requests_per_unit, micros).map(|r| r.micros_of(rate.burst))
+                }
+                Meter::LeakyBucket { backlog, .. } => u64::try_from(backlog.as_micros()).ok(),
+                _ => None,
+            };
+            let is_fast = quota.requests_per_unit.saturating_mul(STEADY) > micros;
+            is_fast && room.is_some_and(|room| room < STEADY)
+        };
+        if limits.iter().any(is_small) {
+            notes.push(super::Note {
+                place: rule.place,
+                text: format!(
+                    "less than 20 ms of the rate may leave the queue {name} at once, so it may be \
+                     slower than the rate: write a larger burst or backlog for all of it"
+                ),
+            });
+        }
+    }
     let unused = file.queues.iter().filter(|queue| !used.contains(&queue.name));
-    let notes: Vec<_> = unused
-        .map(|queue| super::Note {
-            place: queue.place,
-            text: format!(
-                "no rule fills the queue {}: what waits in it still leaves, at the rate that it \
-                 had last",
-                queue.name
-            ),
-        })
-        .collect();
+    notes.extend(unused.map(|queue| super::Note {
+        place: queue.place,
+        text: format!(
+            "no rule fills the queue {}: what waits in it still leaves, at the rate that it had \
+             last",
+            queue.name
+        ),
+    }));
     file.notes.extend(notes);
     failures
 }
