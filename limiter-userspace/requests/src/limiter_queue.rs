@@ -61,16 +61,16 @@ impl Limiter {
         &self,
         settled: &mut Settled<'_>,
         queued: Queued,
-        answered: Result<QueueAnswer, NotQueued>,
+        answered: &Result<QueueAnswer, NotQueued>,
         has_payload: bool,
     ) -> Option<Kept> {
         let Queued { rule, id, .. } = queued;
-        let became = match &answered {
+        let became = match answered {
             Ok(answer) if answer.became == QueueBecame::Over => None,
             Ok(answer) => Waits::of(answer),
             Err(why) => Some(Err(*why)),
         };
-        let state = match (&answered, became) {
+        let state = match (answered, became) {
             (Ok(answer), _) if answer.became == QueueBecame::Within => {
                 State::Charged(Key::from_raw([0; 2]), Charges::default(), false)
             }
@@ -82,7 +82,7 @@ impl Limiter {
         }
         settled.over = !matches!(state, State::Charged(..));
         let unanswered = match answered {
-            Err(NotQueued::NoAnswer(why)) => Some(why),
+            Err(NotQueued::NoAnswer(why)) => Some(*why),
             _ => None,
         };
         for target in settled.targets.iter_mut().flatten() {

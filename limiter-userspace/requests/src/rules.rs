@@ -459,7 +459,7 @@ fn queues(
     let mut first: HashMap<&str, String> = HashMap::new();
     let mut all = Vec::new();
     for (name, file) in files {
-        let fills = |of: &str| {
+        let rules_of = |of: &str| {
             let rules = file.rules().into_iter();
             let rules = rules
                 .filter(|(_, rule)| rule.queue.as_ref().is_some_and(|(queue, _)| &**queue == of));
@@ -481,7 +481,7 @@ fn queues(
             let old = before.queues.iter().find(|old| old.settings.name == settings.name);
             all.push(Arc::new(InForce {
                 settings: settings.clone(),
-                rules: fills(&settings.name),
+                rules: rules_of(&settings.name),
                 counters: old.map_or_else(Arc::default, |old| Arc::clone(&old.counters)),
             }));
         }

@@ -169,7 +169,7 @@ impl Service {
         let kept = match settled.queued(payload)? {
             Some(queued) => {
                 let answered = self.ask_queue(&queued, payload).await;
-                self.limiter.queue_answered(&mut settled, queued, answered, payload.is_some())
+                self.limiter.queue_answered(&mut settled, queued, &answered, payload.is_some())
             }
             None => None,
         };

@@ -121,10 +121,34 @@ fn limits(rng: &mut Rng) -> Vec<QueueLimit> {
         .collect()
 }
 
+/// Entries of a stream, with their fields.
+type Entries = Vec<(String, Vec<String>)>;
+
+/// A rule: its tag and its limits.
+type Rule = (Box<str>, Vec<QueueLimit>);
+
+/// A turn of the only mover.
+fn turn_of(rules: &[Rule]) -> Turn<'_> {
+    Turn {
+        mover: "m",
+        most: 1000,
+        age: AGE,
+        visibility: Duration::from_mins(1),
+        attempts: 3,
+        dead: 10,
+        rules,
+    }
+}
+
+/// Microseconds since 1970, by the real clock: the ids of streams are of that one.
+fn real_clock() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    u64::try_from(since.expect("later").as_micros()).expect("in range")
+}
+
 /// Takes and acknowledges what workers could, so that they never stop the mover.
 async fn taken(admin: &mut Admin) -> Vec<String> {
     let stream = "rl:queue:{q}:ready";
-    type Entries = Vec<(String, Vec<String>)>;
     let words = ["XREADGROUP", "GROUP", "workers", "w", "STREAMS", stream, ">"];
     let read: Option<Vec<(String, Entries)>> = admin.ask(&words).await;
     let mut ids = Vec::new();
@@ -148,20 +172,10 @@ fn the_queue_script_and_its_model_give_the_same_answers() {
             let store = store(&server);
             let rng = &mut Rng::with_seed(seed);
             let tags: Vec<Box<str>> = (0..2).map(|tag| format!("{tag:016x}").into()).collect();
-            let rules: Vec<_> = tags.iter().map(|tag| (tag.clone(), limits(rng))).collect();
-            let turn = Turn {
-                mover: "m",
-                most: 1000,
-                age: AGE,
-                visibility: Duration::from_mins(1),
-                attempts: 3,
-                dead: 10,
-                rules: &rules,
-            };
+            let rules: Vec<Rule> = tags.iter().map(|tag| (tag.clone(), limits(rng))).collect();
+            let turn = turn_of(&rules);
             let mut model: BTreeMap<String, (usize, Bucket)> = BTreeMap::new();
-            // The ids of streams are of the real clock.
-            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            let mut now = u64::try_from(since.expect("later").as_micros()).expect("in range");
+            let mut now = real_clock();
             set_clock(&mut admin, now).await;
             store.turn("q", &turn).await.expect("a turn");
             for number in 0..250 {
@@ -259,18 +273,8 @@ fn a_clock_that_is_set_neither_stops_a_queue_nor_lets_a_heap_leave() {
             let tag = "0".repeat(16);
             let limits = vec![QueueLimit { rate, room }];
             let rules = [(tag.as_str().into(), limits.clone())];
-            let turn = Turn {
-                mover: "m",
-                most: 1000,
-                age: AGE,
-                visibility: Duration::from_mins(1),
-                attempts: 3,
-                dead: 10,
-                rules: &rules,
-            };
-            let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            let begin = u64::try_from(since.expect("later").as_micros()).expect("in range");
-            set_clock(&mut admin, begin).await;
+            let turn = turn_of(&rules);
+            set_clock(&mut admin, real_clock()).await;
             store.turn("q", &turn).await.expect("a turn");
             let bucket = "0".repeat(48);
             for number in 0..40 {
