@@ -14,7 +14,7 @@ use crate::counters::{Became, Unanswered};
 use crate::decision::{Charges, Limits, Over, least, take_back};
 use crate::key::{Key, Secret};
 use crate::leases::LeaseTable;
-use crate::limiter_queue::left_of_queue;
+use crate::limiter_queue::{Settled, left_of_queue};
 use crate::question::{Answer, Asked, Detail, MAX_DESCRIPTORS, Refused, Status};
 use crate::reservations::{GivenBack, Reservations};
 use crate::rules::{Rule, Rules, Terms};
@@ -44,13 +44,6 @@ pub(crate) struct Shares {
     pub(crate) leases: Arc<LeaseTable>,
     /// Number of nodes.
     pub(crate) nodes: AtomicU64,
-}
-
-/// A request that all limits have decided but that of a queue.
-pub(crate) struct Settled<'a> {
-    pub(crate) targets: Vec<Option<Target<'a>>>,
-    pub(crate) over: bool,
-    pub(crate) moment: Moment,
 }
 
 /// A request waits for the store.
@@ -231,29 +224,6 @@ impl Limiter {
             .map(|Settled { targets, over, moment }| self.answer(targets, over, &moment, detail)))
     }
 
-    /// Decides a request by all limits but that of a queue, which the store decides, and charges
-    /// those.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be decided.
-    pub(crate) fn attempt_all_but_queue<'a>(
-        &self,
-        rules: &Rules,
-        asked: &'a Asked<'a>,
-        moment: &Moment,
-        patience: Patience,
-    ) -> Result<Result<Settled<'a>, Waits>, Refused> {
-        let mut targets = self.targets(rules, asked)?;
-        let windows = |target: &Target<'_>| {
-            target.limits.as_ref().is_some_and(|(limits, _)| !limits.limits.are_rates())
-        };
-        let windows = targets.iter().flatten().any(windows);
-        let moment = if windows { moment.with_wall() } else { *moment };
-        let settled = self.settle(&mut targets, &moment, patience);
-        Ok(settled.map(|over| Settled { targets, over, moment }))
-    }
-
     /// Decides when a request may go, at most `longest` nanoseconds from now, and charges it as one
     /// of that moment. One that may not go within that time is charged to none.
     ///
@@ -342,7 +312,7 @@ impl Limiter {
     }
 
     /// Looks at all limits, and charges them if the request is within.
-    fn settle(
+    pub(crate) fn settle(
         &self,
         targets: &mut [Option<Target<'_>>],
         moment: &Moment,
@@ -450,7 +420,7 @@ impl Limiter {
     }
 
     /// The descriptors with their rules and keys.
-    fn targets<'a>(
+    pub(crate) fn targets<'a>(
         &self,
         rules: &Rules,
         asked: &'a Asked<'a>,

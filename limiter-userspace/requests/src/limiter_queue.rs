@@ -3,13 +3,23 @@
 use limiter_cluster::queue::{QueueAnswer, QueueBecame};
 use limiter_rules::file::requests::RequestLimit;
 
+use crate::clock::Moment;
 use crate::decision::{Charges, Left};
 use crate::key::{Key, Secret};
-use crate::limiter::{Limiter, Settled};
-use crate::question::Refused;
+use crate::limiter::{self, Limiter};
+use crate::question::{Asked, Refused};
 use crate::queue::{Kept, NotQueued, PayloadIn, RuleQueue, Waits};
 use crate::queues::hex;
+use crate::rules::Rules;
+use crate::shared::Patience;
 use crate::target::{State, Target};
+
+/// A request that all limits have decided but that of a queue.
+pub(crate) struct Settled<'a> {
+    pub(crate) targets: Vec<Option<Target<'a>>>,
+    pub(crate) over: bool,
+    pub(crate) moment: Moment,
+}
 
 /// A request that its queue is to decide.
 pub(crate) struct Queued {
@@ -55,6 +65,29 @@ impl Settled<'_> {
 }
 
 impl Limiter {
+    /// Decides a request by all limits but that of a queue, which the store decides, and charges
+    /// those.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be decided.
+    pub(crate) fn attempt_all_but_queue<'a>(
+        &self,
+        rules: &Rules,
+        asked: &'a Asked<'a>,
+        moment: &Moment,
+        patience: Patience,
+    ) -> Result<Result<Settled<'a>, limiter::Waits>, Refused> {
+        let mut targets = self.targets(rules, asked)?;
+        let windows = |target: &Target<'_>| {
+            target.limits.as_ref().is_some_and(|(limits, _)| !limits.limits.are_rates())
+        };
+        let windows = targets.iter().flatten().any(windows);
+        let moment = if windows { moment.with_wall() } else { *moment };
+        let settled = self.settle(&mut targets, &moment, patience);
+        Ok(settled.map(|over| Settled { targets, over, moment }))
+    }
+
     /// Takes over what a queue decided about a request. One that it refuses is charged to none; of
     /// one whose payload waits, other limits stay charged: it will be done.
     pub(crate) fn queue_answered(

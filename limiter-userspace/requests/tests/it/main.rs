@@ -10,6 +10,7 @@ mod hostile;
 mod matching;
 mod oracle;
 mod proxies;
+mod queue_access;
 mod queues;
 #[expect(clippy::expect_used, dead_code, reason = "as the tests of the cluster use it")]
 #[path = "../../../cluster/tests/cluster/server.rs"]

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const GROUP: &str = "workers";
 
 /// A rule file with one queue and one rule.
-fn rules(queue: &str, limit: &str) -> String {
+pub(crate) fn rules(queue: &str, limit: &str) -> String {
     format!(
         "domain: d\nqueues: [{{name: emails{queue}}}]\ndescriptors: [{{key: k, rate_limit: \
          {{{limit}}}, action: {{queue: emails}}}}]\n"
@@ -30,7 +30,7 @@ fn node(redis: &Redis, name: &str, rules: &str) -> Running {
     started(|options| as_node(options, redis, name, 2, rules))
 }
 
-fn asked(key: &str, more: &Value) -> Value {
+pub(crate) fn asked(key: &str, more: &Value) -> Value {
     let mut asked = json!({
         "domain": "d", "descriptors": [{"entries": [{"key": "k", "value": key}]}],
     });
@@ -44,10 +44,10 @@ fn send(node: &Running, key: &str, payload: &str) -> Response {
 }
 
 /// A connection of a worker, or of the test.
-struct Link(redis::Connection);
+pub(crate) struct Link(redis::Connection);
 
 impl Link {
-    fn new(redis: &Redis) -> Self {
+    pub(crate) fn new(redis: &Redis) -> Self {
         Self::at(&redis.socket())
     }
 
@@ -64,7 +64,10 @@ impl Link {
         }
     }
 
-    fn ask<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> redis::RedisResult<T> {
+    pub(crate) fn ask<T: redis::FromRedisValue>(
+        &mut self,
+        words: &[&str],
+    ) -> redis::RedisResult<T> {
         let mut command = redis::cmd(words[0]);
         for word in &words[1..] {
             command.arg(*word);
@@ -83,7 +86,7 @@ impl Link {
 
     /// Takes up to so many payloads; nothing is acknowledged. None while there is no server or no
     /// group.
-    fn take(&mut self, worker: &str, count: u32) -> Option<Vec<Entry>> {
+    pub(crate) fn take(&mut self, worker: &str, count: u32) -> Option<Vec<Entry>> {
         let count = count.to_string();
         let stream = key("ready");
         let words = [
@@ -110,7 +113,7 @@ impl Link {
     }
 
     /// True if it was not acknowledged before.
-    fn acknowledge(&mut self, id: &str) -> redis::RedisResult<bool> {
+    pub(crate) fn acknowledge(&mut self, id: &str) -> redis::RedisResult<bool> {
         self.ask(&["XACK", &key("ready"), GROUP, id])
     }
 }
@@ -122,8 +125,8 @@ fn key(place: &str) -> String {
 type Raw = (String, Vec<String>);
 
 /// An entry of a stream.
-struct Entry {
-    id: String,
+pub(crate) struct Entry {
+    pub(crate) id: String,
     fields: Vec<String>,
 }
 
@@ -133,7 +136,7 @@ impl From<Raw> for Entry {
     }
 }
 
-fn of(entry: &Entry, field: &str) -> String {
+pub(crate) fn of(entry: &Entry, field: &str) -> String {
     let mut pairs = entry.fields.chunks_exact(2);
     pairs.find(|pair| pair[0] == field).unwrap()[1].clone()
 }
@@ -156,7 +159,7 @@ fn never_faster(times: &[u64], rate: f64, burst: f64) {
     }
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < end, "{what}");
@@ -164,7 +167,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn of_queue(node: &Running, metric: &str, labels: &str) -> u64 {
+pub(crate) fn of_queue(node: &Running, metric: &str, labels: &str) -> u64 {
     node.metric(&format!("limiter_queue_{metric}{{queue=\"emails\"{labels}}}"))
 }
 
