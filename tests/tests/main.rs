@@ -67,6 +67,7 @@ mod page;
 mod patterns;
 mod privilege;
 mod proxy;
+mod queue;
 mod request_bans;
 mod rule_sets;
 mod sandbox;

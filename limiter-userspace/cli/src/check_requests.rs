@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
+use humantime::format_duration;
 use limiter_daemon::check::Mistake;
 use limiter_daemon::render::{Render, line};
 use limiter_requests::Limiter;
 use limiter_rules::file::requests::{
-    For, Level, RequestAggregate, RequestFile, RequestLimit, RequestRule, RequestTerms, whom_for,
+    For, Level, Queue, RequestAggregate, RequestFile, RequestLimit, RequestRule, RequestTerms,
+    whom_for,
 };
 use limiter_rules::model::{Over, RuleLimit, limit_text, over_text};
 use limiter_text::plain::clean;
@@ -75,6 +77,8 @@ pub(super) struct CheckedRequests {
     domains: Vec<String>,
     /// A sentence for each rule, up to [`MOST_SENTENCES`].
     sentences: Vec<String>,
+    /// A sentence for each queue.
+    queues: Vec<String>,
     /// Differences from what an author may expect.
     notes: Vec<String>,
     /// All that is wrong.
@@ -95,6 +99,7 @@ impl CheckedRequests {
             let room = MOST_SENTENCES.saturating_sub(checked.sentences.len());
             let sentences = rules.iter().take(room).map(|(path, rule)| sentence(file, path, rule));
             checked.sentences.extend(sentences);
+            checked.queues.extend(file.queues.iter().map(queue_sentence));
             checked.notes.extend(file.notes.iter().map(|note| {
                 let at = note.place.map_or_else(String::new, |place| format!(":{place}"));
                 format!("{name}{at}: {}", note.text)
@@ -136,6 +141,9 @@ fn sentence(file: &RequestFile, path: &[&Level], rule: &RequestRule) -> String {
             let _: std::fmt::Result = write!(also, " after {} refused requests", ban.strikes);
         }
     }
+    if let Some((queue, _)) = &rule.queue {
+        let _: std::fmt::Result = write!(also, "; what is over waits in the queue {queue}");
+    }
     for (is_so, what) in [
         (rule.sharing.is_some(), "over all nodes"),
         (rule.shadow, "only counted"),
@@ -163,6 +171,17 @@ fn all_limits(limits: &[RequestLimit]) -> String {
         text.push_str(&one_limit(limit));
     }
     text
+}
+
+/// A queue in one line.
+fn queue_sentence(queue: &Queue) -> String {
+    let Queue { name, depth, age, payload, attempts, visibility, .. } = queue;
+    format!(
+        "queue {name}: up to {depth} payloads of {payload} bytes wait for at most {}; a worker has \
+         {} for one, {attempts} times",
+        format_duration(*age),
+        format_duration(*visibility),
+    )
 }
 
 fn one_limit(limit: &RequestLimit) -> String {
@@ -200,6 +219,9 @@ impl Render for CheckedRequests {
         let more = self.rules.saturating_sub(self.sentences.len());
         if more > 0 {
             line(text, format_args!("and {more} more"));
+        }
+        for queue in &self.queues {
+            line(text, format_args!("{}", clean(queue)));
         }
         for note in &self.notes {
             line(text, format_args!("note: {}", clean(note)));

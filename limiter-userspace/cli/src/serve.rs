@@ -38,8 +38,8 @@ pub(super) struct Serve {
         value_parser = interval,
     )]
     save_every: Duration,
-    /// Share the limits with `scope: cluster` with other nodes, as this file says; the last one
-    /// given counts
+    /// Share the limits with `scope: cluster` with other nodes, and have queues, by the Redis that
+    /// this file names; the last one given counts
     #[arg(long, value_name = "FILE", overrides_with = "cluster")]
     cluster: Option<PathBuf>,
     /// Longest time that a request waits for the other nodes; then `on_partition` of its rule

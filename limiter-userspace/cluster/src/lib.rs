@@ -9,6 +9,8 @@
 //!   [`limiter_sharing::Leases`]; [`membership`] and [`change`] are what nodes report to each
 //!   other, `config` is read from a file.
 //!
+//! - [`queue`]: payloads of requests that wait in the store.
+//!
 //! The feature `redis` has the client of Redis. Without it there is no store to share limits over,
 //! and [`Config::load`] refuses every file.
 //!
@@ -25,6 +27,7 @@ pub mod membership;
 pub mod memory;
 pub mod node;
 mod peers;
+pub mod queue;
 mod random;
 pub mod redis;
 mod run;

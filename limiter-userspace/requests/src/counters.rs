@@ -25,10 +25,12 @@ pub(crate) enum Became {
     FullRefused,
     /// Without a bucket, charged to the shared one: counted besides.
     FullShared,
+    /// Over a limit, and its payload waits in a queue.
+    Queued,
 }
 
 impl Became {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Within,
         Self::OverSoft,
         Self::Over,
@@ -38,12 +40,13 @@ impl Became {
         Self::FullPassed,
         Self::FullRefused,
         Self::FullShared,
+        Self::Queued,
     ];
 
     /// Of what became of a descriptor at several limits, the one with the largest counts.
     pub(crate) const fn severity(self) -> u8 {
         match self {
-            Self::Over | Self::FullRefused | Self::Shadow => 2,
+            Self::Over | Self::Queued | Self::FullRefused | Self::Shadow => 2,
             Self::OverSoft => 1,
             _ => 0,
         }
@@ -61,6 +64,7 @@ impl Became {
             Self::FullPassed => "full_passed",
             Self::FullRefused => "full_refused",
             Self::FullShared => "full_shared",
+            Self::Queued => "queued",
         }
     }
 }

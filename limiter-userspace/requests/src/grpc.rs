@@ -188,7 +188,7 @@ impl RateLimitService for Decide {
         let asked = asked(request.get_ref())?;
         let answer = self
             .service
-            .decide(&limiter.rules(), &asked)
+            .decide(&limiter.rules(), &asked, None)
             .await
             .map_err(|refused| Status::invalid_argument(refused.to_string()))?;
         let headers = if self.headers { headers(&answer) } else { Vec::new() };

@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::envoy::{self, State, Unit};
 use crate::question::{Answer, Asked, Descriptor, Status};
+use crate::queue::{Kept, PayloadIn, Waits};
+
+/// Longest id of a payload, in bytes.
+const LONGEST_ID: usize = 128;
 
 /// What is asked. Fields may be written in either of the two ways that JSON of protocol buffers
 /// has.
@@ -27,6 +31,12 @@ pub(crate) struct AskedIn {
     /// Of reservations: the answer comes when the request may go.
     #[serde(default)]
     wait: bool,
+    /// What a queue keeps for later, if the request is over the limit of a rule with one.
+    #[serde(default)]
+    payload: Option<String>,
+    /// The caller's name for the payload.
+    #[serde(default)]
+    id: Option<String>,
 }
 
 /// A length of time, as in `1.5s` or `100ms`.
@@ -119,6 +129,23 @@ impl AskedIn {
         self.wait
     }
 
+    /// What a queue is to keep.
+    ///
+    /// # Errors
+    ///
+    /// The id is for nothing, or too long.
+    pub(crate) fn payload(&self) -> Result<Option<PayloadIn<'_>>, &'static str> {
+        let id = self.id.as_deref();
+        if id.is_some_and(|id| !(1..=LONGEST_ID).contains(&id.len())) {
+            return Err("id has 1 to 128 bytes: shorten it, or leave it out");
+        }
+        match self.payload.as_deref() {
+            Some(text) => Ok(Some(PayloadIn { text, id })),
+            None if id.is_some() => Err("id is the name of a payload: add one, or leave it out"),
+            None => Ok(None),
+        }
+    }
+
     pub(crate) fn asked(&self) -> Asked<'_> {
         let descriptor = |descriptor: &'_ DescriptorIn| Descriptor {
             entries: Vec::new(),
@@ -139,6 +166,24 @@ impl AskedIn {
 pub(crate) struct AnswerOut<'a> {
     overall_code: Code,
     statuses: Vec<StatusOut<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queued: Option<QueuedOut<'a>>,
+    /// Why the payload does not wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_queued: Option<String>,
+}
+
+/// A payload that waits.
+#[derive(Debug, Serialize)]
+struct QueuedOut<'a> {
+    queue: &'a str,
+    id: &'a str,
+    /// Payloads that leave earlier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ahead: Option<u64>,
+    /// The time until it leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait: Option<Seconds>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -203,7 +248,18 @@ impl fmt::Display for Seconds {
 impl<'a> From<&'a Answer> for AnswerOut<'a> {
     fn from(answer: &'a Answer) -> Self {
         let statuses = answer.statuses.iter().map(StatusOut::from).collect();
-        Self { overall_code: answer.over.into(), statuses }
+        let kept = answer.kept.as_ref();
+        let queued = kept.and_then(|kept| {
+            let Waits { place } = kept.became.ok()?;
+            Some(QueuedOut {
+                queue: &kept.queue.settings.name,
+                id: &kept.id,
+                ahead: place.map(|(ahead, _)| ahead),
+                wait: place.map(|(_, nanos)| Seconds { nanos }),
+            })
+        });
+        let not_queued = kept.and_then(Kept::refused);
+        Self { overall_code: answer.over.into(), statuses, queued, not_queued }
     }
 }
 

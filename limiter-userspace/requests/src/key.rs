@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
+use ring::digest::{Context, Digest, SHA256};
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 /// The secret of a process. Those who know it can make values that share a bucket.
@@ -88,6 +89,18 @@ impl Begun {
         let hash = self.0.finish128();
         Key([hash.h1, hash.h2])
     }
+}
+
+/// A digest of texts that is the same on all nodes, and for which nobody finds two lists of texts.
+pub(crate) fn digest(first: &[&str], rest: impl Iterator<Item: AsRef<str>>) -> Digest {
+    let mut digest = Context::new(&SHA256);
+    let mut add = |text: &str| {
+        digest.update(&u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes());
+        digest.update(text.as_bytes());
+    };
+    first.iter().copied().for_each(&mut add);
+    rest.for_each(|text| add(text.as_ref()));
+    digest.finish()
 }
 
 /// A key.

@@ -14,6 +14,7 @@ use crate::counters::Unanswered;
 use crate::decision::{Charges, Limits, Over, least, take_back};
 use crate::key::{Key, Secret};
 use crate::leases::LeaseTable;
+use crate::limiter_queue::Settled;
 use crate::question::{Answer, Asked, Detail, MAX_DESCRIPTORS, Refused};
 use crate::reservations::{GivenBack, Reservations};
 use crate::rules::{EntryOf, Rule, Rules, Terms};
@@ -225,15 +226,9 @@ impl Limiter {
         detail: Detail,
         patience: Patience,
     ) -> Result<Result<Answer, Waits>, Refused> {
-        let mut targets = self.targets(rules, asked)?;
-        let windows = |target: &Target<'_>| {
-            target.limits.as_ref().is_some_and(|(limits, _)| !limits.limits.are_rates())
-        };
-        let windows = targets.iter().flatten().any(windows);
-        let moment = &if windows { moment.with_wall() } else { *moment };
         Ok(self
-            .settle(&mut targets, moment, patience)
-            .map(|over| self.answer(targets, over, moment, detail)))
+            .attempt_all_but_queue(rules, asked, moment, patience)?
+            .map(|Settled { targets, over, moment }| self.answer(targets, over, &moment, detail)))
     }
 
     /// Decides when a request may go, at most `longest` nanoseconds from now, and charges it as one
@@ -255,6 +250,9 @@ impl Limiter {
             for (number, target) in targets.iter().enumerate() {
                 if target.as_ref().is_some_and(|target| target.shared.is_some()) {
                     return Err(Refused::SharedReserve(number));
+                }
+                if target.as_ref().is_some_and(|target| target.queue.is_some()) {
+                    return Err(Refused::QueueReserve(number));
                 }
                 let limits = target.as_ref().and_then(|target| target.limits.as_ref());
                 let rates = limits.is_none_or(|(limits, _)| limits.limits.are_rates());
@@ -330,6 +328,9 @@ impl Limiter {
         // What stands alone is looked at by its charge.
         if targets.len() > 1 {
             for target in targets.iter_mut().flatten() {
+                if target.queue.is_some() {
+                    continue;
+                }
                 if target.shared.is_some() && target.state == State::Within {
                     self.look_at_shared(target, moment, patience)?;
                 } else if let (Some((limits, key)), State::Within) = (&target.limits, &target.state)
@@ -346,7 +347,7 @@ impl Limiter {
             let Some(target) = targets.get_mut(index).and_then(Option::as_mut) else {
                 continue;
             };
-            if target.state != State::Within {
+            if target.state != State::Within || target.queue.is_some() {
                 continue;
             }
             let waits = if target.shared.is_some() {
@@ -420,7 +421,7 @@ impl Limiter {
         rule.shared_key(&self.secret, 0)
     }
 
-    fn take_back(&self, targets: &mut [Option<Target<'_>>]) {
+    pub(crate) fn take_back(&self, targets: &mut [Option<Target<'_>>]) {
         for target in targets.iter_mut().rev().flatten() {
             self.take_back_shared(target);
             if let (Some((key, charges)), Some((limits, _))) = (target.charges(), &target.limits) {
@@ -465,7 +466,7 @@ impl Limiter {
             };
             replaces |= !rule.replaces.is_empty();
             let key = || rule.key(&self.secret, &descriptor.entries);
-            let mut shared = None;
+            let (mut shared, mut queue) = (None, None);
             let (limits, state) = match (&descriptor.limit, &rule.terms) {
                 (Some(limit), _) => {
                     let limits = self.brought(number, *limit)?;
@@ -479,6 +480,7 @@ impl Limiter {
                 (None, Terms::Limits(limits)) => {
                     let whole = || (limits.0.clone(), self.secret.other(key()));
                     shared = rule.shared_with(&descriptor.entries).map(|shared| (shared, key()));
+                    queue = rule.bucket(&descriptor.entries).map(|bucket| (bucket, None));
                     let limits = if shared.is_some() { whole() } else { (limits.0.clone(), key()) };
                     (Some(limits), State::Within)
                 }
@@ -498,6 +500,7 @@ impl Limiter {
                 state,
                 charged: SharedCharge::default(),
                 unanswered: None,
+                queue,
             }));
         }
         if replaces {
@@ -505,6 +508,13 @@ impl Limiter {
         }
         if wider {
             self.add_aggregates(&mut targets);
+        }
+        let has_queue = |(number, target): (usize, &Option<Target<'_>>)| {
+            target.as_ref()?.queue.as_ref().map(|_| number)
+        };
+        let mut queues = targets.iter().enumerate().filter_map(has_queue);
+        if let (Some(one), Some(other)) = (queues.next(), queues.next()) {
+            return Err(Refused::TwoQueues(one, other));
         }
         Ok(targets)
     }
@@ -521,6 +531,7 @@ impl Limiter {
                     aggregate,
                     limits: Some((limits, key)),
                     shared: None,
+                    queue: None,
                     hits: target.hits,
                     entries: target.entries,
                     brought: false,

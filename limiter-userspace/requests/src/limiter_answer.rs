@@ -8,6 +8,7 @@ use crate::clock::Moment;
 use crate::counters::Became;
 use crate::decision::{Left, ReadyLimit};
 use crate::limiter::Limiter;
+use crate::limiter_queue::left_of_queue;
 use crate::question::{Answer, Detail, Status};
 use crate::target::{State, Target, nearest};
 
@@ -15,6 +16,9 @@ impl Limiter {
     /// What is left of the limits of a descriptor.
     pub(crate) fn left(&self, target: &Target<'_>, moment: &Moment) -> Vec<(RequestLimit, Left)> {
         let Some((limits, key)) = &target.limits else { return Vec::new() };
+        if target.queue.is_some() {
+            return left_of_queue(target);
+        }
         if target.shared.is_some() {
             return self.left_of_shared(target, moment);
         }
@@ -87,7 +91,7 @@ impl Limiter {
                 rule: Some(target.rule),
             });
         }
-        Answer { over, statuses }
+        Answer { over, statuses, kept: None }
     }
 }
 
@@ -100,6 +104,7 @@ fn became(target: &Target<'_>) -> Became {
         State::FullPassed => Became::FullPassed,
         State::Unlimited => Became::Unlimited,
         State::Within => Became::NotCharged,
+        State::Queued => Became::Queued,
         State::Charged(_, charges, _) if charges.over_soft => Became::OverSoft,
         State::Charged(..) => Became::Within,
     }

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use limiter_cluster::queue::Turned;
 use limiter_cluster::status::Contact;
+use limiter_sharing::OnPartition;
 use limiter_text::exposition::{Exposition, Kind};
 
 use crate::counters::{BanBecame, Became, Counts, Unanswered};
+use crate::queue::InForce;
 use crate::rules::Rule;
 use crate::service::Service;
 
@@ -66,6 +69,7 @@ pub(crate) fn page(service: &Service) -> String {
         }
     }
     of_cluster(&mut page, service, &rules);
+    of_queues(&mut page, limiter.rules().queues());
     let [buckets, assignments] = service.quotas.counts();
     let help = "Buckets that clients of the quota service decide by themselves.";
     page.metric("limiter_request_quota_buckets", Kind::Gauge, help).add(&[], buckets);
@@ -110,13 +114,18 @@ fn of_cluster(page: &mut Exposition, service: &Service, rules: &[&Arc<Rule>]) {
     let help = "Descriptors about which on_partition of their rule decided, by the reason.";
     let mut samples = page.metric("limiter_request_on_partition_total", Kind::Counter, help);
     for rule in rules {
-        let Some(shared) = &rule.shared else { continue };
+        let on_partition = match (&rule.shared, &rule.queue) {
+            (Some(shared), _) => shared.on_partition.name(),
+            // Nobody knows what waits.
+            (None, Some(_)) => OnPartition::Closed.name(),
+            (None, None) => continue,
+        };
         for (why, count) in Unanswered::ALL.into_iter().zip(rule.counters.unanswered()) {
             let labels = [
                 ("domain", &*rule.domain),
                 ("rule", &*rule.path),
                 ("name", rule.name.as_deref().unwrap_or_default()),
-                ("on_partition", shared.on_partition.name()),
+                ("on_partition", on_partition),
                 ("reason", why.name()),
             ];
             samples.add(&labels, count);
@@ -139,5 +148,59 @@ fn of_cluster(page: &mut Exposition, service: &Service, rules: &[&Arc<Rule>]) {
         let help = "Keys that found no lease, because all were in use.";
         page.metric("limiter_cluster_keys_refused_total", Kind::Counter, help)
             .add(&[], status.keys_refused);
+    }
+}
+
+/// What is there about queues.
+fn of_queues(page: &mut Exposition, queues: &[Arc<InForce>]) {
+    if queues.is_empty() {
+        return;
+    }
+    let of = |queue: &Arc<InForce>| queue.settings.name.clone();
+    let help = "Payloads of a queue: that wait, in the stream of the workers, and dead letters.";
+    let mut samples = page.metric("limiter_queue_payloads", Kind::Gauge, help);
+    for queue in queues {
+        let Turned { waiting, ready, dead, .. } = queue.counters.turned();
+        for (place, count) in [("waiting", waiting), ("ready", ready), ("dead", dead)] {
+            samples.add(&[("queue", &of(queue)), ("place", place)], count);
+        }
+    }
+    let help = "Seconds for which the first payload of a queue has waited.";
+    let mut samples = page.metric("limiter_queue_oldest_seconds", Kind::Gauge, help);
+    for queue in queues {
+        let Turned { now, oldest, .. } = queue.counters.turned();
+        let age = oldest.map_or(0, |oldest| now.saturating_sub(oldest));
+        samples.add(&[("queue", &of(queue))], age / 1_000_000);
+    }
+    let help = "1 while nothing leaves a queue because its workers read nothing.";
+    let mut samples = page.metric("limiter_queue_unread", Kind::Gauge, help);
+    for queue in queues {
+        samples.add(&[("queue", &of(queue))], u8::from(queue.counters.turned().unread));
+    }
+    let names = [
+        ("limiter_queue_left_total", "Payloads that this process let leave for the workers."),
+        ("limiter_queue_back_total", "Payloads that came back from workers unacknowledged."),
+        ("limiter_queue_dead_dropped_total", "Dead letters that were dropped for newer ones."),
+    ];
+    for (number, (name, help)) in names.into_iter().enumerate() {
+        let mut samples = page.metric(name, Kind::Counter, help);
+        for queue in queues {
+            let count = queue.counters.moved().get(number).copied().unwrap_or_default();
+            samples.add(&[("queue", &of(queue))], count);
+        }
+    }
+    let help = "Payloads that this process made dead letters, by the reason.";
+    let mut samples = page.metric("limiter_queue_dead_total", Kind::Counter, help);
+    for queue in queues {
+        for (reason, count) in queue.counters.died() {
+            samples.add(&[("queue", &of(queue)), ("reason", reason)], count);
+        }
+    }
+    let help = "Payloads that were not queued, by the reason.";
+    let mut samples = page.metric("limiter_queue_refused_total", Kind::Counter, help);
+    for queue in queues {
+        for (reason, count) in queue.counters.refusals() {
+            samples.add(&[("queue", &of(queue)), ("reason", reason)], count);
+        }
     }
 }

@@ -9,7 +9,6 @@ use limiter_sharing::fnv::Fnv;
 use crate::grpc::Grpc;
 use crate::rules::Rules;
 use crate::service::Service;
-use crate::shared::RuleShared;
 
 /// The thread that asks the store; none of a process that counts for itself.
 #[derive(Debug, Default)]
@@ -20,10 +19,9 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Takes the thread over, and gives it the rules in force.
-    pub(crate) fn join(&self, cluster: Cluster, rules: &Rules) {
+    /// Takes the thread over.
+    pub(crate) fn join(&self, cluster: Cluster) {
         *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
-        self.set_rules(rules);
     }
 
     /// Gives the thread the rules in force.
@@ -31,10 +29,8 @@ impl Node {
         let cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(cluster) = cluster.as_ref() else { return };
         let all = rules.shared();
-        let mut written: Vec<&str> = all.clone().map(RuleShared::written).collect();
-        written.sort_unstable();
         let mut digest = Fnv::default();
-        for text in written {
+        for text in rules.written() {
             digest.add(text.as_bytes());
         }
         let rules = all.map(|shared| shared.rule.clone()).collect();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use limiter_rules::file::requests::RequestLimit;
 
 use crate::decision::Left;
+use crate::queue::Kept;
 use crate::rules::{EntryOf, Rule};
 
 /// Descriptors of one request: envoy sends a handful.
@@ -68,6 +69,27 @@ pub enum Refused {
          request may go: ask /json, or remove the field"
     )]
     SharedReserve(usize),
+    /// A reservation of what a queue decides.
+    #[error(
+        "descriptor {0} falls under a rule with a queue, in whose turn requests may go: ask /json"
+    )]
+    QueueReserve(usize),
+    /// Two rules with queues.
+    #[error(
+        "descriptors {0} and {1} fall under rules with queues, and a payload waits in one: ask for \
+         one of them"
+    )]
+    TwoQueues(usize, usize),
+    /// A payload that is too long.
+    #[error("the payload has {length} bytes, and the queue {queue} takes up to {most}: shorten it")]
+    LongPayload {
+        /// Bytes of the payload.
+        length: usize,
+        /// Name of the queue.
+        queue: Box<str>,
+        /// The most that it takes.
+        most: u64,
+    },
 }
 
 /// The answer to a request.
@@ -77,6 +99,8 @@ pub struct Answer {
     pub over: bool,
     /// One for each descriptor.
     pub statuses: Vec<Status>,
+    /// What a queue did with the payload, if one was asked.
+    pub(crate) kept: Option<Kept>,
 }
 
 /// The answer for one descriptor.

@@ -259,6 +259,8 @@ impl Session {
         let strategy = match &rule {
             None => Strategy::AllowAll,
             Some((rule, _)) if rule.shadow => Strategy::AllowAll,
+            // In whose turn requests may go, the queue says.
+            Some((rule, _)) if rule.queue.is_some() => Strategy::DenyAll,
             Some((rule, entries)) => match &rule.terms {
                 Terms::Unlimited => Strategy::AllowAll,
                 Terms::Block(_) => Strategy::DenyAll,

@@ -17,6 +17,7 @@ use crate::json::{AnswerOut, AskedIn, Seconds};
 use crate::limiter::{Limiter, Reserved};
 use crate::metrics;
 use crate::question::{Answer, Asked, Descriptor, Refused};
+use crate::queue::NotQueued;
 use crate::reservations::GivenBack;
 use crate::service::{Service, Why};
 
@@ -79,10 +80,14 @@ async fn decided(service: &Service, request: Request<Incoming>) -> Result<Answer
         ("reserve", id, &Method::DELETE) if !id.is_empty() => give_back(service, id),
         ("json" | "reserve", "", _) => Ok(not_allowed(service, "POST")),
         ("reserve", _, _) => Ok(not_allowed(service, "DELETE")),
-        ("healthcheck", "", _) => Ok(match service.node.cut_off() {
-            None => text(StatusCode::OK, "OK\n"),
+        ("healthcheck", "", _) => Ok(match (service.node.cut_off(), service.queues.cut_off()) {
+            (None, None) => text(StatusCode::OK, "OK\n"),
+            (None, Some(error)) => plain(
+                StatusCode::OK,
+                format!("degraded: no contact to the {error}; nothing can wait in it\n"),
+            ),
             // It answers, so nobody is to end it.
-            Some(error) => plain(
+            (Some(error), _) => plain(
                 StatusCode::OK,
                 format!(
                     "degraded: no contact to the other nodes: {error}; rules with scope: cluster \
@@ -177,9 +182,15 @@ async fn json(service: &Service, request: Request<Incoming>) -> Result<Answered,
     if asked.max_wait().is_some() || asked.holds() {
         return Err(Refusal::bad("maxWait and wait are for /reserve: ask there"));
     }
+    let payload = asked.payload().map_err(Refusal::bad)?;
     let limiter = &service.limiter;
-    let answer = service.decide(&limiter.rules(), &asked.asked()).await?;
-    Ok(document(status_of(answer.over), &AnswerOut::from(&answer)))
+    let answer = service.decide(&limiter.rules(), &asked.asked(), payload).await?;
+    let status = match answer.kept.as_ref().map(|kept| kept.became) {
+        Some(Ok(_)) => StatusCode::ACCEPTED,
+        Some(Err(NotQueued::NoAnswer(_))) => StatusCode::SERVICE_UNAVAILABLE,
+        Some(Err(_)) | None => status_of(answer.over),
+    };
+    Ok(document(status, &AnswerOut::from(&answer)))
 }
 
 /// Answers a proxy that asks by a request of its own.
@@ -215,7 +226,7 @@ async fn checked(
     });
     let asked = Asked { domain: name, descriptors: descriptors.collect(), hits: 1 };
     let decided = match wait {
-        None => service.decide(&rules, &asked).await?,
+        None => service.decide(&rules, &asked, None).await?,
         Some(longest) => {
             let reserved = limiter.reserve(&rules, &asked, &Moment::now(), longest)?;
             hold(limiter, &reserved).await;
@@ -299,6 +310,9 @@ async fn hold(limiter: &Limiter, reserved: &Reserved) {
 async fn reserve(service: &Service, request: Request<Incoming>) -> Result<Answered, Refusal> {
     let body = body(request).await?;
     let asked: AskedIn = parsed(&body)?;
+    if asked.payload().map_err(Refusal::bad)?.is_some() {
+        return Err(Refusal::bad("payload is for queues, which /json asks: leave it out"));
+    }
     let limiter = &service.limiter;
     let Some(longest) = asked.max_wait() else {
         let reason = "maxWait is missing: write how long the request may wait, as in \"5s\"";

@@ -18,6 +18,7 @@ use limiter_rules::model::{Ban, Period};
 use crate::counters::Counters;
 use crate::decision::Limits;
 use crate::key::{Key, Secret, source};
+use crate::queue::{self, InForce, RuleQueue};
 use crate::shared::{self, RuleShared};
 use crate::store::{KeyLimits, LimitsId, Store};
 
@@ -25,6 +26,8 @@ use crate::store::{KeyLimits, LimitsId, Store};
 #[derive(Debug, Default)]
 pub struct Rules {
     domains: HashMap<Box<str>, Domain>,
+    /// Queues, with those that no rule fills.
+    queues: Vec<Arc<InForce>>,
 }
 
 /// Rules of a file.
@@ -55,6 +58,8 @@ pub struct Rule {
     pub(crate) aggregates: Box<[Aggregate]>,
     /// What nodes share of it.
     pub(crate) shared: Option<RuleShared>,
+    /// The queue that decides it.
+    pub(crate) queue: Option<RuleQueue>,
     /// Requests over it pass, and are counted.
     pub shadow: bool,
     /// A request is over only if it is over all rules of this kind.
@@ -180,6 +185,7 @@ impl Rules {
         secret: &Secret,
         nodes: Option<u64>,
     ) -> Result<Self, RuleFileError> {
+        let queues = queues(files, before)?;
         let old = before.domains.values().flat_map(|domain| &domain.rules);
         let before = old.map(|rule| (rule.identity, Arc::clone(&rule.counters))).collect();
         let mut domains = HashMap::new();
@@ -200,13 +206,34 @@ impl Rules {
                 secret,
                 nodes,
                 slots: &mut slots,
+                queues: &queues,
                 rules: Vec::new(),
             };
             let top = making.keys(&file.nodes, &[])?;
             let domain = Domain { check: file.check.clone(), top, rules: making.rules };
             domains.insert(file.domain.as_str().into(), domain);
         }
-        Ok(Self { domains })
+        Ok(Self { domains, queues })
+    }
+
+    /// Queues of all files.
+    pub(crate) fn queues(&self) -> &[Arc<InForce>] {
+        &self.queues
+    }
+
+    /// What decides whether two nodes have the same rules, for each rule that nodes share.
+    pub(crate) fn written(&self) -> Vec<String> {
+        let shared = self.shared().map(|shared| shared.written().to_owned());
+        let queue = |queue: &Arc<InForce>| {
+            let InForce { settings, rules, .. } = &**queue;
+            format!(
+                "{:?} {rules:?}",
+                limiter_rules::file::requests::Queue { place: None, ..settings.clone() }
+            )
+        };
+        let mut written: Vec<String> = shared.chain(self.queues.iter().map(queue)).collect();
+        written.sort_unstable();
+        written
     }
 
     /// The rules of a domain.
@@ -332,6 +359,11 @@ impl Rule {
         Some(self.shared.as_ref()?.key(self.values(entries)))
     }
 
+    /// The bucket of a descriptor in the store, if a queue decides it.
+    pub(crate) fn bucket(&self, entries: &[EntryOf<'_>]) -> Option<String> {
+        Some(self.queue.as_ref()?.bucket(self.values(entries)))
+    }
+
     /// The values of a descriptor that have buckets of their own.
     fn values<'a>(&'a self, entries: &'a [EntryOf<'a>]) -> impl Iterator<Item = Cow<'a, str>> {
         self.levels.iter().zip(entries).filter_map(|(level, (_, value))| match &level.value {
@@ -393,6 +425,7 @@ struct Making<'a> {
     nodes: Option<u64>,
     /// Numbers by which keys of rules ask for leases.
     slots: &'a mut Range<u32>,
+    queues: &'a [Arc<InForce>],
     rules: Vec<Arc<Rule>>,
 }
 
@@ -436,6 +469,7 @@ impl Making<'_> {
             RequestTerms::Limits(limits) => Terms::Limits(self.limits(rule, limits)?),
         };
         let shared = self.shared(rule, &path)?;
+        let queue = self.queue(rule, &path);
         let identity = identity.end();
         let counters = self.before.get(&identity).map_or_else(Arc::default, Arc::clone);
         let level = levels.iter().position(|level| &*level.key == SOURCE);
@@ -461,6 +495,7 @@ impl Making<'_> {
             budget,
             aggregates,
             shared,
+            queue,
             shadow: rule.shadow,
             quota: rule.quota,
             full: rule.full,
@@ -496,6 +531,16 @@ impl Making<'_> {
         })
     }
 
+    /// The queue of a rule; none where there is no store.
+    fn queue(&self, rule: &RequestRule, path: &str) -> Option<RuleQueue> {
+        self.nodes?;
+        let (name, _) = rule.queue.as_ref()?;
+        let queue = self.queues.iter().find(|queue| queue.settings.name == *name)?;
+        let tag = queue::tag(&self.file.domain, path);
+        let (_, limits) = queue.rules.iter().find(|(of, _)| *of == tag)?;
+        Some(RuleQueue { queue: Arc::clone(queue), tag, limits: limits.as_slice().into() })
+    }
+
     fn limits(
         &self,
         rule: &RequestRule,
@@ -508,4 +553,42 @@ impl Making<'_> {
         })?;
         Ok(RuleLimits(self.store.limits(compiled)))
     }
+}
+
+/// The queues of all files, with the rules that fill each.
+fn queues(
+    files: &[(String, RequestFile)],
+    before: &Rules,
+) -> Result<Vec<Arc<InForce>>, RuleFileError> {
+    let mut first: HashMap<&str, String> = HashMap::new();
+    let mut all = Vec::new();
+    for (name, file) in files {
+        let rules_of = |of: &str| {
+            let rules = file.rules().into_iter();
+            let rules = rules
+                .filter(|(_, rule)| rule.queue.as_ref().is_some_and(|(queue, _)| &**queue == of));
+            rules
+                .filter_map(|(levels, rule)| {
+                    let RequestTerms::Limits(limits) = &rule.terms else { return None };
+                    let path: Vec<String> = levels.iter().map(ToString::to_string).collect();
+                    Some((queue::tag(&file.domain, &path.join(" ")), queue::limits(limits)?))
+                })
+                .collect::<Vec<_>>()
+        };
+        for settings in &file.queues {
+            let at = settings.place.map_or_else(String::new, |place| format!(":{place}"));
+            if let Some(first) = first.insert(&settings.name, format!("{name}{at}")) {
+                let subject = format!("queue {}", settings.name);
+                let problem = Problem::Elsewhere { subject, first };
+                return Err(RuleFileError { file: name.clone(), place: settings.place, problem });
+            }
+            let old = before.queues.iter().find(|old| old.settings.name == settings.name);
+            all.push(Arc::new(InForce {
+                settings: settings.clone(),
+                rules: rules_of(&settings.name),
+                counters: old.map_or_else(Arc::default, |old| Arc::clone(&old.counters)),
+            }));
+        }
+    }
+    Ok(all)
 }

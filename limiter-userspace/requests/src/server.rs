@@ -132,6 +132,8 @@ pub struct Server {
     bans: Option<JoinHandle<()>>,
     /// The thread that does what the node reports.
     node: Option<JoinHandle<io::Result<()>>>,
+    /// The thread of queues.
+    queues: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Server {
@@ -175,8 +177,12 @@ impl Server {
             addresses.push(listener.address(listen));
             listeners.push(listener);
         }
-        let node = cluster.map(|(leases, config)| start_node(&answers, leases, config));
-        let node = node.transpose()?;
+        let (mut node, mut queues) = (None, None);
+        if let Some((leases, config)) = cluster {
+            let config = Config { redis: config.redis.of_requests(), ..config };
+            queues = Some(service.queues.start(config.redis.clone())?);
+            node = Some(start_node(&answers, leases, config)?);
+        }
         let (stop, stopped) = watch::channel(false);
         let bans = options.bans.clone().map(|daemon| service.limiter.bans().start(daemon));
         let bans = bans.transpose().map_err(system("start a thread"))?;
@@ -190,6 +196,7 @@ impl Server {
             threads: Vec::new(),
             bans,
             node,
+            queues,
         };
         let threads = options.threads.max(1);
         let most = options.max_connections.div_ceil(threads).max(1);
@@ -254,8 +261,11 @@ impl Server {
             }
         }
         self.service.node.stop();
-        if let Some(Err(panic)) = self.node.map(JoinHandle::join) {
-            std::panic::resume_unwind(panic);
+        self.service.queues.stop();
+        for thread in self.node.into_iter().chain(self.queues) {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
         }
         let bans = self.service.limiter.bans();
         bans.close();
@@ -276,9 +286,9 @@ fn start_node(
     leases: Arc<LeaseTable>,
     config: Config,
 ) -> Result<JoinHandle<io::Result<()>>, ServeError> {
-    let config = Config { redis: config.redis.of_requests(), ..config };
     let (cluster, notices) = Cluster::start(config, HeldLeases(leases))?;
-    answers.service.node.join(cluster, &answers.service.limiter.rules());
+    answers.service.node.join(cluster);
+    answers.service.take_over(&answers.service.limiter.rules());
     let Answers { service, grpc } = answers.clone();
     let follow = move || {
         runtime()?.block_on(node::follow(&service, &grpc, notices));

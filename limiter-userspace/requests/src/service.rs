@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use limiter_cluster::queue::QueueAnswer;
 use limiter_rules::RuleFileError;
+use limiter_rules::file::Problem;
 use limiter_rules::file::requests::RequestFile;
 use tokio::time::{Instant, timeout_at};
 
@@ -15,9 +17,12 @@ use crate::clock::{self, Moment};
 use crate::counters::Unanswered;
 use crate::files;
 use crate::limiter::Limiter;
+use crate::limiter_queue::{Queued, Settled};
 use crate::node::Node;
 use crate::question::{Answer, Asked, Detail, Refused};
 use crate::quota::Quotas;
+use crate::queue::{NotQueued, PayloadIn};
+use crate::queues::Queues;
 use crate::rules::Rules;
 use crate::shared::Patience;
 use crate::snapshot::{Loaded, Snapshot};
@@ -140,14 +145,16 @@ pub(crate) struct Service {
     pub(crate) patience: Waiting,
     pub(crate) node: Node,
     pub(crate) quotas: Quotas,
+    pub(crate) queues: Queues,
     /// The files in force.
     files: Mutex<Arc<[(String, RequestFile)]>>,
 }
 
 impl Service {
     pub(crate) fn new(limiter: Limiter, patience: Waiting) -> Self {
-        let (stats, node, quotas) = (Stats::default(), Node::default(), Quotas::default());
-        Self { limiter, stats, patience, node, quotas, files: Mutex::default() }
+        let (stats, node) = (Stats::default(), Node::default());
+        let (quotas, queues) = (Quotas::default(), Queues::default());
+        Self { limiter, stats, patience, node, quotas, queues, files: Mutex::default() }
     }
 
     /// Decides a request, which waits for the store if it must, and not beyond the deadline.
@@ -155,14 +162,62 @@ impl Service {
     /// # Errors
     ///
     /// Why it cannot be decided.
-    pub(crate) async fn decide(&self, rules: &Rules, asked: &Asked<'_>) -> Result<Answer, Refused> {
+    pub(crate) async fn decide(
+        &self,
+        rules: &Rules,
+        asked: &Asked<'_>,
+        payload: Option<PayloadIn<'_>>,
+    ) -> Result<Answer, Refused> {
+        let mut settled = self.settled(rules, asked).await?;
+        let kept = match settled.queued(payload)? {
+            Some(queued) => {
+                let answered = self.ask_queue(&queued, payload).await;
+                self.limiter.queue_answered(&mut settled, queued, &answered, payload.is_some())
+            }
+            None => None,
+        };
+        let Settled { targets, over, moment } = settled;
+        let answer = self.limiter.answer(targets, over, &moment, Detail::Left);
+        Ok(Answer { kept, ..answer })
+    }
+
+    /// Asks a queue for a request, not beyond the deadline.
+    async fn ask_queue(
+        &self,
+        queued: &Queued,
+        payload: Option<PayloadIn<'_>>,
+    ) -> Result<QueueAnswer, NotQueued> {
+        let Queued { rule, bucket, hits, id } = queued;
+        if *hits > rule.most_hits() {
+            return Err(NotQueued::Never);
+        }
+        let Some(_place) = self.patience.enter() else {
+            return Err(NotQueued::NoAnswer(Unanswered::Overload));
+        };
+        let payload = payload.map(|payload| (payload, &**id));
+        let asked = self.queues.ask(rule, bucket.clone(), *hits, payload);
+        match timeout_at(Instant::now() + self.patience.deadline, asked).await {
+            Ok(answered) => answered.map_err(NotQueued::NoAnswer),
+            Err(_) => Err(NotQueued::NoAnswer(Unanswered::Late)),
+        }
+    }
+
+    /// Decides a request by all limits but that of a queue, as [`Service::decide`] does.
+    async fn settled<'a>(
+        &self,
+        rules: &Rules,
+        asked: &'a Asked<'a>,
+    ) -> Result<Settled<'a>, Refused> {
         let attempt =
-            |patience| self.limiter.attempt(rules, asked, &Moment::now(), Detail::Left, patience);
-        if let Ok(answer) = attempt(Patience::Begins)? {
-            return Ok(answer);
+            |patience| self.limiter.attempt_all_but_queue(rules, asked, &Moment::now(), patience);
+        if let Ok(settled) = attempt(Patience::Begins)? {
+            return Ok(settled);
         }
         // With no patience nobody waits.
-        let give_up = |why| Ok(attempt(Patience::None(why))?.unwrap_or_default());
+        let give_up = |why| {
+            let none = |_| Settled { targets: Vec::new(), over: false, moment: Moment::now() };
+            Ok(attempt(Patience::None(why))?.unwrap_or_else(none))
+        };
         let (Some(shares), Some(_place)) = (&self.limiter.cluster, self.patience.enter()) else {
             return give_up(Unanswered::Overload);
         };
@@ -171,13 +226,19 @@ impl Service {
             let mut changed = pin!(shares.leases.changed().notified());
             // What changes from here on is not missed.
             changed.as_mut().enable();
-            if let Ok(answer) = attempt(Patience::Waits)? {
-                return Ok(answer);
+            if let Ok(settled) = attempt(Patience::Waits)? {
+                return Ok(settled);
             }
             if timeout_at(deadline, changed).await.is_err() {
                 return give_up(Unanswered::Late);
             }
         }
+    }
+
+    /// Gives the threads that ask the store the rules in force.
+    pub(crate) fn take_over(&self, rules: &Rules) {
+        self.node.set_rules(rules);
+        self.queues.set(rules.queues().to_vec());
     }
 
     /// Takes over another number of nodes.
@@ -186,7 +247,7 @@ impl Service {
         shares.nodes.store(nodes, Ordering::Relaxed);
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         match self.limiter.apply(&files) {
-            Ok(rules) => self.node.set_rules(&rules),
+            Ok(rules) => self.take_over(&rules),
             // No error depends on the number of nodes.
             Err(error) => tracing::error!("the shares of {nodes} nodes are not in force: {error}"),
         }
@@ -234,9 +295,15 @@ impl Service {
         if !errors.is_empty() {
             return Err(errors);
         }
+        if self.limiter.cluster.is_none() {
+            let errors: Vec<_> = files.iter().flat_map(without_store).collect();
+            if !errors.is_empty() {
+                return Err(errors);
+            }
+        }
         let mut in_force = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let rules = self.limiter.apply(&files).map_err(|error| vec![error])?;
-        self.node.set_rules(&rules);
+        self.take_over(&rules);
         let is_shared =
             |file: &RequestFile| file.rules().iter().any(|(_, rule)| rule.sharing.is_some());
         if self.limiter.cluster.is_none() && files.iter().any(|(_, file)| is_shared(file)) {
@@ -259,4 +326,19 @@ impl Service {
         *in_force = files.into();
         Ok(())
     }
+}
+
+/// Rules with queues, which need a store.
+fn without_store((name, file): &(String, RequestFile)) -> Vec<RuleFileError> {
+    let places = file.rules().into_iter().filter_map(|(_, rule)| Some(rule.queue.as_ref()?.1));
+    let error = |place| RuleFileError {
+        file: name.clone(),
+        place,
+        problem: Problem::Without {
+            field: "queue",
+            needs: "a store",
+            remedy: "give the file of the node with --cluster, or remove the field",
+        },
+    };
+    places.map(error).collect()
 }

@@ -13,10 +13,10 @@ use limiter_rules::file::requests::RequestLimit;
 use limiter_rules::model::Sharing;
 use limiter_sharing::fnv::Fnv;
 use limiter_sharing::{OnPartition, SharedPlace, SharedRule, SharedTerms};
-use ring::digest::{Context, SHA256};
 
 use crate::counters::Unanswered;
 use crate::decision::{Limits, Places};
+use crate::key::digest;
 use crate::leases::{Charged, KeyView, LeaseCharge, LeaseTable, Standing};
 use crate::store::KeyLimits;
 
@@ -141,15 +141,7 @@ impl RuleShared {
     /// The key of a bucket on all nodes: a digest of the rule and of the values, for which nobody
     /// finds two lists of values.
     pub(crate) fn key(&self, values: impl Iterator<Item: AsRef<str>>) -> TableKey {
-        let mut digest = Context::new(&SHA256);
-        let mut add = |text: &str| {
-            digest.update(&u64::try_from(text.len()).unwrap_or(u64::MAX).to_le_bytes());
-            digest.update(text.as_bytes());
-        };
-        add("limiter requests");
-        add(&self.rule.name);
-        values.for_each(|value| add(value.as_ref()));
-        let digest = digest.finish();
+        let digest = digest(&["limiter requests", &self.rule.name], values);
         let mut words = digest
             .as_ref()
             .chunks_exact(8)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use limiter_cluster::queue::QueueAnswer;
 use limiter_common::wire::TableKey;
 use limiter_rules::file::requests::RequestLimit;
 
@@ -32,6 +33,8 @@ pub(crate) struct Target<'a> {
     pub(crate) charged: SharedCharge,
     /// The reason for which `on_partition` decided.
     pub(crate) unanswered: Option<Unanswered>,
+    /// The bucket in the store of a rule that a queue decides, and its answer.
+    pub(crate) queue: Option<(String, Option<QueueAnswer>)>,
 }
 
 /// Charges of a rule that nodes share.
@@ -65,11 +68,13 @@ pub(crate) enum State {
     FullPassed,
     FullRefused,
     Unlimited,
+    /// Over a limit, and its payload waits.
+    Queued,
 }
 
 impl Target<'_> {
     pub(crate) fn is_over(&self) -> bool {
-        matches!(self.state, State::Over | State::OverShared | State::FullRefused)
+        matches!(self.state, State::Over | State::OverShared | State::FullRefused | State::Queued)
     }
 
     pub(crate) fn charges(&self) -> Option<(Key, &Charges)> {

@@ -21,6 +21,7 @@ pub(super) struct Connection {
     lease: Arc<str>,
     window: Arc<str>,
     node: Arc<str>,
+    queue: Arc<str>,
 }
 
 impl Connection {
@@ -33,14 +34,20 @@ impl Connection {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let mut link = client.get_multiplexed_async_connection_with_config(&config).await?;
-        let Scripts { lease, window, node } = &settings.scripts;
+        let Scripts { lease, window, node, queue } = &settings.scripts;
         // All at once: a server that is far away has to answer within the time of a call.
         let mut loads = redis::pipe();
-        for text in [lease, window, node] {
+        for text in [lease, window, node, queue] {
             loads.cmd("SCRIPT").arg("LOAD").arg(text);
         }
-        let (lease, window, node): (String, String, String) = loads.query_async(&mut link).await?;
-        Ok(Self { link, lease: lease.into(), window: window.into(), node: node.into() })
+        let [lease, window, node, queue]: [String; 4] = loads.query_async(&mut link).await?;
+        Ok(Self {
+            link,
+            lease: lease.into(),
+            window: window.into(),
+            node: node.into(),
+            queue: queue.into(),
+        })
     }
 
     /// Calls a script. One that the server has forgotten was not begun: it is loaded, and called.
@@ -54,6 +61,7 @@ impl Connection {
             Script::Lease => &self.lease,
             Script::Window => &self.window,
             Script::Node => &self.node,
+            Script::Queue => &self.queue,
         };
         let digest = Arc::clone(digest);
         match self.send(request, &digest, asking).await {

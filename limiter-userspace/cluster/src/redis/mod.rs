@@ -1,4 +1,4 @@
-//! Store in Redis 7.0 or newer, or Valkey: scripts (`lease.lua`, `window.lua`, `node.lua`) on one
+//! Store in Redis 7.0 or newer, or Valkey: scripts (`lease.lua`, `window.lua`, `node.lua`, `queue.lua`) on one
 //! server, or on those of a Redis Cluster. Calls go out without waiting for each other.
 //!
 //! A call is made once, whatever happens: it is sent again only where a server says that nothing
@@ -30,6 +30,6 @@ mod slots;
 mod store;
 
 pub(super) use self::settings::is_prefix;
-pub use self::settings::{Address, LEASE, NODE, RedisSettings, Scripts, Servers, WINDOW};
+pub use self::settings::{Address, LEASE, NODE, QUEUE, RedisSettings, Scripts, Servers, WINDOW};
 #[cfg(feature = "redis")]
 pub use self::store::RedisStore;

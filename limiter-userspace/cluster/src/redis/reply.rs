@@ -22,6 +22,12 @@ fn bytes(value: &Value) -> Result<Vec<u8>, StoreError> {
     }
 }
 
+/// Takes an answer of the script for queues apart.
+pub(super) fn queue_numbers(value: &Value) -> Result<Vec<i64>, StoreError> {
+    let Value::Array(values) = value else { return Err(StoreError::Wrong("its form")) };
+    numbers(values)
+}
+
 fn numbers(values: &[Value]) -> Result<Vec<i64>, StoreError> {
     values.iter().map(number).collect()
 }

@@ -8,6 +8,7 @@ use redis::Cmd;
 use super::settings::Scripts;
 use super::slots::slot_of;
 use crate::membership::{self, Membership, Presence};
+use crate::queue::{self, QueueAsk, Turn};
 use crate::store::{Ask, Batch, WindowAsk, WindowBatch};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,7 @@ pub(super) enum Script {
     Lease,
     Window,
     Node,
+    Queue,
 }
 
 impl Scripts {
@@ -23,6 +25,7 @@ impl Scripts {
             Script::Lease => &self.lease,
             Script::Window => &self.window,
             Script::Node => &self.node,
+            Script::Queue => &self.queue,
         }
     }
 }
@@ -170,6 +173,56 @@ impl Request {
             arguments.push(change.line.clone());
         }
         Self { script: Script::Node, keys: keys.into(), own: 2, arguments }
+    }
+}
+
+impl Request {
+    /// Keys of a queue, in the order of the script. The part in braces is what a cluster places
+    /// keys by.
+    fn queue(prefix: &str, queue: &str, arguments: Vec<String>) -> Self {
+        let keys = [
+            "waiting", "ready", "dead", "order", "due", "buckets", "drained", "ids", "ahead",
+            "meta",
+        ];
+        let keys = keys.map(|key| format!("{prefix}:queue:{{{queue}}}:{key}").into());
+        Self { script: Script::Queue, own: keys.len(), keys: keys.into(), arguments }
+    }
+
+    /// Call for the decision about a request.
+    pub(super) fn queue_ask(prefix: &str, queue: &str, ask: &QueueAsk<'_>) -> Self {
+        let (id, own, payload) = ask
+            .payload
+            .map_or(("", false, ""), |payload| (payload.id, payload.is_callers, payload.text));
+        let arguments = vec![
+            "ask".to_owned(),
+            ask.bucket.to_owned(),
+            ask.hits.to_string(),
+            queue::written(ask.limits),
+            ask.depth.min(EXACT - 1).to_string(),
+            membership::micros(ask.age).to_string(),
+            id.to_owned(),
+            u8::from(own).to_string(),
+            payload.to_owned(),
+        ];
+        Self::queue(prefix, queue, arguments)
+    }
+
+    /// Call for a turn of the mover.
+    pub(super) fn queue_turn(prefix: &str, queue: &str, turn: &Turn<'_>) -> Self {
+        let mut arguments = vec![
+            "move".to_owned(),
+            turn.mover.to_owned(),
+            turn.most.to_string(),
+            membership::micros(turn.age).to_string(),
+            turn.visibility.as_millis().to_string(),
+            turn.attempts.to_string(),
+            turn.dead.to_string(),
+        ];
+        for (tag, limits) in turn.rules {
+            arguments.push(tag.to_string());
+            arguments.push(queue::written(limits));
+        }
+        Self::queue(prefix, queue, arguments)
     }
 }
 

@@ -11,6 +11,9 @@ pub const WINDOW: &str = include_str!("../window.lua");
 /// The script for what nodes report to each other, as it is sent to the server.
 pub const NODE: &str = include_str!("../node.lua");
 
+/// The script for queues, as it is sent to the server.
+pub const QUEUE: &str = include_str!("../queue.lua");
+
 /// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Address {
@@ -70,7 +73,7 @@ pub struct RedisSettings {
     pub prefix: String,
     /// Longest time for a call, connecting included.
     pub timeout: Duration,
-    /// The scripts: [`LEASE`], [`WINDOW`] and [`NODE`], but for tests with a clock of their own.
+    /// The scripts: [`LEASE`], [`WINDOW`], [`NODE`] and [`QUEUE`], but for tests with a clock of their own.
     pub scripts: Scripts,
 }
 
@@ -83,11 +86,18 @@ pub struct Scripts {
     pub window: String,
     /// For nodes.
     pub node: String,
+    /// Script for queues.
+    pub queue: String,
 }
 
 impl Default for Scripts {
     fn default() -> Self {
-        Self { lease: LEASE.to_owned(), window: WINDOW.to_owned(), node: NODE.to_owned() }
+        Self {
+            lease: LEASE.to_owned(),
+            window: WINDOW.to_owned(),
+            node: NODE.to_owned(),
+            queue: QUEUE.to_owned(),
+        }
     }
 }
 

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redis::Value;
 use tokio::time::Instant;
 
-use super::reply::{met, reply};
+use super::reply::{met, queue_numbers, reply};
 use super::request::Request;
 use super::router::Router;
 use super::server::{Failure, Server};
 use super::settings::{RedisSettings, Servers};
 use crate::membership::{Membership, Met};
+use crate::queue::{QueueAnswer, QueueAsk, Turn, Turned};
 use crate::status::ServerStatus;
 use crate::store::{Answers, Batch, Store, StoreError, WindowBatch, read};
 
@@ -76,6 +77,38 @@ impl RedisStore {
             },
             Place::Cluster(router) => router.call(request, deadline, read).await,
         }
+    }
+}
+
+impl RedisStore {
+    /// Decides a request by a queue, and puts its payload there if it has to wait. After an error
+    /// it may have done so.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer.
+    pub(crate) async fn queue_ask(
+        &self,
+        queue: &str,
+        ask: &QueueAsk<'_>,
+    ) -> Result<QueueAnswer, StoreError> {
+        let request = Request::queue_ask(&self.settings.prefix, queue, ask);
+        let understood = |value| QueueAnswer::read(&queue_numbers(&value)?, ask.limits);
+        self.call(&request, understood).await
+    }
+
+    /// Lets leave a queue what may. It may be repeated.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer.
+    pub(crate) async fn queue_turn(
+        &self,
+        queue: &str,
+        turn: &Turn<'_>,
+    ) -> Result<Turned, StoreError> {
+        let request = Request::queue_turn(&self.settings.prefix, queue, turn);
+        self.call(&request, |value| Turned::read(&queue_numbers(&value)?)).await
     }
 }
 

@@ -17,6 +17,7 @@ mod load;
 mod machine;
 mod node;
 mod node_live;
+mod queues;
 mod quota;
 mod redirects;
 mod reshard;

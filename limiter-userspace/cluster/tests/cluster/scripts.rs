@@ -4,7 +4,7 @@ use fastrand::Rng;
 use limiter_cluster::change::{Change, List};
 use limiter_cluster::membership::{Heartbeat, Membership, Met, Presence, Sent};
 use limiter_cluster::memory::Memory;
-use limiter_cluster::redis::{LEASE, NODE, RedisStore, Scripts, WINDOW};
+use limiter_cluster::redis::{LEASE, NODE, QUEUE, RedisStore, Scripts, WINDOW};
 use limiter_cluster::store::{Ask, Batch, Store as _, WindowAsk, WindowBatch};
 use limiter_sharing::account::{Central, Demand, Report};
 use limiter_sharing::rate::Rate;
@@ -26,7 +26,7 @@ fn scripts() -> Scripts {
     let clock =
         |text| changed(text, "redis.call('TIME')", "redis.call('HMGET', 'clock', 's', 'u')");
     let kept = |text| changed(&clock(text), "'PX', exact(", "'PX', exact(1e12 + ");
-    Scripts { lease: kept(LEASE), window: kept(WINDOW), node: clock(NODE) }
+    Scripts { lease: kept(LEASE), window: kept(WINDOW), node: clock(NODE), queue: clock(QUEUE) }
 }
 
 fn store(server: &Server) -> RedisStore {

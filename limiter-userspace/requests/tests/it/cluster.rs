@@ -21,7 +21,7 @@ use crate::redis_server::{Server as Redis, runtime};
 use crate::running::{Running, started};
 
 /// Options of a node of `nodes`.
-fn as_node(options: &mut Options, redis: &Redis, name: &str, nodes: u16, rules: &str) {
+pub(crate) fn as_node(options: &mut Options, redis: &Redis, name: &str, nodes: u16, rules: &str) {
     let node = NodeSettings {
         name: name.to_owned(),
         nodes,
@@ -264,7 +264,7 @@ fn unanswered(node: &Running, rule: &str, on_partition: &str, reason: &str) -> u
 }
 
 /// Waits until the health of a node is as it is to be.
-fn health(node: &Running, begins: &str) {
+pub(crate) fn health(node: &Running, begins: &str) {
     let end = Instant::now() + Duration::from_secs(30);
     loop {
         let answer = node.ask("GET", "/healthcheck", "", "");

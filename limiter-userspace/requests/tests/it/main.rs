@@ -11,6 +11,8 @@ mod matching;
 mod oracle;
 mod proxies;
 mod quota;
+mod queue_access;
+mod queues;
 #[expect(clippy::expect_used, dead_code, reason = "as the tests of the cluster use it")]
 #[path = "../../../cluster/tests/cluster/server.rs"]
 mod redis_server;

@@ -80,7 +80,7 @@ pub(in crate::file) fn ranged<T: TryFrom<u64>>(
 }
 
 /// A length of time, at least `least`.
-pub(super) fn time(
+pub(in crate::file) fn time(
     scalar: &Scalar,
     field: &'static str,
     least: Duration,

@@ -1,4 +1,4 @@
-//! `action` of a rule for requests: the ban of a source that is over the limits.
+//! `action` of a rule for requests, and the ban of a source that is over the limits.
 
 use limiter_common::wire::Evidence;
 
@@ -10,6 +10,7 @@ use super::super::one_or_many::WordOr;
 use super::super::placed::Placed;
 use super::super::shape;
 use super::model::LevelValue;
+use super::shape::Action;
 use crate::model::Ban;
 
 /// The key whose values are sources, as they are for packets.
@@ -45,37 +46,46 @@ impl Sources {
     }
 }
 
-/// Reads `action`. One refused request is enough unless the file says otherwise: the limit itself
-/// says how many are too many.
-pub(super) fn ban(raw: &Placed<WordOr<shape::Action>>, sources: Sources) -> Result<Ban, Failure> {
-    let remedy = "write `action: {ban: {first: 10min}}`, or remove the field";
+/// Checks `action` for what requests do not have. One of its two fields is there.
+pub(super) fn action(raw: &Placed<WordOr<Action>>) -> Result<&Action, Failure> {
+    let remedy = "write `action: {ban: {first: 10min}}` or `action: {queue: NAME}`, or remove the \
+                  field";
     let other = |what: &str, place| {
         let reason = "a request over the limits is answered with 429: remove the field, or write \
-                      `action: {ban: {first: 10min}}` to ban its source, too";
+                      `action: {ban: {first: 10min}}` to ban its source, too, or `action: {queue: \
+                      NAME}` to keep its payload for later";
         at(place, Problem::NotSupported { what: what.to_owned(), reason })
     };
     let empty = || at(raw.referenced, Problem::Empty { field: "action", remedy });
-    let shape::Action { mark, class, interface, cpu, ban, delay } = match &raw.value {
+    let action = match &raw.value {
         WordOr::Map(map) => map,
         WordOr::Word(None) => return Err(empty()),
-        WordOr::Word(Some(word)) if word == "ban" => {
-            let (name, like) = ("ban", "{ban: {first: 10min}}");
-            return Err(at(raw.referenced, Problem::NeedsMore { name, like }));
+        WordOr::Word(Some(word)) => {
+            let like = [("ban", "{ban: {first: 10min}}"), ("queue", "{queue: NAME}")];
+            return Err(match like.into_iter().find(|(name, _)| name == word) {
+                Some((name, like)) => at(raw.referenced, Problem::NeedsMore { name, like }),
+                None => other(word, raw.referenced),
+            });
         }
-        WordOr::Word(Some(word)) => return Err(other(word, raw.referenced)),
     };
-    for (name, place) in [
-        ("mark", mark.as_ref().map(|raw| raw.referenced)),
-        ("class", class.as_ref().map(|raw| raw.referenced)),
-        ("interface", interface.as_ref().map(|raw| raw.referenced)),
-        ("cpu", cpu.as_ref().map(|raw| raw.referenced)),
-        ("delay", delay.as_ref().map(|raw| raw.referenced)),
-    ] {
-        if let Some(place) = place {
-            return Err(other(name, place));
+    let Action { ban, queue, mark, class, interface, cpu, delay } = action;
+    for (name, field) in
+        [("mark", mark), ("class", class), ("interface", interface), ("cpu", cpu), ("delay", delay)]
+    {
+        if let Some(field) = field {
+            return Err(other(name, field.referenced));
         }
     }
-    let raw = ban.as_deref().ok_or_else(empty)?;
+    match (ban, queue) {
+        (None, None) => Err(empty()),
+        (Some(_), Some(queue)) => Err(at(queue.referenced, Problem::Beside("queue", "ban"))),
+        (Some(_), None) | (None, Some(_)) => Ok(action),
+    }
+}
+
+/// Reads `ban`. One refused request is enough unless the file says otherwise: the limit itself says
+/// how many are too many.
+pub(super) fn ban(raw: &Placed<WordOr<shape::Ban>>, sources: Sources) -> Result<Ban, Failure> {
     if let WordOr::Map(shape::Ban { evidence: Some(evidence), .. }) = &raw.value {
         let (what, reason) = (
             "evidence".to_owned(),

@@ -19,6 +19,7 @@ use super::model::{
     Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern, RequestFile,
     RequestLimit, RequestRule, RequestTerms,
 };
+use super::queues;
 use super::shape::{self, Descriptor, File, RateLimit};
 use crate::compile::{compile, share_of_requests};
 use crate::model::{LimitList, Meter, RuleLimit, Sharing, Upper};
@@ -71,8 +72,12 @@ pub(super) fn check(file: &File) -> (RequestFile, Vec<Failure>) {
         checked.budgets = budgets;
         checked.note(added);
     }
+    let queues = checked.queues(file);
+    checked.note(queues);
     let rules = checked.rules(file);
     checked.note(rules);
+    let named = queues::named(&mut checked.file);
+    checked.failures.extend(named);
     checked.remarks();
     (checked.file, checked.failures)
 }
@@ -128,6 +133,13 @@ impl Checked {
             }
             let entries = descriptor.value.iter().map(entry).collect::<Result<_, _>>()?;
             self.file.check.push(entries);
+        }
+        Ok(())
+    }
+
+    fn queues(&mut self, file: &File) -> Result<(), Failure> {
+        if let Some(raw) = &file.queues {
+            self.file.queues = queues::queues(raw)?;
         }
         Ok(())
     }
@@ -310,6 +322,12 @@ impl Checked {
             return Err(at(place, Problem::NotSupported { what: what.to_owned(), reason }));
         }
         let sharing = sharing_of(raw, limits, &terms)?;
+        let action = raw.action.as_ref().map(bans::action).transpose()?;
+        let queue = action.and_then(|action| action.queue.as_ref()).map(|name| {
+            let queue = queues::beside(name, raw, &terms)?;
+            Ok((queue, name.referenced.place()))
+        });
+        let ban = action.and_then(|action| action.ban.as_deref());
         Ok(Some(RequestRule {
             name: name.map(Box::from),
             replaces,
@@ -324,7 +342,8 @@ impl Checked {
             },
             full: raw.on_full.as_ref().map(actions::full).transpose()?.unwrap_or_default(),
             sharing,
-            ban: raw.action.as_ref().map(|raw| bans::ban(raw, sources)).transpose()?,
+            ban: ban.map(|raw| bans::ban(raw, sources)).transpose()?,
+            queue: queue.transpose()?,
             place: item.referenced.place(),
         }))
     }

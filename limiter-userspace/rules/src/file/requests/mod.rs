@@ -8,6 +8,7 @@ mod budgets;
 mod check;
 mod limit;
 mod model;
+mod queues;
 mod schema;
 mod search;
 mod shape;
@@ -19,7 +20,7 @@ use super::placed::{Places, reading_text};
 
 pub use bans::SOURCE;
 pub use model::{
-    Calendar, Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern,
+    Calendar, Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern, Queue,
     RequestAggregate, RequestFile, RequestLimit, RequestRule, RequestTerms,
 };
 pub use schema::schema;

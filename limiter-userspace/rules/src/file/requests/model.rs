@@ -1,6 +1,7 @@
 //! Rules for requests after every check that needs no other file.
 
 use std::fmt;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use limiter_common::wire::Full;
@@ -22,6 +23,8 @@ pub struct RequestFile {
     pub check: Vec<Vec<Entry>>,
     /// The outermost keys.
     pub nodes: Vec<Node>,
+    /// Queues for what is over the limits of rules that name them.
+    pub queues: Vec<Queue>,
     /// Differences from what the author may expect.
     pub notes: Vec<Note>,
 }
@@ -186,8 +189,45 @@ pub struct RequestRule {
     /// Ban of the source of requests over the limits. Its strikes are such requests, and it needs
     /// no evidence.
     pub ban: Option<Ban>,
+    /// Name of the queue that keeps what is over the limits, and its place. The limits are token or
+    /// leaky buckets.
+    pub queue: Option<(Box<str>, Option<Place>)>,
     /// Place of the rule.
     pub place: Option<Place>,
+}
+
+/// A queue that keeps payloads of requests until they may leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// Its name: 1 to 64 letters, digits, `-`, `_` and `.`.
+    pub name: Box<str>,
+    /// Payloads that wait in it at once, at least 1.
+    pub depth: u64,
+    /// The longest time for which one waits.
+    pub age: Duration,
+    /// The longest payload, in bytes.
+    pub payload: u64,
+    /// Deliveries of a payload to a worker, at least 1.
+    pub attempts: u64,
+    /// The time for which a worker has a payload before another one gets it.
+    pub visibility: Duration,
+    /// Place of the queue.
+    pub place: Option<Place>,
+}
+
+impl Queue {
+    /// A queue of this name, with what a file that says nothing else means.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            depth: 100_000,
+            age: Duration::from_hours(1),
+            payload: 32 << 10,
+            attempts: 5,
+            visibility: Duration::from_mins(1),
+            place: None,
+        }
+    }
 }
 
 /// Values in the metrics of a rule.

@@ -11,7 +11,8 @@ pub(super) use super::super::schema::fields::{
     algorithms, burst, full, rate_or_unlimited, scope, slots, text, unit_multiplier, v4_bits,
     v6_bits,
 };
-use super::shape::{Entry, File};
+use super::queues::{MOST, MOST_ATTEMPTS, MOST_DEPTH};
+use super::shape::{Entry, File, Queue};
 
 /// The schema, of the draft 2020-12.
 pub fn schema() -> Value {
@@ -59,6 +60,22 @@ pub(super) fn check(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": entries, "minItems": 1, "maxItems": 16})
 }
 
+/// `queues`.
+pub(super) fn queues(generator: &mut SchemaGenerator) -> Schema {
+    let queue = generator.subschema_for::<Queue>();
+    json_schema!({"type": "array", "items": queue, "minItems": 1, "maxItems": MOST})
+}
+
+/// `depth`.
+pub(super) fn depth(_: &mut SchemaGenerator) -> Schema {
+    number_within(1, Some(MOST_DEPTH))
+}
+
+/// `attempts`.
+pub(super) fn attempts(_: &mut SchemaGenerator) -> Schema {
+    number_within(1, Some(MOST_ATTEMPTS))
+}
+
 /// `value`.
 pub(super) fn value(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
@@ -74,6 +91,7 @@ pub(super) fn value(_: &mut SchemaGenerator) -> Schema {
 /// `action`.
 pub(super) fn action(generator: &mut SchemaGenerator) -> Schema {
     let (text, strikes) = (text(generator), strikes(generator));
+    let text_of_queue = text.clone();
     let ban = json!({
         "type": "object",
         "properties": {"first": text, "longest": text, "memory": text, "strikes": strikes},
@@ -81,8 +99,9 @@ pub(super) fn action(generator: &mut SchemaGenerator) -> Schema {
     });
     json_schema!({
         "type": "object",
-        "properties": {"ban": ban},
-        "required": ["ban"],
+        "properties": {"ban": ban, "queue": text_of_queue},
+        "minProperties": 1,
+        "maxProperties": 1,
         "additionalProperties": false,
     })
 }

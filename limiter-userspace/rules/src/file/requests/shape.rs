@@ -29,6 +29,10 @@ pub(super) struct File {
     #[serde(default)]
     #[schemars(with = "Option<Vec<Budget>>")]
     pub(super) budgets: Option<Placed<Vec<Item<Budget>>>>,
+    /// Queues for what is over the limits, which rules name by `action: {queue: NAME}`.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::queues")]
+    pub(super) queues: Option<Placed<Option<Vec<Placed<Queue>>>>>,
     /// The rules.
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Vec<Descriptor>")]
@@ -51,6 +55,37 @@ impl File {
         serde_saphyr::from_str_with_options::<Option<Self>>(text, read::limits())
             .map(Option::unwrap_or_default)
     }
+}
+
+/// A queue.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "queue", extend("required" = ["name"]))]
+pub(super) struct Queue {
+    /// Up to 64 letters, digits, `-`, `_` and `.`.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) name: Option<Scalar>,
+    /// Payloads that wait at once; one more is refused.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::depth")]
+    pub(super) depth: Option<Scalar>,
+    /// The longest wait, as in 1h.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) age: Option<Scalar>,
+    /// The longest payload, as in 32KiB.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) payload: Option<Scalar>,
+    /// Deliveries of one payload; then it is a dead letter.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::attempts")]
+    pub(super) attempts: Option<Scalar>,
+    /// The time that a worker has for a payload before another one gets it, as in 1min.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::text")]
+    pub(super) visibility: Option<Scalar>,
 }
 
 /// A descriptor that is made of headers.
@@ -126,10 +161,10 @@ pub(super) struct Descriptor {
     #[serde(default)]
     #[schemars(schema_with = "schema::anything")]
     pub(super) metadata: Option<Placed<IgnoredAny>>,
-    /// Beside the refusal: ban the source.
+    /// Beside the refusal: ban the source, or keep the payload for later.
     #[serde(default, deserialize_with = "present")]
     #[schemars(schema_with = "schema::action")]
-    pub(super) action: Option<Placed<WordOr<of_packets::Action>>>,
+    pub(super) action: Option<Placed<WordOr<Action>>>,
     /// Treatment of requests that get no bucket.
     #[serde(default, deserialize_with = "present")]
     #[schemars(schema_with = "schema::full")]
@@ -188,6 +223,27 @@ pub(super) struct Aggregate {
     #[serde(default)]
     #[schemars(with = "Option<Vec<RateLimit>>")]
     pub(super) rate_limits: Option<Box<Placed<Vec<Placed<RateLimit>>>>>,
+}
+
+/// What happens over the limits beside the refusal, or instead of it. Actions on packets are read
+/// to be refused in words.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Action {
+    #[serde(default, deserialize_with = "present")]
+    pub(super) ban: Option<Box<Placed<WordOr<of_packets::Ban>>>>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) queue: Option<Scalar>,
+    #[serde(default)]
+    pub(super) mark: Option<Placed<IgnoredAny>>,
+    #[serde(default)]
+    pub(super) class: Option<Placed<IgnoredAny>>,
+    #[serde(default)]
+    pub(super) interface: Option<Placed<IgnoredAny>>,
+    #[serde(default)]
+    pub(super) cpu: Option<Placed<IgnoredAny>>,
+    #[serde(default)]
+    pub(super) delay: Option<Placed<IgnoredAny>>,
 }
 
 /// A rate and how it is counted, or that there is none.

@@ -11,6 +11,8 @@ use serde_json::Value;
 use super::*;
 use crate::model::{Ban, Meter, Sharing};
 
+mod queues;
+
 fn parse(text: &str) -> RequestFile {
     let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
     assert!(errors.is_empty(), "{text}\n{errors:?}");
@@ -50,6 +52,7 @@ fn the_schema_for_requests_has_the_fields_of_the_reader() {
         ("/$defs/cluster", "descriptors: [{key: k, cluster: {zzz: 1}}]\n".to_owned()),
         ("/$defs/entry", "check: [[{zzz: 1}]]\n".to_owned()),
         ("/$defs/rate_limit", format!("{limit}: {{zzz: 1}}}}]\n")),
+        ("/$defs/queue", "queues: [{zzz: 1}]\n".to_owned()),
         ("/$defs/replaced", format!("{limit}: {{replaces: [{{zzz: 1}}]}}}}]\n")),
     ];
     let schema = schema();
@@ -134,6 +137,12 @@ fn what_the_schema_for_requests_refuses_the_checks_refuse() {
         rule("key: k, rate_limit: {unit: day}"),
         rule("key: k, rate_limit: {replaces: [{}], rate: 1/s}"),
         rule("key: k, value: [], rate_limit: {rate: 1/s}"),
+        rule("key: k, rate_limit: {rate: 1/s}, action: {}"),
+        rule("key: k, rate_limit: {rate: 1/s}, action: {queue: q, ban: {first: 1min}}"),
+        "domain: d\nqueues: []\ndescriptors: []\n".to_owned(),
+        "domain: d\nqueues: [{depth: 1}]\ndescriptors: []\n".to_owned(),
+        "domain: d\nqueues: [{name: q, depth: 0}]\ndescriptors: []\n".to_owned(),
+        "domain: d\nqueues: [{name: q, attempts: 1001}]\ndescriptors: []\n".to_owned(),
     ] {
         assert!(accepts(&text).is_err(), "the schema takes\n{text}");
         let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());

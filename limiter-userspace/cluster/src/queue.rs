@@ -1,0 +1,328 @@
+//! Queues: payloads of requests that wait in the store until the limits of their rule let them
+//! leave for the workers. The script `queue.lua` decides; here is what it is asked, and its answers.
+
+use std::time::Duration;
+
+use limiter_sharing::rate::Rate;
+
+use super::node::StartError;
+use super::redis::RedisSettings;
+use super::store::StoreError;
+
+/// One limit of a queue's rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimit {
+    /// How fast it comes back.
+    pub rate: Rate,
+    /// How much may go at once.
+    pub room: Room,
+}
+
+/// Room of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// Of a token bucket: hits, at least 1.
+    Burst(u64),
+    /// Of a leaky bucket: how far hits may be ahead, in microseconds.
+    Backlog(u64),
+}
+
+/// A request for a decision.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueAsk<'a> {
+    /// 48 hexadecimal digits: the tag of the rule (16), and a digest of the key.
+    pub bucket: &'a str,
+    /// Hits of the request, no more than [`most_hits`].
+    pub hits: u64,
+    /// One to four limits.
+    pub limits: &'a [QueueLimit],
+    /// Payloads that wait in the queue at most.
+    pub depth: u64,
+    /// The longest time that one waits.
+    pub age: Duration,
+    /// What is kept if it has to wait; without it the request is refused then.
+    pub payload: Option<Payload<'a>>,
+}
+
+/// A payload with its id.
+#[derive(Clone, Copy, Debug)]
+pub struct Payload<'a> {
+    /// At least one byte.
+    pub id: &'a str,
+    /// True if the id is the caller's: a second request with it is the same one.
+    pub is_callers: bool,
+    /// The payload.
+    pub text: &'a str,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueBecame {
+    /// It is within the limits, and charged.
+    Within,
+    /// It is over them, and had no payload.
+    Over,
+    /// Its payload waits, with so many before it.
+    Queued {
+        /// Payloads of the same bucket that leave earlier.
+        ahead: u64,
+    },
+    /// A payload with the same id was queued before.
+    QueuedBefore,
+    /// As many wait as may.
+    Full,
+    /// It would wait for longer than it may.
+    TooLong,
+}
+
+/// Answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueAnswer {
+    /// What became of it.
+    pub became: QueueBecame,
+    /// Microseconds until it leaves, or until another request like it may pass.
+    pub wait: u64,
+    /// For each limit, the microseconds until nothing of it is used.
+    pub used: Vec<u64>,
+}
+
+/// A turn of the mover.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn<'a> {
+    /// Name of the mover, unlike that of any other.
+    pub mover: &'a str,
+    /// Payloads that leave at most.
+    pub most: u32,
+    /// The longest time that one waits.
+    pub age: Duration,
+    /// The time that a worker has for one.
+    pub visibility: Duration,
+    /// Deliveries of one.
+    pub attempts: u64,
+    /// Dead letters that are kept.
+    pub dead: u64,
+    /// Rules that fill the queue: the tag and the limits of each.
+    pub rules: &'a [(Box<str>, Vec<QueueLimit>)],
+}
+
+/// What came of a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turned {
+    /// Time of the store's clock, in microseconds since 1970.
+    pub now: u64,
+    /// False if another mover is at work: then nothing moved.
+    pub is_mover: bool,
+    /// Payloads that left for the workers.
+    pub left: u64,
+    /// Payloads that came back from workers that did not acknowledge them.
+    pub back: u64,
+    /// Payloads that became dead letters: too old, delivered too often, or with more hits than
+    /// their limit holds by now.
+    pub died: [u64; 3],
+    /// Dead letters that were dropped for newer ones.
+    pub dropped: u64,
+    /// When the next one may leave, by the store's clock; none if nothing waits.
+    pub next: Option<u64>,
+    /// True if nothing leaves because workers do not read.
+    pub unread: bool,
+    /// Payloads that wait.
+    pub waiting: u64,
+    /// Payloads that workers have or could have.
+    pub ready: u64,
+    /// Dead letters.
+    pub dead: u64,
+    /// When the first of those that wait came, by the store's clock.
+    pub oldest: Option<u64>,
+}
+
+/// Reasons of dead letters, as [`Turned::died`] counts them.
+pub const DIED: [&str; 3] = ["age", "attempts", "hits"];
+
+/// Longest time, in microseconds, that the hits of one request take.
+const LONGEST: u64 = 1 << 50;
+
+/// Most hits of one request that may ever pass some limits, and that the script calculates with.
+pub fn most_hits(limits: &[QueueLimit]) -> u64 {
+    let most = |limit: &QueueLimit| {
+        let in_time = limit.rate.units_in(LONGEST);
+        match limit.room {
+            Room::Burst(burst) => burst.min(in_time),
+            Room::Backlog(_) => in_time,
+        }
+    };
+    limits.iter().map(most).min().unwrap_or(0)
+}
+
+impl QueueLimit {
+    /// Hits that may pass now, one by one, when it takes `used` microseconds until nothing is used.
+    pub fn remaining(&self, used: u64) -> u64 {
+        match self.room {
+            Room::Burst(burst) => burst.saturating_sub(self.rate.units_in(used)),
+            Room::Backlog(backlog) if used > backlog => 0,
+            Room::Backlog(backlog) => whole(self.rate, backlog - used).saturating_add(1),
+        }
+    }
+}
+
+/// Whole units that come in so many microseconds.
+fn whole(rate: Rate, micros: u64) -> u64 {
+    let units = u128::from(micros) * u128::from(rate.units()) / u128::from(rate.micros());
+    u64::try_from(units).unwrap_or(u64::MAX)
+}
+
+/// Limits as the script reads them.
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis has the script"))]
+pub(super) fn written(limits: &[QueueLimit]) -> String {
+    let one = |limit: &QueueLimit| {
+        let (kind, room) = match limit.room {
+            Room::Burst(burst) => ('t', burst),
+            Room::Backlog(backlog) => ('l', backlog),
+        };
+        format!("{kind} {} {} {room}", limit.rate.units(), limit.rate.micros())
+    };
+    limits.iter().map(one).collect::<Vec<_>>().join(";")
+}
+
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis answers"))]
+impl QueueAnswer {
+    /// Reads the numbers that the script answered.
+    pub(super) fn read(numbers: &[i64], limits: &[QueueLimit]) -> Result<Self, StoreError> {
+        let [became, wait, ahead, used @ ..] = numbers else {
+            return Err(StoreError::Wrong("its length"));
+        };
+        let number = |number: &i64| {
+            u64::try_from(*number).map_err(|_negative| StoreError::Wrong("a negative number"))
+        };
+        let became = match became {
+            0 => QueueBecame::Within,
+            1 => QueueBecame::Over,
+            2 => QueueBecame::Queued { ahead: number(ahead)? },
+            3 => QueueBecame::Full,
+            4 => QueueBecame::TooLong,
+            5 => QueueBecame::QueuedBefore,
+            _ => return Err(StoreError::Wrong("what became of a request")),
+        };
+        if used.len() != limits.len() {
+            return Err(StoreError::Wrong("its length"));
+        }
+        let used = used.iter().map(number).collect::<Result<_, _>>()?;
+        Ok(Self { became, wait: number(wait)?, used })
+    }
+}
+
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis answers"))]
+impl Turned {
+    /// Reads the numbers that the script answered.
+    pub(super) fn read(numbers: &[i64]) -> Result<Self, StoreError> {
+        let Ok(numbers) = <[i64; 14]>::try_from(numbers) else {
+            return Err(StoreError::Wrong("its length"));
+        };
+        let [now, turn, left, back, age, attempts, hits, dropped, next, unread, rest @ ..] =
+            numbers;
+        let [waiting, ready, dead, oldest] = rest;
+        let count = |number| u64::try_from(number).unwrap_or(0);
+        let time = |number| u64::try_from(number).ok();
+        Ok(Self {
+            now: count(now),
+            is_mover: turn == 1,
+            left: count(left),
+            back: count(back),
+            died: [age, attempts, hits].map(count),
+            dropped: count(dropped),
+            next: time(next),
+            unread: unread == 1,
+            waiting: count(waiting),
+            ready: count(ready),
+            dead: count(dead),
+            oldest: time(oldest),
+        })
+    }
+}
+
+/// The store as queues see it.
+#[derive(Debug)]
+pub struct QueueStore(#[cfg(feature = "redis")] super::redis::RedisStore);
+
+impl QueueStore {
+    /// A store that is not connected yet: its first call connects.
+    ///
+    /// # Errors
+    ///
+    /// The settings are refused, or there is no client of Redis.
+    pub fn new(settings: RedisSettings) -> Result<Self, StartError> {
+        #[cfg(feature = "redis")]
+        return Ok(Self(super::redis::RedisStore::new(settings)?));
+        #[cfg(not(feature = "redis"))]
+        {
+            let RedisSettings { .. } = settings;
+            Err(StartError::LeftOut)
+        }
+    }
+
+    /// Decides a request by a queue, and puts its payload there if it has to wait. After an error
+    /// it may have done so.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer.
+    pub async fn ask(&self, queue: &str, ask: &QueueAsk<'_>) -> Result<QueueAnswer, StoreError> {
+        #[cfg(feature = "redis")]
+        return self.0.queue_ask(queue, ask).await;
+        #[cfg(not(feature = "redis"))]
+        none(queue, ask).await
+    }
+
+    /// Lets leave a queue what may. It may be repeated.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer.
+    pub async fn turn(&self, queue: &str, turn: &Turn<'_>) -> Result<Turned, StoreError> {
+        #[cfg(feature = "redis")]
+        return self.0.queue_turn(queue, turn).await;
+        #[cfg(not(feature = "redis"))]
+        none(queue, turn).await
+    }
+}
+
+/// What there is without a client of Redis, which [`QueueStore::new`] refuses.
+#[cfg(not(feature = "redis"))]
+async fn none<A, T>(_queue: &str, _what: A) -> Result<T, StoreError> {
+    std::future::ready(Err(StoreError::Refused(super::config::LEFT_OUT.to_owned()))).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(units: u64, micros: u64, room: Room) -> QueueLimit {
+        QueueLimit { rate: Rate::new(units, micros).expect("in range"), room }
+    }
+
+    #[test]
+    fn what_remains_is_what_would_pass_one_by_one() {
+        let token = limit(10, 1_000_000, Room::Burst(5));
+        for (used, remaining) in [(0, 5), (1, 4), (100_000, 4), (100_001, 3), (500_000, 0)] {
+            assert_eq!(token.remaining(used), remaining, "{used}");
+        }
+        let leaky = limit(10, 1_000_000, Room::Backlog(250_000));
+        for (used, remaining) in [(0, 3), (50_000, 3), (50_001, 2), (250_000, 1), (250_001, 0)] {
+            assert_eq!(leaky.remaining(used), remaining, "{used}");
+        }
+        assert_eq!(most_hits(&[token, leaky]), 5);
+        assert!(most_hits(&[leaky]) > 1 << 32);
+    }
+
+    #[test]
+    fn answers_that_the_script_does_not_give_are_refused() {
+        let limits = [limit(1, 1, Room::Burst(1))];
+        let good = QueueAnswer::read(&[2, 7, 3, 9], &limits).expect("good");
+        let became = QueueBecame::Queued { ahead: 3 };
+        assert_eq!(good, QueueAnswer { became, wait: 7, used: vec![9] });
+        for bad in [&[][..], &[0, 0, 0], &[6, 0, 0, 0], &[0, -1, 0, 0], &[0, 0, 0, 0, 0]] {
+            QueueAnswer::read(bad, &limits).expect_err("refused");
+        }
+        Turned::read(&[0; 13]).expect_err("refused");
+        assert_eq!(Turned::read(&[0; 14]).expect("good").next, Some(0));
+    }
+}

@@ -1,0 +1,274 @@
+//! The send queue of docs/queue.md, with its rule file and its workers: how fast it is, and what a
+//! process of limiter that is killed leaves behind.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use limiter_tests::cluster::redis_server::RedisServer;
+use limiter_tests::limiter::binary;
+use limiter_tests::netns::Netns;
+use limiter_tests::root::require_root;
+use limiter_tests::work_dir::WorkDir;
+
+/// Much longer than anything here takes.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+const PAGE: &str = include_str!("../../docs/queue.md");
+
+const RATE: u64 = 1000;
+
+/// The first block of the page in a language.
+fn documented(language: &str) -> Result<&'static str> {
+    let (_, rest) = PAGE.split_once(&format!("```{language}\n")).context("no block")?;
+    Ok(rest.split_once("```").context("it ends")?.0)
+}
+
+/// A process, killed on drop.
+struct Process(Child);
+
+impl Process {
+    /// Ends it as `kill -9` does.
+    fn kill(mut self) -> Result<()> {
+        self.0.kill()?;
+        self.0.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A Redis, and what was started beside it.
+struct Bed {
+    redis: RedisServer,
+    dir: WorkDir,
+    started: AtomicU64,
+}
+
+impl Bed {
+    fn new(tag: &str) -> Result<Self> {
+        require_root();
+        let dir = WorkDir::create(tag)?;
+        let netns = Arc::new(Netns::create(tag)?);
+        let redis = RedisServer::start_with(&netns, dir.path(), &["--appendonly", "yes"])?;
+        dir.write("send.yaml", documented("yaml")?)?;
+        let socket = redis.socket().display().to_string();
+        let client = format!("\"redis-cli\", \"-s\", \"{socket}\"");
+        let worker = documented("python")?.replace("\"redis-cli\"", &client);
+        ensure!(worker.contains(&socket), "the page starts no redis-cli");
+        dir.write("worker", worker)?;
+        for name in ["a", "b"] {
+            let node = format!("redis: {{address: {socket}}}\nnode: {name}\nnodes: 2\n");
+            dir.write(&format!("{name}.yaml"), node)?;
+        }
+        Ok(Self { redis, dir, started: AtomicU64::new(0) })
+    }
+
+    /// Starts a node, and waits until it answers; its process, and its socket.
+    fn serve(&self, name: &str) -> Result<(Process, PathBuf)> {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let path = |name: String| self.dir.path().join(name);
+        let socket = path(format!("serve-{number}.sock"));
+        let mut command = Command::new(binary()?);
+        command.arg("serve").arg("--rules").arg(path("send.yaml".to_owned()));
+        command.arg("--cluster").arg(path(format!("{name}.yaml")));
+        command.args(["--deadline", "10s", "--listen"]).arg(format!("unix:{}", socket.display()));
+        command.stderr(File::create(path(format!("log-{number}")))?);
+        let process = Process(command.spawn()?);
+        until("it answers", || Ok(UnixStream::connect(&socket).is_ok()))?;
+        Ok((process, socket))
+    }
+
+    /// Starts the three workers of the page, once limiter has made their group.
+    fn workers(&self) -> Result<Vec<Process>> {
+        let stream = "rl:requests:queue:{emails}:ready";
+        until("there is a group", || Ok(self.redis.ask(["EXISTS", stream])? == "1"))?;
+        let worker = |number: u32| -> Result<Process> {
+            let mut command = Command::new("/usr/bin/python3");
+            command.arg(self.dir.path().join("worker")).arg(number.to_string());
+            command.stdout(File::create(self.done(number))?);
+            Ok(Process(command.spawn()?))
+        };
+        (1..=3).map(worker).collect()
+    }
+
+    fn done(&self, worker: u32) -> PathBuf {
+        self.dir.path().join(format!("done-{worker}"))
+    }
+
+    /// What all workers did: the time and number in the stream, and the payload.
+    fn all_done(&self) -> Result<Vec<(u64, u64, String)>> {
+        let mut all = Vec::new();
+        for worker in 1..=3 {
+            for line in fs::read_to_string(self.done(worker))?.lines() {
+                let Some((id, payload)) = line.split_once(' ') else { continue };
+                let (millis, number) = id.split_once('-').context("no id")?;
+                all.push((millis.parse()?, number.parse()?, payload.to_owned()));
+            }
+        }
+        all.sort_unstable();
+        Ok(all)
+    }
+
+    /// Waits until workers have done all of these, and checks that nothing left faster than the
+    /// limit, and first deliveries in order for each sender.
+    fn finish(&self, queued: &[String]) -> Result<()> {
+        until("all are done", || {
+            let done: HashSet<String> =
+                self.all_done()?.into_iter().map(|(.., payload)| payload).collect();
+            Ok(queued.iter().all(|payload| done.contains(payload)))
+        })?;
+        let done = self.all_done()?;
+        never_faster(&done.iter().map(|(millis, ..)| *millis).collect::<Vec<_>>())?;
+        let mut seen = HashSet::new();
+        let first: Vec<&str> = done
+            .iter()
+            .filter(|(.., payload)| seen.insert(payload))
+            .map(|(.., payload)| payload.as_str())
+            .collect();
+        for sender in 0..SENDERS {
+            let of: Vec<_> =
+                first.iter().filter(|payload| payload.starts_with(&format!("{sender} "))).collect();
+            ensure!(of.len() > 10 && of.is_sorted(), "{sender}: {of:?}");
+        }
+        let left = self.redis.ask(["XLEN", "rl:requests:queue:{emails}:dead"])?;
+        ensure!(left == "0", "{left} dead letters");
+        let span = done.last().context("none")?.0 - done[0].0;
+        println!("{} queued, {} done, within {span} ms", queued.len(), done.len());
+        Ok(())
+    }
+}
+
+/// No more than the burst and the rate in any time; ids have milliseconds.
+fn never_faster(times: &[u64]) -> Result<()> {
+    for (first, begin) in times.iter().enumerate() {
+        for (count, end) in (1u64..).zip(&times[first..]) {
+            let most = RATE + RATE * (end - begin + 1) / 1000;
+            ensure!(count <= most, "{count} within {} ms, most {most}", end - begin);
+        }
+    }
+    Ok(())
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so()? {
+        ensure!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// The status of a request with a payload; none if nobody answers.
+fn send(socket: &Path, payload: &str) -> Option<u16> {
+    let body = format!(
+        "{{\"domain\": \"send\", \"payload\": \"{payload}\", \"id\": \"{payload}\", \
+         \"descriptors\": [{{\"entries\": [{{\"key\": \"message\", \"value\": \"email\"}}]}}]}}"
+    );
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    let length = body.len();
+    write!(
+        stream,
+        "POST /json HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n\
+         {body}"
+    )
+    .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.split(' ').nth(1)?.parse().ok()
+}
+
+const SENDERS: u32 = 4;
+
+/// Sends from several threads for a time; what was queued. `socket` gives the place to ask.
+fn load(time: Duration, socket: impl Fn() -> PathBuf + Sync) -> Result<Vec<String>> {
+    let end = Instant::now() + time;
+    let one = |sender: u32| -> Result<Vec<String>> {
+        let mut queued = Vec::new();
+        let mut number = 0;
+        while Instant::now() < end {
+            let payload = format!("{sender} {number:06}");
+            number += 1;
+            // Without an answer it is asked again, as the page says.
+            let status = loop {
+                match send(&socket(), &payload) {
+                    Some(503) | None => thread::sleep(Duration::from_millis(10)),
+                    Some(status) => break status,
+                }
+                ensure!(Instant::now() < end + PATIENCE, "no answer");
+            };
+            match status {
+                202 => queued.push(payload),
+                200 => {}
+                other => bail!("status {other}"),
+            }
+        }
+        Ok(queued)
+    };
+    thread::scope(|scope| {
+        let all: Vec<_> = (0..SENDERS).map(|sender| scope.spawn(move || one(sender))).collect();
+        let mut queued = Vec::new();
+        for sender in all {
+            queued.extend(sender.join().map_err(|_panic| anyhow::anyhow!("a sender"))??);
+        }
+        Ok(queued)
+    })
+}
+
+/// Three workers get what is over 1,000 a second, at 1,000 a second, as docs/queue.md says.
+#[test]
+fn the_send_queue_of_the_page_has_its_rate_over_three_workers() -> Result<()> {
+    let bed = Bed::new("queue-recipe")?;
+    let (serve, socket) = bed.serve("a")?;
+    let workers = bed.workers()?;
+    let queued = load(Duration::from_secs(4), || socket.clone())?;
+    ensure!(queued.len() > 500, "{} queued", queued.len());
+    bed.finish(&queued)?;
+    drop((workers, serve));
+    Ok(())
+}
+
+/// Of two nodes one after the other is killed under load, the mover among them. Nothing that was
+/// queued is lost, and nothing leaves faster than the limit.
+#[test]
+fn a_node_that_is_killed_loses_nothing_and_another_goes_on() -> Result<()> {
+    let bed = Bed::new("queue-killed")?;
+    let nodes = Mutex::new([bed.serve("a")?, bed.serve("b")?]);
+    let lock = || nodes.lock().unwrap_or_else(PoisonError::into_inner);
+    let workers = bed.workers()?;
+    let turn = AtomicU64::new(0);
+    let next = || {
+        let number = turn.fetch_add(1, Ordering::Relaxed) % 2;
+        lock()[usize::from(number == 1)].1.clone()
+    };
+    let queued = thread::scope(|scope| -> Result<Vec<String>> {
+        let sending = scope.spawn(|| load(Duration::from_secs(9), next));
+        for kill in 0..4 {
+            thread::sleep(Duration::from_secs(2));
+            let name = ["a", "b"][kill % 2];
+            let new = bed.serve(name)?;
+            let (old, _) = std::mem::replace(&mut lock()[kill % 2], new);
+            old.kill()?;
+        }
+        sending.join().map_err(|_panic| anyhow::anyhow!("the senders"))?
+    })?;
+    ensure!(queued.len() > 500, "{} queued", queued.len());
+    bed.finish(&queued)?;
+    drop(workers);
+    Ok(())
+}
