@@ -258,6 +258,15 @@ impl Fake {
     /// Opens it as a start does.
     pub fn open_now(&self) -> Box<dyn Datapath> {
         let installed = self.state().installed().clone();
+    /// The same with its interface limited in a mode.
+    #[must_use]
+    pub fn in_mode(mut self, mode: Mode) -> Self {
+        for at in &mut self.attachments {
+            at.mode = mode;
+        }
+        self
+    }
+
         let mut fake = self.clone();
         fake.attachments[0].adopted = self.state().adopted;
         Box::new(Opened { fake, installed, trial_end: None })

@@ -82,8 +82,11 @@ fn select(text: &str) -> Selector {
 impl Daemon {
     fn start(management: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        Self::start_on(Fake::default(), management)
+    }
+
+    fn start_on(fake: Fake, management: &[&str]) -> Self {
         fs::write(directory.path().join("r.yaml"), RULES).unwrap();
-        let fake = Fake::default();
         let stop = Arc::new(Notify::new());
         let service = Self::service(&directory, &fake, management, &stop);
         Self { directory, fake, service, stop }
