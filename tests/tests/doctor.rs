@@ -27,7 +27,7 @@ fn another_limiter_and_the_bypass_are_found_and_gone_by_their_commands() -> Resu
     second.apart("second");
     first.on_pins("off")?;
     let off = report(&first, RECEIVER.interface)?;
-    ensure!(off.level("pins", &["every packet passes"])? == "problem", "{}", off.json);
+    ensure!(off.level("pins", &["lets every packet pass"])? == "problem", "{}", off.json);
     follow(&bed.receiver, off.command("pins")?)?;
     ensure!(report(&first, RECEIVER.interface)?.level("pins", &[])? == "ok");
     let pins = first.pins().display().to_string();

@@ -30,7 +30,7 @@ use limiter_common::wire::{
 use limiter_datapath::{
     Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, LinkChange, LinkState,
     Mode, ModeChoice, Neighbour, Observed, Options, Pattern, Queueing, Reading as _, Refused,
-    SourceTable, Wanted,
+    SourceTable, Then, Wanted,
 };
 use limiter_model::Model;
 use limiter_rules::{Installed, Selector};
@@ -152,6 +152,8 @@ pub struct Fake {
     attachments: Vec<Attachment>,
     /// Patterns by which interfaces are limited.
     pub patterns: Vec<Pattern>,
+    /// The program that goes on with what passes.
+    pub then: Option<Then>,
 }
 
 impl Default for Fake {
@@ -208,6 +210,7 @@ impl Default for Fake {
             state: Arc::new(Mutex::new(state)),
             attachments: vec![attachment],
             patterns: Vec::new(),
+            then: None,
         }
     }
 }
@@ -255,9 +258,6 @@ impl Fake {
         }
     }
 
-    /// Opens it as a start does.
-    pub fn open_now(&self) -> Box<dyn Datapath> {
-        let installed = self.state().installed().clone();
     /// The same with its interface limited in a mode.
     #[must_use]
     pub fn in_mode(mut self, mode: Mode) -> Self {
@@ -267,6 +267,9 @@ impl Fake {
         self
     }
 
+    /// Opens it as a start does.
+    pub fn open_now(&self) -> Box<dyn Datapath> {
+        let installed = self.state().installed().clone();
         let mut fake = self.clone();
         fake.attachments[0].adopted = self.state().adopted;
         Box::new(Opened { fake, installed, trial_end: None })

@@ -111,6 +111,10 @@ impl Datapath for Opened {
         self.fake.state().strips_tags.ok_or_else(refused)
     }
 
+    fn then(&self) -> Option<&Then> {
+        self.fake.then.as_ref()
+    }
+
     fn hold_incoming(&mut self, packets: Option<u64>) -> Result<(), DatapathError> {
         self.fake.state().held_back = packets;
         Ok(())

@@ -25,7 +25,7 @@ pub struct Status {
     pub generation: u64,
     /// Rules in force.
     pub rules: usize,
-    /// True if every packet passes: `limiter off`.
+    /// True if limiter lets every packet pass: `limiter off`.
     #[serde(rename = "brake")] // Answers keep this name.
     pub bypass: bool,
     /// Interfaces under limits, and those that are to be.
@@ -333,7 +333,12 @@ impl Render for Status {
         if let Some(then) = &self.then {
             row("then", then.text());
         }
-        row("limits", if self.bypass { "off: every packet passes" } else { "on" }.to_owned());
+        let limits = match (self.bypass, &self.then) {
+            (false, _) => "on",
+            (true, None) => "off: every packet passes",
+            (true, Some(_)) => "off: limiter lets every packet pass; the program of `then` may not",
+        };
+        row("limits", limits.to_owned());
         let edits = self.edits;
         row("rules", format!("{} in force, {edits} of them by `limiter set`", self.rules));
         row("generation", self.generation.to_string());

@@ -50,7 +50,7 @@ fn the_status_is_reported_when_it_changes() {
     said(&manager).unwrap();
     daemon.service.notify_changes();
     assert_eq!(said(&manager), None);
-    daemon.service.bypass(Bypass { engaged: true }).unwrap();
+    daemon.service.bypass(Bypass { engaged: true, ..Bypass::default() }).unwrap();
     daemon.service.notify_changes();
     assert_eq!(
         said(&manager).as_deref(),
