@@ -301,7 +301,7 @@ pub(super) fn not_limited(name: &str, rules: &[Subject], limited: &[String]) -> 
     ))
 }
 
-fn first_of(subjects: &[Subject]) -> Option<String> {
+pub(super) fn first_of(subjects: &[Subject]) -> Option<String> {
     let (first, others) = subjects.split_first()?;
     Some(match others.len() {
         0 => format!("the {first}"),
