@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use limiter_common::header;
 use limiter_common::wire::field;
-use limiter_datapath::{Datapath, Hook, Queueing, hold_packets, keep_tags};
+use limiter_datapath::{
+    Datapath, Hook, Queueing, hold_packets, interfaces_of, keep_tags, memory_of,
+};
 use limiter_rules::model::{Direction, Limits, Listing, Martians, Over, Part};
 use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, Selector, Subject, Terms};
@@ -257,7 +259,7 @@ pub(super) fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<
             // Limited once it is there; until then `limiter status` says why it is not.
             || datapath.patterns().iter().any(|pattern| pattern.matches(name))
     };
-    let limited: Vec<String> = attached.iter().map(|at| at.interface.clone()).collect();
+    let limited: Vec<String> = interfaces_of(attached).into_iter().map(str::to_owned).collect();
     let paths: Vec<&Path> = set.rules.iter().map(|effective| &effective.rule.path).collect();
     let by_interface = by_interface(&paths);
     let elsewhere = by_interface.iter().filter(|(name, _)| !is_limited(name));

@@ -73,7 +73,7 @@ mod xdp;
 
 use bpffs::PinDir;
 
-pub use attachment::{Attachment, LinkChange, LinkState, Mode, ModeChoice, Refused};
+pub use attachment::{Attachment, LinkChange, LinkState, Mode, ModeChoice, Refused, interfaces_of};
 pub use backend::{Backend, Datapath, KeyPlace, Keys, Observed};
 pub use batch::{Sweep, of_key};
 pub use capture::CapturedPacket;
