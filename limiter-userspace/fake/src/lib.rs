@@ -267,6 +267,21 @@ impl Fake {
         self
     }
 
+    /// The same with a second interface, `fake1`, limited in a mode.
+    #[must_use]
+    pub fn beside(mut self, mode: Mode) -> Self {
+        let interface = "fake1".to_owned();
+        let second = self.attachments.first().cloned().map(|first| Attachment {
+            asked: interface.clone(),
+            interface,
+            ifindex: 8,
+            mode,
+            ..first
+        });
+        self.attachments.extend(second);
+        self
+    }
+
     /// Opens it as a start does.
     pub fn open_now(&self) -> Box<dyn Datapath> {
         let installed = self.state().installed().clone();

@@ -263,3 +263,42 @@ fn a_packet_that_waits_is_told_how_long() {
     let limit = &step(&reported, "direction=out remote_address").limits[0];
     assert_eq!((limit.waits_ns, limit.conforms), (None, false));
 }
+
+/// Of several interfaces, what goes out may wait on one and not on another: the one that is assumed
+/// is named. Two hooks of one interface are one.
+#[test]
+fn the_interface_that_is_assumed_is_named_where_it_matters() {
+    let rules = "descriptors: [{key: remote_address, direction: out, rate_limit: {rate: 10/s, \
+                 burst: 1}, action: {delay: {longest: 2s}}}]\n";
+    let out = Mode::Tc(Way::Out);
+    for (fake, words) in [
+        (Fake::default().in_mode(out).beside(out), Some("assumed fake0, of fake0, fake1")),
+        (Fake::default().in_mode(out).beside(Mode::Native), None),
+    ] {
+        let mut daemon = Daemon::start_on(fake, &[]);
+        daemon.write(rules);
+        daemon.service.reload().unwrap();
+        daemon.fake.state().now = Ticks::from_nanos(5_000_000_000);
+        let mut frame = vec![2; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
+        frame.extend([198, 51, 100, 1, 192, 0, 2, 1]);
+        frame.resize(60, 0);
+        let now = daemon.fake.state().now;
+        let asked = AskExplain {
+            from: "192.0.2.1".into(),
+            to: Some("9/udp".into()),
+            direction: Some("out".into()),
+            ..AskExplain::default()
+        };
+        // It does not wait yet, so the interface does not matter.
+        assert!(daemon.service.explain(&asked).unwrap().exact);
+        let packet = Packet::at_tc(Framing::Ethernet, &frame, Way::Out, None, 7);
+        daemon.fake.state().model.judge_packet(&packet, now);
+        let reported = daemon.service.explain(&asked).unwrap();
+        assert!(reported.waits_ns.is_some() && reported.packet.ends_with("by fake0"));
+        let assumed = words.map(|words| format!("interface not given; {words}"));
+        assert_eq!(reported.assumed, assumed.into_iter().collect::<Vec<_>>());
+        let named = AskExplain { interface: Some("fake0".into()), ..asked };
+        assert!(daemon.service.explain(&named).unwrap().exact);
+    }
+}
