@@ -139,7 +139,7 @@ fn the_bypass_works_without_a_daemon() {
     assert!(fake.state().is_off());
     assert_eq!(
         go(format!("on --pin-dir {at}/pinned --output json")).unwrap().text,
-        "{\"engaged\":false}\n"
+        "{\"engaged\":false,\"then\":null}\n"
     );
     assert!(!fake.state().is_off());
     let refused = go(format!("off --pin-dir {at}/other")).unwrap_err().to_string();

@@ -287,7 +287,7 @@ fn packets_wait_in_fq_alone() {
 fn devices_without_native_mode_name_what_works() {
     let judged = |kind: &str| {
         // As Linux before 6.3, which does not say it.
-        attaching::native(&link(2, "x0", Some(kind)), &Owner::Nobody, &Ok(None), true)
+        attaching::native(&link(2, "x0", Some(kind)), &Owner::Nobody, &Ok(None), true, &[])
     };
     for kind in ["wireguard", "vxlan", "bridge", "vlan", "macvlan", "netkit"] {
         let found = judged(kind);
@@ -300,7 +300,7 @@ fn devices_without_native_mode_name_what_works() {
     }
     let none = NativeMode { is_there: false, takes_buffers: false };
     let bond = link(2, "bond0", Some("bond"));
-    let found = attaching::native(&bond, &Owner::Nobody, &Ok(Some(none)), true);
+    let found = attaching::native(&bond, &Owner::Nobody, &Ok(Some(none)), true, &[]);
     assert!(found.remedy.unwrap().contains("vlan+srcmac"));
 }
 
