@@ -211,10 +211,10 @@ fn tcp_by_longest_wait() -> Result<()> {
     }
     let heads = WAITS.map(|longest| format!(" {longest}ms |"));
     println!();
-    println!("figure: | the same, by `longest` |{}", heads.concat());
+    println!("figure: | the same, medians, by `longest` |{}", heads.concat());
     println!("figure: |---|{}", "---|".repeat(WAITS.len()));
     for ((mbit, burst), shares) in SHORT.into_iter().zip(shares.chunks_mut(WAITS.len())) {
-        let cells: String = shares.iter_mut().map(|shares| spread(shares)).collect();
+        let cells: String = shares.iter_mut().map(|shares| median(shares)).collect();
         println!("figure: | {mbit} Mbit/s, burst {burst} kB |{cells}");
     }
     println!("figure:");
@@ -231,6 +231,14 @@ fn spread(values: &mut [f64]) -> String {
         }
         _ => " - |".to_owned(),
     }
+}
+
+/// The median, as a cell of a table.
+fn median(values: &mut [f64]) -> String {
+    values.sort_unstable_by(f64::total_cmp);
+    values
+        .get(values.len() / 2)
+        .map_or_else(|| " - |".to_owned(), |value| format!(" {value:.1} % |"))
 }
 
 /// Datagrams whose times of departure the sender names itself, and nobody limits: these times, and
