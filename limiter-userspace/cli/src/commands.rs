@@ -138,15 +138,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Cluster { view: ClusterView::Status } => {
             print.answer(&client.get::<Cluster>("/v1/cluster")?)
         }
-        Command::Off(pinned) => {
-            let wanted = Bypass { engaged: true, ..Bypass::default() };
-            bypass(&client, pinned, backend, wanted, print)
-        }
-        Command::On(On { pinned, force }) => {
-            let session = ssh::own_session();
-            let wanted = Bypass { engaged: false, force: *force, session };
-            bypass(&client, pinned, backend, wanted, print)
-        }
+        Command::Off(pinned) => bypass(&client, pinned, backend, None, print),
+        Command::On(On { pinned, force }) => bypass(&client, pinned, backend, Some(*force), print),
         Command::Detach(Detach { pinned: Pinned { pin_dir }, iface }) => {
             let pin_dir = pin_dir.as_deref();
             let (detached, notes) = match iface {
@@ -253,13 +246,18 @@ fn confirmation() -> String {
     }
 }
 
+/// `limiter off`, or `on` and whether that is forced.
 fn bypass(
     client: &Client,
     Pinned { pin_dir }: &Pinned,
     backend: &dyn Backend,
-    wanted: Bypass,
+    on: Option<bool>,
     print: Printer,
 ) -> Result<Answer, Failure> {
+    let wanted = match on {
+        None => Bypass { engaged: true, ..Bypass::default() },
+        Some(force) => Bypass { engaged: false, force, session: ssh::own_session() },
+    };
     let (bypass, notes) = pinned::bypass(client, pin_dir.as_deref(), backend, wanted)?;
     Ok(Answer { errors: notes, ..print.answer(&bypass)? })
 }
