@@ -2,6 +2,7 @@
 //! that stand in it twice, and compression.
 
 use std::io::Write as _;
+use std::net::IpAddr;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
