@@ -49,7 +49,7 @@ pub enum Reason {
     Marked = 15,
     /// Over its limit, and its sender was notified.
     Rejected = 16,
-    /// Over its limit, within the budget of a slower class.
+    /// Over its limit, within the budget of a slower class, and not delayed there.
     Class = 17,
     /// Over its limit, and sent to another interface or CPU.
     Redirected = 18,
@@ -65,7 +65,7 @@ pub enum Reason {
     Martian = 23,
     /// A rule blocks it: `action: drop` without a limit.
     Blocked = 24,
-    /// Over its limit, and delayed until it conforms.
+    /// Over its limit, and delayed until it conforms: to that limit, or to one of its class.
     Delayed = 25,
 }
 

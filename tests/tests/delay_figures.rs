@@ -35,6 +35,10 @@ const AT_ONCE: u32 = 200;
 /// Megabits a second, and bytes at once: eight milliseconds, and never less than 20 kB.
 const RATES: [(u64, u64); 3] = [(1, 20), (20, 20), (200, 200)];
 
+/// Limits of which it is measured how short `longest` may be, and its milliseconds.
+const SHORT: [(u64, u64); 3] = [(1, 2), (20, 2), (20, 20)];
+const WAITS: [u64; 6] = [2, 5, 10, 20, 50, 100];
+
 /// A way to limit what goes out to a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -110,18 +114,29 @@ fn ports() -> impl Iterator<Item = (u16, (u64, u64))> {
     (9_000..).step_by(2).zip(RATES)
 }
 
+/// The rule for streams to a port.
+fn rule(port: u16, (mbit, burst): (u64, u64), action: &str) -> String {
+    format!(
+        "  - key: destination_port\n    value: {port}\n    direction: out\n    descriptors:\n      \
+         - key: remote_address\n        rate_limit: {{rate: {mbit}mbit/s, burst: {burst}kB}}\n        \
+         action: {action}\n"
+    )
+}
+
 fn rules() -> String {
-    let rule = |port: u16, (mbit, burst): (u64, u64), action: &str| {
-        format!(
-            "  - key: destination_port\n    value: {port}\n    direction: out\n    \
-             descriptors:\n      - key: remote_address\n        rate_limit: {{rate: \
-             {mbit}mbit/s, burst: {burst}kB}}\n        action: {action}\n"
-        )
-    };
     let both = |(port, limit)| {
         rule(port, limit, "{delay: {longest: 200ms}}") + &rule(port + 1, limit, "drop")
     };
     format!("descriptors:\n{}", ports().map(both).collect::<String>())
+}
+
+/// Payload of one TCP stream under a limit, in percent of that.
+fn share(bed: &Testbed, port: u16, mbit: u64) -> Result<f64> {
+    let ends = [&*bed.sender, &*bed.receiver];
+    let target = SocketAddr::from((RECEIVER.ipv4, port));
+    let (bytes, lasted) = stream(ends, target, FIRST, LENGTH)?;
+    let bits = u128::from(bytes) * 8_000 / lasted.as_millis().max(1);
+    Ok(percent_of(u64::try_from(bits)?, mbit * 1_000_000))
 }
 
 #[test]
@@ -144,11 +159,7 @@ fn tcp_beside_other_ways() -> Result<()> {
                 for command in way.commands(mbit, burst) {
                     tc(&bed.sender, &command)?;
                 }
-                let ends = [&*bed.sender, &*bed.receiver];
-                let target = SocketAddr::from((RECEIVER.ipv4, port));
-                let (bytes, lasted) = stream(ends, target, FIRST, LENGTH)?;
-                let bits = u128::from(bytes) * 8_000 / lasted.as_millis().max(1);
-                let share = percent_of(u64::try_from(bits)?, mbit * 1_000_000);
+                let share = share(bed, port, mbit)?;
                 eprintln!("{way:?} at {mbit} Mbit/s: {share:.1} %");
                 shares.get_mut(place).context("a rate")?.push(share);
                 for end in ["qdisc del dev DEV root", "qdisc del dev DEV clsact"] {
@@ -171,6 +182,46 @@ fn tcp_beside_other_ways() -> Result<()> {
     bed.close().and(others.close())
 }
 
+/// How short `longest` may be, by the packets that fit into burst and wait together.
+#[test]
+#[ignore = "figures of an emulated kernel: `cargo xtask vm --figures`"]
+fn tcp_by_longest_wait() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("delaylen")?;
+    let cases = || {
+        (9_200..).zip(SHORT).flat_map(|(port, limit)| {
+            (port..).step_by(10).zip(WAITS).map(move |(port, longest)| (port, limit, longest))
+        })
+    };
+    let rules: String = cases()
+        .map(|(port, limit, longest)| {
+            rule(port, limit, &format!("{{delay: {{longest: {longest}ms}}}}"))
+        })
+        .collect();
+    let Some(limiter) = limiter(&bed, &format!("descriptors:\n{rules}"))? else {
+        return Ok(());
+    };
+    let mut shares = vec![Vec::new(); SHORT.len() * WAITS.len()];
+    for _ in 0..ROUNDS {
+        for ((port, (mbit, _), longest), shares) in cases().zip(&mut shares) {
+            let share = share(&bed, port, mbit)?;
+            eprintln!("{longest} ms at {mbit} Mbit/s: {share:.1} %");
+            shares.push(share);
+        }
+    }
+    let heads = WAITS.map(|longest| format!(" {longest}ms |"));
+    println!();
+    println!("figure: | the same, medians, by `longest` |{}", heads.concat());
+    println!("figure: |---|{}", "---|".repeat(WAITS.len()));
+    for ((mbit, burst), shares) in SHORT.into_iter().zip(shares.chunks_mut(WAITS.len())) {
+        let cells: String = shares.iter_mut().map(|shares| median(shares)).collect();
+        println!("figure: | {mbit} Mbit/s, burst {burst} kB |{cells}");
+    }
+    println!("figure:");
+    limiter.close()?;
+    bed.close()
+}
+
 /// The median, the least and the most, as a cell of a table.
 fn spread(values: &mut [f64]) -> String {
     values.sort_unstable_by(f64::total_cmp);
@@ -180,6 +231,14 @@ fn spread(values: &mut [f64]) -> String {
         }
         _ => " - |".to_owned(),
     }
+}
+
+/// The median, as a cell of a table.
+fn median(values: &mut [f64]) -> String {
+    values.sort_unstable_by(f64::total_cmp);
+    values
+        .get(values.len() / 2)
+        .map_or_else(|| " - |".to_owned(), |value| format!(" {value:.1} % |"))
 }
 
 /// Datagrams whose times of departure the sender names itself, and nobody limits: these times, and

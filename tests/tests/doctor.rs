@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::doctor::{Report, follow, report};
+use limiter_tests::foreign::pin_pass_program;
 use limiter_tests::limiter::Limiter;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
@@ -26,7 +27,7 @@ fn another_limiter_and_the_bypass_are_found_and_gone_by_their_commands() -> Resu
     second.apart("second");
     first.on_pins("off")?;
     let off = report(&first, RECEIVER.interface)?;
-    ensure!(off.level("pins", &["every packet passes"])? == "problem", "{}", off.json);
+    ensure!(off.level("pins", &["lets every packet pass"])? == "problem", "{}", off.json);
     follow(&bed.receiver, off.command("pins")?)?;
     ensure!(report(&first, RECEIVER.interface)?.level("pins", &[])? == "ok");
     let pins = first.pins().display().to_string();
@@ -232,6 +233,38 @@ fn every_check_is_in_the_report_once() -> Result<()> {
         "daemon",
     ] {
         all.finding(check)?;
+    }
+    limiter.close()?;
+    bed.close()
+}
+
+/// Where limiter is at tc, a program of somebody else at XDP is no problem, with a daemon and
+/// without one, and the doctor names nothing that ends it.
+#[test]
+fn a_program_at_xdp_is_no_problem_of_limits_at_tc() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("docxdptc")?;
+    let path = bed.bpffs.path().join("foreign");
+    pin_pass_program(&path)?;
+    let path = path.to_str().context("a path of another encoding")?;
+    bed.receiver.ip(["link", "set", "dev", RECEIVER.interface, "xdp", "pinned", path])?;
+    let mut limiter = bed.limiter(RULES)?;
+    let found = report(&limiter, RECEIVER.interface)?;
+    ensure!(found.level("other-xdp", &["which ends what the program does"])? == "problem");
+    ensure!(found.command("other-xdp")?.contains("--hook tc"), "{}", found.json);
+    for options in [&["--hook", "tc"][..], &["--direction", "out"]] {
+        limiter.without_options().options(options.iter().copied());
+        limiter.start()?;
+        for with_daemon in [true, false] {
+            let found = report(&limiter, RECEIVER.interface)?;
+            ensure!(found.level("other-xdp", &["foreign"])? == "note", "{}", found.json);
+            ensure!(found.command("other-xdp").is_err(), "{}", found.json);
+            ensure!(found.level("native-mode", &["at tc"])? == "ok", "{}", found.json);
+            if with_daemon {
+                limiter.terminate()?;
+            }
+        }
+        limiter.on_pins("detach")?;
     }
     limiter.close()?;
     bed.close()

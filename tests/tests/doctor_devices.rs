@@ -53,7 +53,7 @@ fn a_fit_interface_has_no_problem_and_is_left_as_it_was() -> Result<()> {
 }
 
 #[test]
-fn a_foreign_program_is_found_and_gone_by_its_command() -> Result<()> {
+fn a_foreign_program_is_found_and_limits_go_beside_it_as_proposed() -> Result<()> {
     require_root();
     let bed = Testbed::create("docforeign")?;
     let pin = bed.bpffs.path().join("foreign");
@@ -71,10 +71,12 @@ fn a_foreign_program_is_found_and_gone_by_its_command() -> Result<()> {
     let (more, _) = more.split_once('`').with_context(|| said.clone())?;
     let again = Report::of(&typed(&bed.receiver, &format!("{more} --json"))?)?;
     ensure!(again.level("other-xdp", &[])? == "problem", "`{more}`: {}", again.json);
-    follow(&bed.receiver, found.command("other-xdp")?)?;
-    let gone = report(&limiter, RECEIVER.interface)?;
-    ensure!(gone.level("other-xdp", &[])? == "ok", "{}", gone.json);
+    // The command ends nothing that others run.
+    ensure!(found.command("other-xdp")?.contains(" --hook tc "), "{}", found.json);
+    limiter.options(["--hook", "tc"]);
     limiter.start()?;
+    let beside = report(&limiter, RECEIVER.interface)?;
+    ensure!(beside.level("other-xdp", &["foreign"])? == "note", "{}", beside.json);
     limiter.close()?;
     bed.close()
 }

@@ -83,6 +83,7 @@ fn a_first_start_that_is_killed_leaves_nothing_in_the_way() -> Result<()> {
         ensure!(arrive_of_ten(&bed)? == 5, "after a kill at call {number} the limit is not five");
         limiter.on_pins("detach")?;
         limiter.wait_until_ended()?;
+        limiter.wait_until_detached()?;
         if !at_call {
             ensure!(killed >= 8, "a start has only {number} calls: strace did not count them");
             limiter.close()?;
@@ -170,6 +171,7 @@ const LISTED: [&str; 3] = ["198.51.100.1", "198.51.100.2", "198.51.100.0/25"];
 /// Entries of the lists; the maps are gone, as after a reboot.
 fn lists_after_a_reboot(limiter: &mut Limiter) -> Result<Vec<String>> {
     limiter.on_pins("detach")?;
+    limiter.wait_until_detached()?;
     limiter.start()?;
     let lists = limiter.json(&["lists"])?;
     let entries = lists["entries"].as_array().context("entries")?;

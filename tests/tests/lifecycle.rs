@@ -232,6 +232,7 @@ fn pins_that_were_changed_name_the_way_out() -> Result<()> {
         let way_out = format!("limiter detach --pin-dir {}", limiter.pins().display());
         ensure!(said.contains(&way_out), "{pin} {other:?}: {said}");
         limiter.on_pins("detach")?;
+        limiter.wait_until_detached()?;
         limiter.start()?;
         ensure!(arrive_of_ten(&bed)? == 5, "{pin} {other:?}");
         limiter.close()?;

@@ -49,12 +49,13 @@ fn foreign(bed: &Testbed, place: TcAttachType, order: LinkOrder, answer: i32) ->
 
 /// The programs at tc, in the order in which they run; 0 stands for limiter's.
 fn order(bed: &Testbed, limiter: &Limiter, place: TcAttachType) -> Result<Vec<u32>> {
-    let own = limiter.json(&["status"])?["interfaces"][0]["program_id"].as_u64();
-    let own = u32::try_from(own.context("no program")?)?;
+    let status = limiter.json(&["status"])?;
+    let attached = status["interfaces"].as_array().context("no interfaces")?;
+    let is_own = |id: u32| attached.iter().any(|at| at["program_id"] == id);
     let (_, programs) =
         bed.receiver.enter(|| SchedClassifier::query_tcx(RECEIVER.interface, place))??;
     let ids = programs.iter().map(aya::programs::ProgramInfo::id);
-    Ok(ids.map(|id| if id == own { 0 } else { id }).collect())
+    Ok(ids.map(|id| if is_own(id) { 0 } else { id }).collect())
 }
 
 /// Restarts the daemon, and upgrades it to another layout of its maps; says the order after each.
@@ -194,6 +195,46 @@ fn a_place_beside_a_program_is_taken_kept_and_refused_without_it() -> Result<()>
         for part in [&word, &there, RECEIVER.interface, hook] {
             ensure!(said.contains(part), "no {part:?} in {said}");
         }
+        ensure!(!limiter.pins().exists(), "a refused start left {}", limiter.pins().display());
+        limiter.close()?;
+        bed.close()?;
+    }
+    Ok(())
+}
+
+/// Where limiter is at both hooks of tc, a place beside a program that is at one of them is taken
+/// there, and at the other hook limiter is first.
+#[test]
+fn a_place_beside_a_program_of_one_hook_is_taken_at_that_hook() -> Result<()> {
+    require_root();
+    let options = ["--hook", "tc", "--direction", "both"];
+    for (_, direction, place, hook) in SIDES {
+        let (_, _, elsewhere, other_hook) = SIDES[usize::from(hook == "tc in")];
+        let bed = Testbed::create("tconehook")?;
+        let [first, second] = [0, 1].map(|_| foreign(&bed, place, LinkOrder::last(), NEXT));
+        let [one, two] = [first?, second?];
+        let beyond = foreign(&bed, elsewhere, LinkOrder::last(), NEXT)?;
+        let mut limiter = bed.limiter(&quota(direction, 10))?;
+        let word = format!("before:{}", two.id);
+        limiter.options(options).options(["--tc-order", &word]);
+        limiter.start()?;
+        let said = limiter.said();
+        let named = format!("--tc-order {word} is for the other hook of recv0");
+        ensure!(said.contains(&named) && said.contains(other_hook), "no {named:?} in {said}");
+        for _ in 0..2 {
+            ensure!(order(&bed, &limiter, place)? == [one.id, 0, two.id], "{direction}");
+            ensure!(order(&bed, &limiter, elsewhere)? == [0, beyond.id], "{direction}");
+            limiter.terminate()?;
+            limiter.start()?;
+        }
+        ensure!(!limiter.said().contains("has no effect"), "{}", limiter.said());
+        limiter.terminate()?;
+        limiter.on_pins("detach")?;
+        let word = format!("after:{}", u32::MAX);
+        limiter.without_options().options(options).options(["--tc-order", &word]);
+        let output = limiter.run_to_end()?;
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(2) && said.contains(&word), "{said}");
         ensure!(!limiter.pins().exists(), "a refused start left {}", limiter.pins().display());
         limiter.close()?;
         bed.close()?;

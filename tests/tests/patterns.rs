@@ -239,7 +239,7 @@ fn an_interface_that_cannot_be_limited_keeps_no_other() -> Result<()> {
     let error = refused("cont0")?.context("`status` does not have it")?;
     ensure!(error.contains("cont0") && error.contains("foreign"), "{error}");
     let status = limiter.ok(["status"])?;
-    ensure!(status.contains("cont0, not attached: packets pass ("), "{status}");
+    ensure!(status.contains("cont0 native, not attached: packets pass ("), "{status}");
     let metrics = request(&limiter, "/metrics")?;
     for line in [
         "limiter_interface_attached{interface=\"cont0\",direction=\"in\"} 0",

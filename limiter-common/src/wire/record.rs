@@ -163,22 +163,30 @@ impl LimitSpec {
         Self { d: self.d & Limit::LARGEST | (units >> 8) as u8, e: (units & 0xff) as u8, ..self }
     }
 
+    /// The two bytes that hold the longest wait of a token or leaky bucket, the larger one first.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    const fn wait(&self) -> [u8; 2] {
+        [self.d & !Limit::LARGEST, self.e]
+    }
+
+    /// The longest wait of a token or leaky bucket in ticks.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    const fn wait_ticks(&self) -> u64 {
+        let [high, low] = self.wait();
+        ((high as u64) << 8 | low as u64) << Self::WAIT_BITS
+    }
+
     /// How long a packet over the limit may wait until it conforms: zero where it never waits.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn longest_wait(&self) -> Ticks {
-        if !self.is_rate() {
-            return Ticks::ZERO;
-        }
-        let units = ((self.d & !Limit::LARGEST) as u64) << 8 | self.e as u64;
-        Ticks::new(units << Self::WAIT_BITS)
+        if self.is_rate() { Ticks::new(self.wait_ticks()) } else { Ticks::ZERO }
     }
 
     /// The rate with the longest wait added to its tolerance: what is over that is dropped.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn rate_with_wait(&self) -> Limit {
         let rate = self.rate();
-        let units = ((self.d & !Limit::LARGEST) as u64) << 8 | self.e as u64;
-        Limit { tolerance: rate.tolerance.wrapping_add(units << Self::WAIT_BITS), ..rate }
+        Limit { tolerance: rate.tolerance.wrapping_add(self.wait_ticks()), ..rate }
     }
 
     /// True if it is a hard token bucket of packets or bytes, in the word at an index, whose
@@ -187,8 +195,8 @@ impl LimitSpec {
     pub const fn is_plain(&self, index: u8) -> bool {
         // One comparison: the numbers of these are zero but for that of bytes, which is one.
         let count = self.count & !(Count::Bytes as u8);
-        let wait = self.d & !Limit::LARGEST | self.e;
-        self.algorithm | self.role | self.first ^ index | count | wait
+        let [high, low] = self.wait();
+        self.algorithm | self.role | self.first ^ index | count | high | low
             == Algorithm::TokenBucket as u8 | Role::Hard as u8 | Count::Packets as u8
     }
 

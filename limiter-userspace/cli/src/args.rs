@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 use self::defaults::SOCKET;
 use self::explain::Explain;
 use self::lists::{Listing, Whom};
-use self::pinned::{Detach, Pinned, WITHOUT_DAEMON};
+use self::pinned::{Detach, On, Pinned, WITHOUT_DAEMON};
 use self::run::Run;
 use self::set::{Set, Unset};
 use self::time::{some_time, trial_time};
@@ -372,10 +372,10 @@ pub(super) enum Command {
         #[arg(value_enum, default_value_t = ClusterView::Status)]
         view: ClusterView,
     },
-    /// Turn on the bypass: every packet passes until `on`. Works without a daemon
+    /// Turn on the bypass: limiter lets every packet pass until `on`. Works without a daemon
     Off(Pinned),
     /// Turn off the bypass. Works without a daemon
-    On(Pinned),
+    On(On),
     /// Remove the program, its maps and all limits; or free one interface. Works without a daemon
     Detach(Detach),
 }

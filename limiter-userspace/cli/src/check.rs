@@ -1,5 +1,6 @@
 //! `limiter check`.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
@@ -70,7 +71,7 @@ pub(super) fn check(what: &Check, client: &Client, output: Output) -> Result<Ans
         && let Ok(status) = client.get::<Status>("/v1/status")
     {
         let names = status.interfaces.into_iter().map(|interface| interface.name);
-        checked.limited_on(&names.collect::<Vec<_>>());
+        checked.limited_on(&names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
     }
     #[cfg(feature = "requests")]
     if let Some(requests) = &requests {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::CommandFactory as _;
 use limiter_daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
+use limiter_daemon::api::bypass::Bypass;
 use limiter_daemon::api::cluster::Cluster;
 use limiter_daemon::api::events::Events;
 use limiter_daemon::api::explain::ExplainedNow;
@@ -28,7 +29,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::answer::Answer;
 use super::args::explain::Explain;
-use super::args::pinned::{Detach, Pinned};
+use super::args::pinned::{Detach, On, Pinned};
 use super::args::{Args, ClusterView, Command};
 use super::failure::Failure;
 use super::output::{Output, columns};
@@ -126,7 +127,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             }
             Ok(answer)
         }
-        Command::Confirm => print.answer(&client.post::<Changed>("/v1/rules/confirm")?),
+        Command::Confirm => print.answer(&client.post::<Changed>(&confirmation())?),
         Command::Revert => print.answer(&client.post::<Changed>("/v1/rules/revert")?),
         Command::Export { edits, to } => exported(&client, *edits, to.as_deref(), print),
         Command::Explain(what) => explain(&client, what, args.output),
@@ -137,8 +138,8 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Cluster { view: ClusterView::Status } => {
             print.answer(&client.get::<Cluster>("/v1/cluster")?)
         }
-        Command::Off(pinned) => bypass(&client, pinned, backend, true, print),
-        Command::On(pinned) => bypass(&client, pinned, backend, false, print),
+        Command::Off(pinned) => bypass(&client, pinned, backend, None, print),
+        Command::On(On { pinned, force }) => bypass(&client, pinned, backend, Some(*force), print),
         Command::Detach(Detach { pinned: Pinned { pin_dir }, iface }) => {
             let pin_dir = pin_dir.as_deref();
             let (detached, notes) = match iface {
@@ -236,14 +237,28 @@ fn report_events(client: &Client, ask: &events::Ask, output: Output) -> Result<A
     Printer(output).answer(&client.get::<Events>(&ask.path())?)
 }
 
+/// The path to confirm at, with the session in which that is typed.
+fn confirmation() -> String {
+    let caller = caller::query(false);
+    match caller.strip_prefix('&') {
+        Some(query) => format!("/v1/rules/confirm?{query}"),
+        None => "/v1/rules/confirm".to_owned(),
+    }
+}
+
+/// `limiter off`, or `on` and whether that is forced.
 fn bypass(
     client: &Client,
     Pinned { pin_dir }: &Pinned,
     backend: &dyn Backend,
-    engaged: bool,
+    on: Option<bool>,
     print: Printer,
 ) -> Result<Answer, Failure> {
-    let (bypass, notes) = pinned::bypass(client, pin_dir.as_deref(), backend, engaged)?;
+    let wanted = match on {
+        None => Bypass { engaged: true, ..Bypass::default() },
+        Some(force) => Bypass { engaged: false, force, session: ssh::own_session() },
+    };
+    let (bypass, notes) = pinned::bypass(client, pin_dir.as_deref(), backend, wanted)?;
     Ok(Answer { errors: notes, ..print.answer(&bypass)? })
 }
 

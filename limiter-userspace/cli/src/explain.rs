@@ -7,11 +7,12 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_daemon::api::Counts;
 use limiter_daemon::api::stats::outcomes;
 use limiter_daemon::api::stats::{ReasonCounts, RuleCounts};
-use limiter_daemon::render::{self, number, push, table};
+use limiter_daemon::render::{self, duration, exact, number, push, table};
 use limiter_daemon::rule_files;
 use limiter_replay::explain::{
     Arrivals, BySource, Captured, Explained, Explainer, Incoming, LeftOut, Match, Settings,
 };
+use limiter_rules::model::Over;
 use limiter_rules::warnings::not_judged_in_captures;
 use limiter_text::plain::clean;
 use serde::Serialize;
@@ -37,6 +38,9 @@ struct PacketLine<'a> {
     reason: &'static str,
     /// The rule that it was counted under.
     rule: Option<&'a str>,
+    /// Nanoseconds that it waits before it goes on, if a limit holds it back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_ns: Option<u64>,
     matches: Vec<MatchLine<'a>>,
 }
 
@@ -254,6 +258,7 @@ impl<W: Write> Out<W> {
     ) -> Result<(), Failure> {
         let reason = reported.reason;
         let rule = explainer.rule_name(reported.rule);
+        let waits = Some(reported.waits.as_nanos_rounded_up()).filter(|wait| *wait > 0);
         if self.form != Output::Table {
             let matches = reported.matches.iter().map(|found| MatchLine {
                 table: found.table,
@@ -270,6 +275,7 @@ impl<W: Write> Out<W> {
                 verdict: verdict(reason),
                 reason: reason.name(),
                 rule,
+                waits_ns: waits,
                 matches: matches.collect(),
             });
         }
@@ -294,8 +300,15 @@ impl<W: Write> Out<W> {
             }
             _ => String::new(),
         };
+        let wait = match (waits, reason, explainer.limits(reported.rule).map(|of| &of.over)) {
+            (Some(wait), ..) => format!("; waits {}", duration(wait)),
+            (None, Reason::OverLimit, Some(Over::Delay(delay))) => {
+                format!("; it would have to wait longer than {}", exact(delay.longest))
+            }
+            _ => String::new(),
+        };
         self.line(format_args!(
-            "{:>8}  {:>16}  {:<22}  {:>6}  {:<7}  {:<19}  {}{by}",
+            "{:>8}  {:>16}  {:<22}  {:>6}  {:<7}  {:<19}  {}{by}{wait}",
             captured.number,
             format!("{sign}{}", seconds(since)),
             reported.source.map(source_text).as_deref().unwrap_or("-"),

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
-use limiter_daemon::api::bypass::{Bypass, Detached};
+use limiter_daemon::api::bypass::{Bypass, BypassNow, Detached};
 use limiter_daemon::control::Client;
 use limiter_datapath::Backend;
 
@@ -21,16 +21,31 @@ pub(super) fn bypass(
     client: &Client,
     pin_dir: Option<&Path>,
     backend: &dyn Backend,
-    engaged: bool,
-) -> Result<(Bypass, Notes), Failure> {
-    let on_pins = |pin_dir: &Path, notes| {
+    wanted: Bypass,
+) -> Result<(BypassNow, Notes), Failure> {
+    let engaged = wanted.engaged;
+    let on_pins = |pin_dir: &Path, mut notes: Notes| {
         backend.set_bypass(pin_dir, engaged).map_err(Failure::Pinned)?;
-        Ok((Bypass { engaged }, notes))
+        if engaged {
+            // The maps do not say whether there is one.
+            notes.push(
+                "a program that was named by --then goes on with what passes, and may drop it"
+                    .to_owned(),
+            );
+        }
+        if let Some(session) = wanted.session.filter(|_| !engaged && !wanted.force) {
+            notes.push(format!(
+                "without a daemon nobody looks whether the limits may drop your own SSH session \
+                 from {}: `limiter off` takes them out of force again",
+                session.peer
+            ));
+        }
+        Ok((BypassNow { engaged, then: None }, notes))
     };
     if let Way::Pins(pin_dir, notes) = way(client, pin_dir)? {
         return on_pins(&pin_dir, notes);
     }
-    let asked = client.within(PATIENCE).put::<Bypass>("/v1/brake", &Bypass { engaged });
+    let asked = client.within(PATIENCE).put::<BypassNow>("/v1/brake", &wanted);
     match asked {
         Ok(bypass) => Ok((bypass, Notes::new())),
         Err(error) if error.no_daemon() => on_pins(&unnamed(client, pin_dir)?, Notes::new()),

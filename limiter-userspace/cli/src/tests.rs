@@ -15,7 +15,7 @@ mod service;
 use clap::CommandFactory as _;
 use clap::Parser as _;
 use limiter_daemon::api::Counts;
-use limiter_daemon::api::bypass::Bypass;
+use limiter_daemon::api::bypass::BypassNow;
 use limiter_daemon::api::limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
 use limiter_daemon::api::source::SourceView;
 use limiter_daemon::render;
@@ -139,7 +139,7 @@ fn the_bypass_works_without_a_daemon() {
     assert!(fake.state().is_off());
     assert_eq!(
         go(format!("on --pin-dir {at}/pinned --output json")).unwrap().text,
-        "{\"engaged\":false}\n"
+        "{\"engaged\":false,\"then\":null}\n"
     );
     assert!(!fake.state().is_off());
     let refused = go(format!("off --pin-dir {at}/other")).unwrap_err().to_string();
@@ -311,7 +311,7 @@ dropped    4
         json,
         r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","rule_name":"office","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"listed_reason":null,"listed_by":null,"listed_beside":[],"passed":123,"dropped":4,"passed_at_least":false,"dropped_at_least":false,"remaining":57,"of":100,"full_in_ns":43000000,"here":null,"remaining_here":null,"limits":[],"left":[],"action":"drop","budget":null,"banned_seconds":null,"banned_by":null,"martian":false,"other_rules":[],"other_rules_in_all":0,"by_rule":[]}"#
     );
-    assert_eq!(render::text(&Bypass { engaged: false }), "limits are on\n");
+    assert_eq!(render::text(&BypassNow { engaged: false, then: None }), "limits are on\n");
     // Each limit in its own unit, whichever has the least left.
     let limit = |count: &str| LimitView {
         text: "1000/s".into(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use limiter_daemon::control::{Client, Refusal};
 use limiter_daemon::{from_maps, render};
-use limiter_datapath::{Backend, DatapathError, LinkState, Observed};
+use limiter_datapath::{Backend, DatapathError, LinkState, Observed, interfaces_of};
 use serde::de::DeserializeOwned;
 
 use super::failure::Failure;
@@ -59,7 +59,7 @@ fn notes_on(maps: &dyn Observed, first: &str) -> Result<Notes, Failure> {
         .attachments()
         .iter()
         .filter(|at| at.state.is_attached() || at.state == LinkState::Unseen);
-    let names: Vec<_> = limited.map(|at| at.interface.as_str()).collect();
+    let names = interfaces_of(limited);
     let in_force = match (names.as_slice(), bypass) {
         ([], _) => "the program is on no interface".to_owned(),
         (_, true) => "the bypass lets every packet pass".to_owned(),

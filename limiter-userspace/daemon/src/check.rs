@@ -10,7 +10,8 @@ use std::sync::Arc;
 use limiter_rules::compile::{RuleError, compile, effective_of_spec};
 use limiter_rules::file::Problem;
 use limiter_rules::model::{
-    LimitList, Path, Quota, RuleLimit, budget_sentence, limit_text, list_sentence, rule_sentence,
+    LimitList, Limits, Over, Path, Quota, RuleLimit, budget_sentence, limit_text, list_sentence,
+    rule_sentence,
 };
 use limiter_rules::{
     Environment, Installed, PlanError, RuleFile, RuleFileError, RuleFiles, RuleSet, Subject,
@@ -228,9 +229,29 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
     let paths: Vec<&Path> = set.rules.iter().map(|rule| &rule.path).collect();
     checked.by_interface = warnings::by_interface(&paths);
     checked.warnings = warnings::of_whole(&effective);
+    checked.warnings.extend(takes_tc(set, environment));
     checked.warnings.extend(effective.judged.in_full());
     checked.warnings.extend(lists::over(&layers, limit_ends::now()));
     checked.interfaces = interfaces.into_inner().into_keys().collect();
+}
+
+/// Rules that a start at XDP refuses, because packets that come in wait at tc alone.
+fn takes_tc(set: &RuleSet, environment: Environment<'_>) -> Option<String> {
+    let delays = |limits: &Limits| matches!(limits.over, Over::Delay(_));
+    let of_rules = set.rules.iter().filter_map(|rule| rule.terms.limits());
+    let budgets = set.budgets.iter().map(|budget| &budget.limits);
+    if !of_rules.chain(budgets).any(delays) {
+        return None;
+    }
+    let at_xdp = Environment { in_at_tc: Some(false), ..environment };
+    let refused = compile_set(set, &at_xdp).err()?.into_all();
+    let refused = refused.filter(|error| matches!(error.error, RuleError::DelayIn { .. }));
+    let rules: Vec<Subject> = refused.map(|error| error.subject).collect();
+    let who = warnings::first_of(&rules)?;
+    Some(format!(
+        "{who} lets packets that come in wait: that takes `limiter run --hook tc` and Linux 6.6, \
+         and a start without it is refused (docs/delay.md#what-comes-in)"
+    ))
 }
 
 fn tables(set: &RuleSet) -> Vec<Table> {

@@ -17,10 +17,12 @@ impl Clocks {
         Self { now: datapath.now(), wall: representable(wall) }
     }
 
-    /// The moment of a tick that is over, to the millisecond.
+    /// The moment of a tick, to the millisecond.
     pub(crate) fn at(&self, time: Ticks) -> SystemTime {
         let ago = Duration::from_nanos(self.now.since(time).as_nanos());
-        representable(self.wall.checked_sub(ago).unwrap_or(UNIX_EPOCH))
+        let ahead = Duration::from_nanos(time.since(self.now).as_nanos());
+        let moment = self.wall.checked_sub(ago).and_then(|wall| wall.checked_add(ahead));
+        representable(moment.unwrap_or(UNIX_EPOCH))
     }
 }
 

@@ -117,6 +117,27 @@ pub(super) fn objection_to_rules(scene: Scene<'_>, session: Option<&Session>) ->
     })
 }
 
+/// The objection to bringing the rules and lists in force again as they are, if there is one: what
+/// may drop packets of the session.
+pub(super) fn objection_to_present(scene: Scene<'_>, session: Option<&Session>) -> Option<String> {
+    let session = session?;
+    Some(match scene.barriers(session).into_iter().next()? {
+        Barrier::Limited(rule, _) => limited(&rule, session),
+        Barrier::Denied(entry) => denied(&entry, session),
+    })
+}
+
+/// What may drop packets of the session of who has kept the rules as they are, if anything does.
+pub(super) fn in_the_way(scene: Scene<'_>, session: Option<&Session>) -> Option<String> {
+    let session = session?;
+    let peer = Selector::address(session.peer);
+    let what = match scene.barriers(session).into_iter().next()? {
+        Barrier::Limited(rule, _) => may_limit(&rule, session),
+        Barrier::Denied(entry) => would_drop(&entry, session),
+    };
+    Some(format!("{what}: `limiter allow {peer}` spares it"))
+}
+
 /// The objection to setting or removing a limit, if there is one.
 pub(super) fn objection_to_edit(
     before: Scene<'_>,
@@ -164,10 +185,7 @@ pub(super) fn objection_to_lists(
             "{peer} is where your own SSH session comes from, and all of it would be dropped: \
              log in from elsewhere to deny it, or use --force"
         ),
-        Barrier::Denied(entry) => format!(
-            "the entry {entry} of the deny list would drop your own SSH session from {peer}: \
-             run `limiter allow {peer}` before, {otherwise}"
-        ),
+        Barrier::Denied(entry) => denied(&entry, session),
         Barrier::Limited(rule, _) => format!(
             "the rule for {rule} {} limit your own SSH session from {peer}, which would not be \
              allowed any more: {otherwise}",
@@ -198,11 +216,31 @@ pub(super) fn hazard(
 /// The objection to a rule that limits the session, or may: some keys it cannot compare with what is
 /// known of the session, such as the client's port.
 fn limited(rule: &Path, session: &Session) -> String {
-    let (verb, peer) = (verb(rule, session), Selector::address(session.peer));
+    spared(&may_limit(rule, session), session)
+}
+
+/// The objection to an entry of the deny list.
+fn denied(entry: &Selector, session: &Session) -> String {
+    spared(&would_drop(entry, session), session)
+}
+
+/// What is in the way of a session, with the remedies.
+fn spared(what: &str, session: &Session) -> String {
+    let peer = Selector::address(session.peer);
     format!(
-        "the rule for {rule} {verb} limit your own SSH session from {peer}: run `limiter allow \
-         {peer}` before, start the daemon with --management {peer}, or use --force"
+        "{what}: run `limiter allow {peer}` before, start the daemon with --management {peer}, or \
+         use --force"
     )
+}
+
+fn may_limit(rule: &Path, session: &Session) -> String {
+    let (verb, peer) = (verb(rule, session), Selector::address(session.peer));
+    format!("the rule for {rule} {verb} limit your own SSH session from {peer}")
+}
+
+fn would_drop(entry: &Selector, session: &Session) -> String {
+    let peer = Selector::address(session.peer);
+    format!("the entry {entry} of the deny list would drop your own SSH session from {peer}")
 }
 
 /// Whether a rule would limit the session, or may do so.

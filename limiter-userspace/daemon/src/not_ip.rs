@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Tally;
-use limiter_datapath::Datapath;
+use limiter_datapath::{Datapath, interfaces_of};
 
 use super::alarm::{Alarms, Notice};
 
@@ -66,8 +66,7 @@ impl NotIp {
         let last = self.looks.back().map_or(Seen::default(), |last| now.since(*last));
         if recent.is_mostly_uncharged() {
             self.counted += last.uncharged.max(1);
-            let interfaces = datapath.attachments().iter().map(|at| at.interface.as_str());
-            let interfaces = interfaces.collect::<Vec<_>>().join(", ");
+            let interfaces = interfaces_of(datapath.attachments()).join(", ");
             self.warning = Some(text(recent, &interfaces));
         }
         self.looks.push_back(now);

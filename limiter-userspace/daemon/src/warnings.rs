@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use limiter_common::header;
 use limiter_common::wire::field;
-use limiter_datapath::{Datapath, Hook, Queueing, hold_packets, keep_tags};
+use limiter_datapath::{
+    Datapath, Hook, Queueing, hold_packets, interfaces_of, keep_tags, memory_of,
+};
 use limiter_rules::model::{Direction, Limits, Listing, Martians, Over, Part};
 use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, Selector, Subject, Terms};
 
 use super::effective::{Effective, EffectiveSet};
 use crate::api::limits::Origin;
+use crate::render::bytes;
 
 /// Warnings that follow from the rules, and the lists of their files, alone. Anybody who sets a
 /// limit on the command line says whether all share it.
@@ -123,6 +126,9 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
         .collect()
 }
 
+/// Bytes of packets that wait from which on a warning names them.
+const LARGE: u64 = 64_000_000;
+
 /// Interfaces that are named one by one in warnings about the same.
 const MOST_ALIKE: usize = 4;
 
@@ -186,19 +192,24 @@ pub(super) fn of_delays(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<Stri
         .map(|at| &at.interface)
         .filter_map(|interface| {
             let command = hold_packets(interface, packets);
+            // The usual room of fq takes 23 MB.
+            let memory = match memory_of(packets) {
+                ..LARGE => String::new(),
+                memory => format!(" (room for {packets} of 1,500 bytes takes {})", bytes(memory)),
+            };
             match datapath.queueing(interface) {
                 Ok(Queueing::Fq(fq)) if u64::from(fq.flow_packets.min(fq.packets)) >= packets => {
                     None
                 }
                 Ok(Queueing::Fq(fq)) => Some(format!(
                     "fq on {interface} has room for {} packets of a flow, and of {who} up to \
-                     {packets} may wait: fq drops the others, which limiter does not count: \
+                     {packets} may wait{memory}: fq drops the others, which limiter does not count: \
                      {command}",
                     fq.flow_packets.min(fq.packets)
                 )),
                 Ok(Queueing::Other(kind)) => Some(format!(
                     "packets of {who} do not wait on {interface}, which has {kind} and not fq: \
-                     those that should wait go out at once: {command}"
+                     those that should wait go out at once{memory}: {command}"
                 )),
                 Err(error) => Some(format!(
                     "packets of {who} wait on {interface} only if it has fq, which is not known \
@@ -257,7 +268,7 @@ pub(super) fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<
             // Limited once it is there; until then `limiter status` says why it is not.
             || datapath.patterns().iter().any(|pattern| pattern.matches(name))
     };
-    let limited: Vec<String> = attached.iter().map(|at| at.interface.clone()).collect();
+    let limited: Vec<String> = interfaces_of(attached).into_iter().map(str::to_owned).collect();
     let paths: Vec<&Path> = set.rules.iter().map(|effective| &effective.rule.path).collect();
     let by_interface = by_interface(&paths);
     let elsewhere = by_interface.iter().filter(|(name, _)| !is_limited(name));
@@ -301,7 +312,7 @@ pub(super) fn not_limited(name: &str, rules: &[Subject], limited: &[String]) -> 
     ))
 }
 
-fn first_of(subjects: &[Subject]) -> Option<String> {
+pub(super) fn first_of(subjects: &[Subject]) -> Option<String> {
     let (first, others) = subjects.split_first()?;
     Some(match others.len() {
         0 => format!("the {first}"),

@@ -62,16 +62,28 @@ pub(super) fn attach(
         return Err(foreign(&state, &pins, id));
     }
     if own.is_none() {
-        check_place(&state, hook, kernel.options.tc_order)?;
+        check_place(kernel, &state, hook)?;
         begin_counters(kernel, state.index, hook.direction())?;
     }
-    let order = kernel.options.tc_order;
+    let order = order_at(kernel, &state, hook)?;
+    if own.is_none() && order != kernel.options.tc_order {
+        tracing::info!(
+            "--tc-order {} is for the other hook of {interface}, where that program is: at {} \
+             limiter is attached first",
+            kernel.options.tc_order,
+            hook.name()
+        );
+    }
     let mut program = kernel.program(hook, state.framing)?;
     let program_id = program.id();
     let (mode, link_id, adopted) = if let Some(mut own) = own {
         own_links::rename(&pins, &mut own, interface)?;
         if own.called != interface {
-            tracing::warn!("{} is called {interface} now: it stays limited", own.called);
+            tracing::warn!(
+                "{} is called {interface} now: it stays limited at {}",
+                own.called,
+                hook.name()
+            );
         }
         own_links::adopt(program, &own, interface)?;
         (own.mode(), own.id, true)
@@ -127,7 +139,8 @@ pub(super) fn attach(
 
 /// Refuses a place beside a program that is not at a hook of an interface, and one that the kernel
 /// does not have.
-fn check_place(interface: &Interface, hook: Hook, order: TcOrder) -> Result<(), DatapathError> {
+fn check_place(kernel: &Kernel, interface: &Interface, hook: Hook) -> Result<(), DatapathError> {
+    let order = kernel.options.tc_order;
     let Hook::Tc(direction) = hook else {
         return Ok(());
     };
@@ -138,7 +151,7 @@ fn check_place(interface: &Interface, hook: Hook, order: TcOrder) -> Result<(), 
         return Ok(());
     };
     let there = at_tc(interface, direction)?;
-    if there.contains(&neighbour) {
+    if there.contains(&neighbour) || order_at(kernel, interface, hook)? != order {
         return Ok(());
     }
     Err(DatapathError::NoSuchPlace {
@@ -147,6 +160,23 @@ fn check_place(interface: &Interface, hook: Hook, order: TcOrder) -> Result<(), 
         order,
         there: there.into_iter().map(|id| (id, programs::name_of(id))).collect(),
     })
+}
+
+/// The place to take at a hook. A program is mostly at one hook alone: beside one that is at the
+/// other hook of the interface, where limiter is too, this hook has the usual place.
+fn order_at(kernel: &Kernel, interface: &Interface, hook: Hook) -> Result<TcOrder, DatapathError> {
+    let order = kernel.options.tc_order;
+    let (Hook::Tc(direction), Some(neighbour)) = (hook, order.neighbour()) else {
+        return Ok(order);
+    };
+    let other = match direction {
+        Direction::In => Direction::Out,
+        Direction::Out => Direction::In,
+    };
+    let is_elsewhere = kernel.held.hooks.contains(&Hook::Tc(other))
+        && at_tc(interface, other)?.contains(&neighbour)
+        && !at_tc(interface, direction)?.contains(&neighbour);
+    Ok(if is_elsewhere { TcOrder::First } else { order })
 }
 
 /// Begins the counters of an interface that is not limited yet: another one may have had its index.

@@ -1,5 +1,8 @@
 //! How an interface is under limits: as it was asked for, and as it is now.
 
+use std::collections::{BTreeSet, HashSet};
+use std::mem::{Discriminant, discriminant};
+
 use limiter_common::header::Direction;
 
 use super::Hook;
@@ -79,6 +82,13 @@ pub struct Attachment {
     pub state: LinkState,
 }
 
+/// The names of limited interfaces, each once, whatever hooks of it are limited.
+pub fn interfaces_of<'a>(attachments: impl IntoIterator<Item = &'a Attachment>) -> Vec<&'a str> {
+    let mut known = BTreeSet::new();
+    let names = attachments.into_iter().map(|at| at.interface.as_str());
+    names.filter(|name| known.insert(*name)).collect()
+}
+
 /// A hook of an interface that is to be limited there, and is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -90,7 +100,7 @@ pub struct Refused {
     pub error: String,
 }
 
-/// Change of an interface since the last look.
+/// Change of an interface since the last look: once for all of its hooks, unless it names one.
 #[derive(Debug)]
 pub enum LinkChange {
     /// No interface has this name any more.
@@ -108,9 +118,14 @@ pub enum LinkChange {
     Elsewhere(String),
     /// The interface is not here, and more cannot be seen.
     Unseen(String),
-    /// An interface is there without the program: somebody removed the pin of its link. That is a
-    /// bypass, so it is not attached again.
-    Detached(String),
+    /// An interface is there without the program at a hook: somebody removed the pin of its link.
+    /// That is a bypass, so it is not attached again.
+    Detached {
+        /// Name of the interface.
+        interface: String,
+        /// The hook.
+        hook: Hook,
+    },
     /// An interface whose name matches a pattern is there, and under limits.
     Appeared(String),
     /// More interfaces match a pattern than one look attaches to: look again soon.
@@ -121,4 +136,62 @@ pub enum LinkChange {
     /// An interface is there that is to be limited, and cannot be. It is tried again, and reported
     /// again if the reason is another one.
     Refused(Refused),
+}
+
+impl LinkChange {
+    /// The interface that it is about as a whole; none of one that is about a hook, or about none.
+    fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Gone(name)
+            | Self::Back(name)
+            | Self::Renamed { name, .. }
+            | Self::Elsewhere(name)
+            | Self::Unseen(name)
+            | Self::Appeared(name)
+            | Self::Left(name) => Some(name),
+            Self::Detached { .. } | Self::Unfinished | Self::Refused(_) => None,
+        }
+    }
+}
+
+/// Changes of interfaces, each once: what happens to an interface happens at all of its hooks.
+pub(super) fn once(changes: Vec<LinkChange>) -> Vec<LinkChange> {
+    let mut known: HashSet<(Discriminant<LinkChange>, String)> = HashSet::new();
+    let is_new = |change: &LinkChange| match change.interface() {
+        Some(name) => known.insert((discriminant(change), name.to_owned())),
+        None => true,
+    };
+    changes.into_iter().filter(is_new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_to_an_interface_is_said_once() {
+        let back = |name: &str| LinkChange::Back(name.to_owned());
+        let detached =
+            |hook| LinkChange::Detached { interface: "eth0".to_owned(), hook: Hook::Tc(hook) };
+        let changes = vec![
+            LinkChange::Gone("eth0".to_owned()),
+            back("eth0"),
+            back("eth1"),
+            LinkChange::Gone("eth0".to_owned()),
+            back("eth0"),
+            detached(Direction::In),
+            detached(Direction::Out),
+        ];
+        let left: Vec<String> = once(changes).iter().map(|change| format!("{change:?}")).collect();
+        assert_eq!(
+            left,
+            [
+                "Gone(\"eth0\")",
+                "Back(\"eth0\")",
+                "Back(\"eth1\")",
+                "Detached { interface: \"eth0\", hook: Tc(In) }",
+                "Detached { interface: \"eth0\", hook: Tc(Out) }",
+            ]
+        );
+    }
 }

@@ -73,6 +73,8 @@ pub trait Observed: Reading<Error = DatapathError> {
     /// Programs of others on an interface that is limited here, for the direction of the
     /// attachment: each hook's in the order in which they run.
     fn neighbours(&self, at: &Attachment) -> Result<Vec<Neighbour>, DatapathError>;
+    /// The queueing discipline of what goes out by an interface.
+    fn queueing(&self, interface: &str) -> Result<Queueing, DatapathError>;
     /// Addresses of this machine, each with the name of its interface and its network.
     fn own_addresses(&self) -> Result<Vec<(String, IpNet)>, DatapathError>;
     /// True if the bypass lets every packet pass.
@@ -155,8 +157,6 @@ pub trait Datapath: Observed + Send {
     fn cpus(&self) -> u32;
     /// True if an interface takes VLAN tags off before the program sees a frame.
     fn strips_tags(&self, interface: &str) -> Result<bool, DatapathError>;
-    /// The queueing discipline of what goes out by an interface.
-    fn queueing(&self, interface: &str) -> Result<Queueing, DatapathError>;
     /// Has packets that come in wait in an `ifb`, so many of one flow; `None` if none is to wait.
     fn hold_incoming(&mut self, packets: Option<u64>) -> Result<(), DatapathError>;
     /// `limiter off` and `on`: with the bypass every packet passes.

@@ -396,7 +396,10 @@ fn removal(name: &str, interface: &str, other: Option<&OtherPins>) -> String {
         None if name == "xdp_dispatcher" => {
             format!("`xdp-loader unload {interface} --all`, with all programs that it calls")
         }
-        None => format!("the tool that attached it, or `ip link set dev {interface} xdp off`"),
+        None => format!(
+            "the tool that attached it, or `ip link set dev {interface} xdp off`, which ends what \
+             the program does"
+        ),
     }
 }
 

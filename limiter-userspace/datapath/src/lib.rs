@@ -73,7 +73,7 @@ mod xdp;
 
 use bpffs::PinDir;
 
-pub use attachment::{Attachment, LinkChange, LinkState, Mode, ModeChoice, Refused};
+pub use attachment::{Attachment, LinkChange, LinkState, Mode, ModeChoice, Refused, interfaces_of};
 pub use backend::{Backend, Datapath, KeyPlace, Keys, Observed};
 pub use batch::{Sweep, of_key};
 pub use capture::CapturedPacket;
@@ -93,7 +93,7 @@ pub use on_trial::TrialOutcome;
 pub use options::Options;
 pub use other_pins::OtherPins;
 pub use predecessor::BANNED_BEFORE;
-pub use queueing::{Fq, Queueing, hold_packets, queueing};
+pub use queueing::{Fq, Queueing, hold_packets, memory_of, queueing};
 pub use random::random;
 pub use source_table::SourceTable;
 pub use tc_order::TcOrder;

@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use super::attachment::once;
 use super::interface::Interface;
 use super::kernel::Kernel;
 use super::matching::Look;
@@ -55,7 +56,7 @@ pub(super) fn look_after(kernel: &mut Kernel) -> Vec<LinkChange> {
         kernel.end_hooks_of_before();
     }
     changes.extend(kernel.retries.news().into_iter().map(LinkChange::Refused));
-    changes
+    once(changes)
 }
 
 impl Kernel {
@@ -99,7 +100,9 @@ impl Kernel {
             _ if before.state == state => None,
             LinkState::Elsewhere => Some(LinkChange::Elsewhere(was)),
             LinkState::Unseen => Some(LinkChange::Unseen(was)),
-            LinkState::Detached => Some(LinkChange::Detached(was)),
+            LinkState::Detached => {
+                Some(LinkChange::Detached { interface: was, hook: before.mode.hook() })
+            }
             LinkState::Gone => Some(LinkChange::Gone(was)),
         };
         if let Some(at) = self.held.attachments.get_mut(index) {

@@ -35,7 +35,7 @@ use super::tables::TableMaps;
 use super::words::header_of;
 use super::{
     Attachment, DatapathError, Hook, Interface, KeyPlace, Keys, LinkState, Neighbour, Observed,
-    PinDir, SourceTable, Sweep, held_rules, labels,
+    PinDir, Queueing, SourceTable, Sweep, held_rules, labels, queueing,
 };
 
 /// Handles on all maps but those of events, and what is known of them.
@@ -156,6 +156,10 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
     fn is_at(&self, hook: Hook) -> bool {
         let held = self.held();
         held.hooks.contains(&hook) || held.attachments.iter().any(|at| at.mode.hook() == hook)
+    }
+
+    fn queueing(&self, interface: &str) -> Result<Queueing, DatapathError> {
+        queueing(interface)
     }
 
     fn max_frame(&self) -> u64 {

@@ -141,6 +141,14 @@ fn judged(listed: &[Listed]) -> Queueing {
     }
 }
 
+/// Memory of the kernel that so many packets take which wait, each of 1,500 bytes: 2,304 bytes for
+/// one (`skb->truesize`, as `ss -uam` shows it on Linux 6.18), which are 2,048 of a buffer that has
+/// room for it and 256 of its `sk_buff`. One of 46 bytes takes 832; a super-frame is one packet, and
+/// takes up to some 70 kB.
+pub const fn memory_of(packets: u64) -> u64 {
+    packets.saturating_mul(2_304)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -138,7 +138,13 @@ impl Backend for Xdp {
 
     fn limited(&self, pin_dir: &Path) -> Vec<String> {
         match pinned::bypass(pin_dir) {
-            Ok(false) => pinned::limited(pin_dir).into_iter().map(|link| link.name).collect(),
+            Ok(false) => {
+                let mut names: Vec<_> =
+                    pinned::limited(pin_dir).into_iter().map(|link| link.name).collect();
+                names.sort();
+                names.dedup();
+                names
+            }
             Ok(true) | Err(_) => Vec::new(),
         }
     }

@@ -30,7 +30,7 @@ use limiter_common::wire::{
 use limiter_datapath::{
     Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, LinkChange, LinkState,
     Mode, ModeChoice, Neighbour, Observed, Options, Pattern, Queueing, Reading as _, Refused,
-    SourceTable, Wanted,
+    SourceTable, Then, Wanted,
 };
 use limiter_model::Model;
 use limiter_rules::{Installed, Selector};
@@ -152,6 +152,8 @@ pub struct Fake {
     attachments: Vec<Attachment>,
     /// Patterns by which interfaces are limited.
     pub patterns: Vec<Pattern>,
+    /// The program that goes on with what passes.
+    pub then: Option<Then>,
 }
 
 impl Default for Fake {
@@ -208,6 +210,7 @@ impl Default for Fake {
             state: Arc::new(Mutex::new(state)),
             attachments: vec![attachment],
             patterns: Vec::new(),
+            then: None,
         }
     }
 }
@@ -253,6 +256,30 @@ impl Fake {
                 now,
             );
         }
+    }
+
+    /// The same with its interface limited in a mode.
+    #[must_use]
+    pub fn in_mode(mut self, mode: Mode) -> Self {
+        for at in &mut self.attachments {
+            at.mode = mode;
+        }
+        self
+    }
+
+    /// The same with a second interface, `fake1`, limited in a mode.
+    #[must_use]
+    pub fn beside(mut self, mode: Mode) -> Self {
+        let interface = "fake1".to_owned();
+        let second = self.attachments.first().cloned().map(|first| Attachment {
+            asked: interface.clone(),
+            interface,
+            ifindex: 8,
+            mode,
+            ..first
+        });
+        self.attachments.extend(second);
+        self
     }
 
     /// Opens it as a start does.

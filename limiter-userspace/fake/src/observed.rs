@@ -12,7 +12,8 @@ use limiter_common::wire::{
     Tally,
 };
 use limiter_datapath::{
-    Attachment, DatapathError, KeyPlace, Keys, Neighbour, Observed, SourceTable, Sweep, of_key,
+    Attachment, DatapathError, KeyPlace, Keys, Neighbour, Observed, Queueing, SourceTable, Sweep,
+    of_key,
 };
 use limiter_rules::{Installed, Selector};
 
@@ -22,6 +23,14 @@ use super::{SOURCES, interface_index};
 impl Observed for Opened {
     fn attachments(&self) -> &[Attachment] {
         &self.fake.attachments
+    }
+
+    fn queueing(&self, interface: &str) -> Result<Queueing, DatapathError> {
+        let refused = || DatapathError::Netlink {
+            interface: interface.to_owned(),
+            source: std::io::Error::other("the fake refuses"),
+        };
+        self.fake.state().queueing.clone().ok_or_else(refused)
     }
 
     fn max_frame(&self) -> u64 {

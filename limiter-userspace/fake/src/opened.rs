@@ -9,7 +9,7 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Ban, CaptureBudget, CaptureFilter, Event, EventBudget, ListEntry, map};
 use limiter_datapath::{
-    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Pattern, Queueing, Refused,
+    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Pattern, Refused, Then,
     TrialOutcome,
 };
 use limiter_rules::{Installed, Plan, Selector};
@@ -111,17 +111,13 @@ impl Datapath for Opened {
         self.fake.state().strips_tags.ok_or_else(refused)
     }
 
+    fn then(&self) -> Option<&Then> {
+        self.fake.then.as_ref()
+    }
+
     fn hold_incoming(&mut self, packets: Option<u64>) -> Result<(), DatapathError> {
         self.fake.state().held_back = packets;
         Ok(())
-    }
-
-    fn queueing(&self, interface: &str) -> Result<Queueing, DatapathError> {
-        let refused = || DatapathError::Netlink {
-            interface: interface.to_owned(),
-            source: std::io::Error::other("the fake refuses"),
-        };
-        self.fake.state().queueing.clone().ok_or_else(refused)
     }
 
     fn set_bypass(&mut self, engaged: bool) -> Result<(), DatapathError> {

@@ -40,6 +40,11 @@ impl Model {
         self.left.departure
     }
 
+    /// How long the last frame, which came at `now`, waits before it goes on.
+    pub fn waited(&self, now: Ticks) -> Ticks {
+        self.left.departure.map_or(Ticks::ZERO, |departure| departure.since(now))
+    }
+
     /// As `Observed::bans` of a data path.
     pub fn bans(&self) -> Vec<([u8; 16], Ban)> {
         let bans = self.bans.by_source.read().unwrap_or_else(PoisonError::into_inner);

@@ -95,6 +95,8 @@ pub struct Judged {
     pub way: Option<Way>,
     /// Steps that the packet comes to.
     pub trail: Trail,
+    /// How long the packet waits before it goes on; zero unless a limit holds it back.
+    pub waits: Ticks,
 }
 
 impl Judged {
@@ -109,7 +111,8 @@ impl Model {
     fn judged(&self, packet: &Packet<'_>, now: Ticks) -> (Judged, Self) {
         let mut copy = self.copy(now);
         let outcome = copy.judge_packet(packet, now);
-        (Judged { outcome, way: copy.way(), trail: copy.trail().clone() }, copy)
+        let waits = copy.waited(now);
+        (Judged { outcome, way: copy.way(), trail: copy.trail().clone(), waits }, copy)
     }
 }
 

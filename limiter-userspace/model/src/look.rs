@@ -138,6 +138,9 @@ pub struct LookedLimit {
     /// Time until such a packet conforms; zero if it does, `None` for never, and where a lease has
     /// to come first.
     pub conforms_in: Option<Ticks>,
+    /// How long such a packet would wait for it; `None` where packets over it do not wait,
+    /// or not so long.
+    pub waits: Option<Ticks>,
     /// Time until nothing of the limit is used; `None` for never, and where other nodes have a part
     /// in it.
     pub full_in: Option<Ticks>,
@@ -372,10 +375,20 @@ impl Model {
                 most(spec.window().limit, |units| conforms(units, now))
             }
         };
+        // What waits goes on when the same limit without a wait would let it pass.
+        let waits = || {
+            let drops = spec.with_longest_wait(Ticks::ZERO);
+            wait_until(now, |now| {
+                let arrival = Arrival { now, offset, units, is_super_frame };
+                meter::peek(&drops, bucket, scale, &arrival) == Peek::Conforming
+            })
+        };
+        let holds = spec.longest_wait() != Ticks::ZERO && conforms(units, now);
         LookedLimit {
             standing,
             remaining,
             conforms_in: wait_until(now, |at| conforms(units, at)),
+            waits: holds.then(waits).flatten(),
             full_in: wait_until(now, drained),
         }
     }
@@ -417,6 +430,7 @@ impl Model {
             standing: Standing::Node,
             remaining: gcra::remaining(&limit, tat, now),
             conforms_in: wait_until(now, conforms),
+            waits: None,
             full_in: Some(tat.since(now)),
         });
         Some((bucket, meter))
@@ -430,6 +444,7 @@ fn leased(standing: Standing, left: u64, units: u64) -> LookedLimit {
         standing,
         remaining: left,
         conforms_in: conforms.then_some(Ticks::ZERO),
+        waits: None,
         full_in: None,
     }
 }

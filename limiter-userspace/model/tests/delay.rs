@@ -8,6 +8,7 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_decision::packet::Segments;
 use limiter_model::{Framing, Model, Packet};
+use limiter_rules::place::budget_tag;
 use limiter_rules::{Environment, RuleFile};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -262,5 +263,60 @@ proptest! {
                 prop_assert!(counted <= window + rule.tolerance() + (1 + rule.slack()) * rate);
             }
         }
+    }
+}
+
+/// What is over a limit and waits in its class counts as delayed, under the rule and the budget,
+/// and gets the budget's congestion mark; what passes there at once counts as of the class. In the
+/// table of sources as in others.
+#[test]
+fn what_waits_in_a_class_counts_as_delayed() {
+    for (direction, outgoing) in [("in", false), ("out", true)] {
+        let text = format!(
+            "descriptors:\n  - key: remote_address\n    direction: {direction}\n    rate_limit: \
+             {{rate: 10/s, burst: 1}}\n    action: {{class: slow}}\nbudgets:\n  - name: slow\n    \
+             rate_limit: {{rate: 10/s, burst: 1}}\n    action: {{delay: {{longest: 250ms, ecn: \
+             true}}}}\n"
+        );
+        let set = RuleFile::parse("class.yaml", text.as_bytes(), 1522).unwrap().rules;
+        let machine = Environment { in_at_tc: Some(true), ..Environment::of_frame(1522) };
+        let mut model = Model::new();
+        let plan = model.installed().plan(&set, 1, 1024, &machine).unwrap();
+        let (_, budget) = plan.installed.tables.budget(budget_tag("slow")).unwrap();
+        let budget = budget.rule;
+        model.commit(plan, Ticks::from_nanos(START));
+        let way = if outgoing { Direction::Out } else { Direction::In };
+        let mut frame = frame(100, false);
+        // ECT(0): its sender understands congestion marks.
+        frame[15] = 2;
+        let mut sent = Vec::new();
+        let mut rule = 0;
+        for _ in 0..5 {
+            let packet = Packet::at_tc(Framing::Ethernet, &frame, way, None, 1);
+            let outcome = model.judge_packet(&packet, Ticks::from_nanos(START));
+            let waits = model.waited(Ticks::from_nanos(START)).as_nanos() / 1_000_000;
+            sent.push((outcome.reason, waits, model.frame()[15]));
+            rule = if outcome.reason == Reason::OverLimit { outcome.rule } else { rule };
+        }
+        let expected = [
+            (Reason::Conforming, 0, 2),
+            (Reason::Class, 0, 2),
+            (Reason::Delayed, 100, 2),
+            (Reason::Delayed, 200, 3),
+            (Reason::OverLimit, 0, 2),
+        ];
+        assert_eq!(sent, expected, "{direction}");
+        let counted = |number| {
+            let counters = model.rule_counters(number);
+            [counters.passed, counters.marked, counters.dropped].map(|tally| tally.packets)
+        };
+        // What is over a limit and passes is among what passes.
+        assert_eq!(counted(rule), [4, 3, 1], "{direction}");
+        assert_eq!(counted(budget), [3, 2, 1], "{direction}");
+        let reasons = model.reasons();
+        let of = |reason: Reason| reasons[reason as usize].packets;
+        let counts =
+            [Reason::Conforming, Reason::Class, Reason::Delayed, Reason::OverLimit].map(of);
+        assert_eq!(counts, [1, 1, 2, 1], "{direction}");
     }
 }

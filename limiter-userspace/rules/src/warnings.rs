@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use limiter_common::wire::{Count, Evidence};
 
 use super::model::{
-    Crowd, Direction, Limits, Listing, Meeting, Over, Part, Path, Rule, RuleSet, Selector, Subject,
-    Terms, Traffic,
+    Crowd, Direction, Limits, Listing, Meeting, Meter, Over, Part, Path, Rule, RuleLimit, RuleSet,
+    Selector, Subject, Terms, Traffic,
 };
 
 mod kind;
@@ -225,15 +225,26 @@ impl Judge {
             return;
         }
         let drops = matches!(limits.over, Over::Drop | Over::Reject | Over::Ban(_));
+        let longest = match &limits.over {
+            Over::Delay(delay) => Some(delay.longest),
+            _ => None,
+        };
         let mut reported: BTreeSet<Kind> = BTreeSet::new();
         for limit in limits.limits.iter() {
             let count = limit.meter.quota().count;
             let found = if !meeting.charged(count) {
                 Some((Kind::NoSyns, path.to_string()))
-            } else if drops && meeting.tcp_data {
+            } else if meeting.tcp_data && (drops || longest.is_some()) {
+                let hangs = longest.is_none_or(|longest| rate::waits_in_vain(&limit, longest));
                 rate::session(&limit, path, traffic, meeting)
+                    .filter(|_| hangs)
                     .map(|detail| (Kind::Session, detail))
-                    .or_else(|| Some((Kind::Burst, rate::burst(&limit, traffic)?)))
+                    .or_else(|| match longest {
+                        Some(longest) => Some((Kind::Wait, rate::wait(&limit, traffic, longest)?)),
+                        None => {
+                            Some((Kind::Burst, rate::burst(&limit, traffic, could_wait(limits))?))
+                        }
+                    })
             } else {
                 None
             };
@@ -260,6 +271,17 @@ impl Judge {
             }
         }
     }
+}
+
+/// True if packets over the limits could wait, where they are dropped.
+fn could_wait(limits: &Limits) -> bool {
+    let can = |limit: &RuleLimit| {
+        limit.upper.is_none()
+            && matches!(limit.meter, Meter::TokenBucket(_) | Meter::LeakyBucket { .. })
+    };
+    limits.over == Over::Drop
+        && limits.sharing.is_none()
+        && limits.limits.iter().all(|limit| can(&limit))
 }
 
 /// True if all senders share the bucket of a rule on a port, a protocol or the like.

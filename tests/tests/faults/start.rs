@@ -67,6 +67,9 @@ fn first_starts(tag: &str, calls: Calls) -> Result<usize> {
                 limiter.kill()?;
                 std::fs::remove_file(limiter.socket())?;
                 limiter.on_pins("detach")?;
+                // On a busy machine the kernel takes a moment longer to end the link, and the next
+                // start would be refused for it: the last one has no fault that explains that.
+                limiter.wait_until_detached().with_context(|| when.clone())?;
                 // What a daemon that ran notes is there for the next start, and this is to be a
                 // first one again.
                 let state = bed.dir.path().join("state");

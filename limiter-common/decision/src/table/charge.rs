@@ -220,9 +220,6 @@ pub fn note_passed<W: Maps>(
     };
     let budget = account.budget.get();
     let plan = Plan::from_raw(account.plan.get());
-    if matches!(plan, Plan::Class) {
-        call!(count_class(maps, scratch; index, true, true));
-    }
     if matches!(plan, Plan::Charge)
         && let Some(record) = maps.record(account.target().0)
     {
@@ -235,6 +232,9 @@ pub fn note_passed<W: Maps>(
     }
     if W::DELAYS {
         call!(delay(maps, scratch; index));
+    }
+    if matches!(plan, Plan::Class) {
+        call!(count_class(maps, scratch; index, true, true));
     }
     // A table without keys has no bucket but the budget.
     let counted = if !budget.is_own() && bucket.is_none() {

@@ -5,11 +5,12 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{MAX_LIMITS, Record};
 
 use super::result::PLACES;
-use super::scratch::{Charge, Plan, Scratch};
+use super::scratch::{Charge, SOURCE_CLASS, Scratch};
 use super::weight::MARKED;
 use crate::call::call;
 use crate::maps::Maps;
 use crate::meter::{self, Undo};
+use crate::outcome::Packed;
 use crate::rounds::Rounds;
 
 /// Holds the packet back until it conforms to every limit that account `index` has charged, where
@@ -43,12 +44,18 @@ pub fn delay<W: Maps>(maps: &W, scratch: &Scratch, index: u32) {
     // without.
     scratch.depart_at(departure);
     let wait = departure.since(now).get();
-    if wait != 0 && account.plan.get() == Plan::Charge as u32 {
-        account.reason.set(Reason::Delayed.index());
-        account.weight.set(MARKED);
-        // ECN's congestion mark, if the rule has it.
-        let marked = if wait < longest >> 1 { 0 } else { record.soft_action };
-        account.action.set(u32::from(marked));
+    if wait == 0 {
+        return;
+    }
+    // ECN's congestion mark, if the rule, or the budget that it is charged to, has it.
+    let marked = u32::from(if wait < longest >> 1 { 0 } else { record.soft_action });
+    account.reason.set(Reason::Delayed.index());
+    account.weight.set(MARKED);
+    account.action.set(marked);
+    if index == SOURCE_CLASS {
+        // Of the source table the outcome is reported, and not the account.
+        let outcome = Packed::from_raw(scratch.source_outcome.get());
+        scratch.source_outcome.set(outcome.passed_as(Reason::Delayed.index(), marked).raw());
     }
 }
 

@@ -91,12 +91,24 @@ pub fn over_source<W: Maps>(maps: &W, scratch: &Scratch, outcome: Packed) -> Pac
 /// takes it back when `add` is false.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn count_class<W: Maps>(maps: &W, scratch: &Scratch, index: u32, passed: bool, add: bool) {
-    if let Some(account) = scratch.account(index)
-        && matches!(Plan::from_raw(account.plan.get()), Plan::Class)
-        && let Some(action) = maps.action(account.action.get())
-        && let Some(record) = maps.record(Slot::new(action.target))
-    {
-        let reason = if passed { Reason::Conforming } else { Reason::OverLimit };
+    let Some(account) = scratch.account(index) else {
+        return;
+    };
+    if !matches!(Plan::from_raw(account.plan.get()), Plan::Class) {
+        return;
+    }
+    let (slot, reason) = if passed {
+        // It may wait there, and its action may be that of the wait by now.
+        let waits = account.reason.get() == Reason::Delayed.index();
+        let reason = if waits { Reason::Delayed } else { Reason::Conforming };
+        (account.target().0, reason)
+    } else {
+        let Some(action) = maps.action(account.action.get()) else {
+            return;
+        };
+        (Slot::new(action.target), Reason::OverLimit)
+    };
+    if let Some(record) = maps.record(slot) {
         maps.count_rule(record.rule, reason, scratch.size::<W>(), add);
     }
 }

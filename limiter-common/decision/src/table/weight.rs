@@ -13,8 +13,9 @@ pub(super) const fn weight(reason: Reason) -> u32 {
         Reason::Conforming => CONFORMING,
         Reason::Untracked | Reason::Aggregate => 3,
         Reason::Shadow => 4,
+        Reason::Class => 5,
+        // These change the packet, or hold it back.
         Reason::Marked | Reason::Delayed => MARKED,
-        Reason::Class => 6,
         _ => 7,
     }
 }
@@ -42,7 +43,7 @@ const WEIGHTS: (u64, u64) = {
 const _: () = assert!(Reason::COUNT <= 32);
 
 pub(super) const CONFORMING: u32 = 2;
-pub(super) const MARKED: u32 = 5;
+pub(super) const MARKED: u32 = 6;
 
 /// The outcome of a packet that conforms in its tables, after `source` of the source table: the
 /// more specific one of both.

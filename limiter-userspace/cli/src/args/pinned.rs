@@ -18,6 +18,20 @@ pub(crate) struct Pinned {
     pub(crate) pin_dir: Option<PathBuf>,
 }
 
+/// Arguments of `on`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Refused, unless forced, are limits and lists that may drop packets of the \
+                        SSH session in which this is typed."
+)]
+pub(crate) struct On {
+    /// Turn it off even if the limits may drop packets of this SSH session
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) pinned: Pinned,
+}
+
 /// Arguments of `detach`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Detach {

@@ -1,5 +1,6 @@
 //! Programs on an interface, and whether its driver takes ours.
 
+use limiter_common::header::Direction;
 use limiter_datapath::machine::{Link, NativeMode};
 use limiter_datapath::{DatapathError, Interface, Mode};
 
@@ -23,10 +24,15 @@ pub(super) enum Owner {
     Unseen(u32),
 }
 
-/// Judges the program that is there.
-pub(super) fn program(name: &str, owner: &Owner) -> Finding {
+/// Judges the program that is there. `at_tc` has the directions in which the interface is limited
+/// at tc, where somebody else's program is no obstacle.
+pub(super) fn program(name: &str, owner: &Owner, at_tc: &[Direction]) -> Finding {
     let check = "other-xdp";
     match owner {
+        Owner::Other(error) if !at_tc.is_empty() => {
+            let (seen, _) = error.parts();
+            Finding::note(check, format!("{seen}: {}", beside(at_tc)))
+        }
         Owner::Nobody => Finding::ok(check, "no XDP program is on it"),
         Owner::Ours(_) => Finding::ok(
             check,
@@ -40,14 +46,24 @@ pub(super) fn program(name: &str, owner: &Owner) -> Finding {
             match error {
                 DatapathError::Foreign { other: Some(other), .. } => finding
                     .command(format!("limiter detach --pin-dir {}", other.directory.display())),
+                // What somebody else runs stays, unless the remedy is read.
                 DatapathError::Foreign { .. } if !error.is_of_limiter() => {
-                    finding.command(format!("ip link set dev {name} xdp off"))
+                    finding.command(format!("limiter run --iface {name} --hook tc --rules FILE"))
                 }
                 _ => finding,
             }
         }
     }
     .on(name)
+}
+
+/// What an XDP program of somebody else means for limits at tc.
+fn beside(at_tc: &[Direction]) -> &'static str {
+    if at_tc.contains(&Direction::In) {
+        "the limits at tc see what it lets pass, and what it drops they do not count"
+    } else {
+        "it sees what comes in, and the limits at tc what goes out"
+    }
 }
 
 /// True where the program runs in generic mode, or could in no other.
@@ -68,10 +84,14 @@ pub(super) fn native(
     owner: &Owner,
     native: &Result<Option<NativeMode>, DatapathError>,
     asked: bool,
+    at_tc: &[Direction],
 ) -> Finding {
     let check = "native-mode";
     let who = driver(link);
     let finding = match (owner, native) {
+        (Owner::Nobody | Owner::Other(_) | Owner::Unseen(_), _) if !at_tc.is_empty() => {
+            Finding::ok(check, "it is limited at tc, which takes no native XDP")
+        }
         (Owner::Ours(Mode::Native), _) => {
             Finding::ok(check, format!("{who} runs the program itself"))
         }
@@ -123,6 +143,7 @@ pub(super) fn mtu(
     interface: &Interface,
     owner: &Owner,
     native: &Result<Option<NativeMode>, DatapathError>,
+    at_tc: &[Direction],
 ) -> Finding {
     let check = "mtu";
     let (name, mtu) = (&interface.name, interface.mtu);
@@ -130,7 +151,7 @@ pub(super) fn mtu(
         Ok(Some(native)) => !native.is_there || native.takes_buffers,
         Ok(None) | Err(_) => false,
     };
-    let is_attached = matches!(owner, Owner::Ours(_));
+    let is_attached = matches!(owner, Owner::Ours(_)) || !at_tc.is_empty();
     if mtu <= ONE_BUFFER || takes_buffers || is_attached {
         return Finding::ok(check, format!("the program gets whole frames of MTU {mtu}")).on(name);
     }

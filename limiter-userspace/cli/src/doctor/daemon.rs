@@ -22,18 +22,19 @@ pub(super) fn daemon(socket: &Path, status: &Result<Status, ClientError>) -> Vec
         Err(error) => return vec![Finding::unknown(check, error.to_string())],
     };
     let mut findings = Vec::new();
-    for interface in status.interfaces.iter().filter(|interface| !interface.attached) {
-        let (seen, remedy) = match &interface.error {
+    for (name, modes, error) in status.not_attached() {
+        let modes = modes.join(" and ");
+        let (seen, remedy) = match error {
             None => (
-                "the program is not on it: packets pass".to_owned(),
+                format!("the program is not on it ({modes}): packets pass"),
                 "start the daemon again, once the interface is there",
             ),
             Some(error) => (
-                format!("the program is not on it, and packets pass: {error}"),
+                format!("the program is not on it ({modes}), and packets pass: {error}"),
                 "remove the cause: the daemon tries again by itself",
             ),
         };
-        findings.push(Finding::problem("attached", seen).remedy(remedy).on(&interface.name));
+        findings.push(Finding::problem("attached", seen).remedy(remedy).on(name));
     }
     if let Some(error) = &status.last_reload.error {
         findings.push(
@@ -107,6 +108,16 @@ mod tests {
         let detached = json!({"interfaces": [{"name": "eth0", "mode": "native", "ifindex": 2,
             "program_id": 5, "adopted": false, "attached": false}]});
         assert_eq!(levels(&detached)[0], ("attached", Level::Problem));
+        // Two hooks of one interface: one finding that names both.
+        let off = |mode: &str| {
+            json!({"name": "eth0", "mode": mode, "ifindex": 2, "program_id": 5, "adopted": false,
+                "attached": false})
+        };
+        let detached = status(&json!({"interfaces": [off("native"), off("tc out")]}));
+        let found = daemon(Path::new("/s"), &Ok(detached));
+        let of_check: Vec<_> = found.iter().filter(|it| it.check == "attached").collect();
+        assert_eq!(of_check.len(), 1, "{found:?}");
+        assert!(of_check[0].seen.contains("(native and tc out)"), "{found:?}");
         let refused = json!({"last_reload": {"ok": false, "error": "r.yaml:1:1: no"}});
         assert_eq!(levels(&refused)[0], ("reload", Level::Problem));
         assert_eq!(levels(&json!({"warnings": ["a"]}))[0], ("rules", Level::Warning));

@@ -19,6 +19,7 @@ mod ssh;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use limiter_common::header::Direction;
 use limiter_daemon::api::lists::{ListName, Lists};
 use limiter_daemon::api::status::Status;
 use limiter_daemon::control::Client;
@@ -186,14 +187,18 @@ fn interface(link: &Link, links: &[Link], here: &Here<'_>, asked: bool) -> Vec<F
             Err(error) => Owner::Other(error),
         },
     };
+    let at_tc: Vec<_> = [Direction::In, Direction::Out]
+        .into_iter()
+        .filter(|direction| machine::is_at_tc(state, *direction, programs, pin_dir))
+        .collect();
     let native = machine::native_mode(link);
     let changes = offloads(name);
     let filters = machine::filters(link);
     let neighbours = machine::neighbours(state, programs, pin_dir);
     vec![
-        attaching::program(name, &owner),
-        attaching::native(link, &owner, &native, asked),
-        attaching::mtu(state, &owner, &native),
+        attaching::program(name, &owner, &at_tc),
+        attaching::native(link, &owner, &native, asked, &at_tc),
+        attaching::mtu(state, &owner, &native, &at_tc),
         place::device(link, links, asked),
         frames::tags(name, &changes, &peer(link, links)),
         frames::joined(name, &changes, attaching::is_generic(&owner, &native)),

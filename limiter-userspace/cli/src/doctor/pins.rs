@@ -59,7 +59,7 @@ pub(super) fn pinned(pin_dir: &Path, pinned: &Pinned, may_bpf: bool) -> Finding 
             Finding::ok(check, format!("the maps under {path} are of this version"))
         }
         Pinned::Maps { bypass: true } | Pinned::OtherLayout { bypass: true, .. } => {
-            Finding::problem(check, "limits are off: every packet passes")
+            Finding::problem(check, "limits are off: limiter lets every packet pass")
                 .remedy("turn off the bypass")
                 .command(on_pins("on"))
         }

@@ -61,15 +61,16 @@ const NATIVE: NativeMode = NativeMode { is_there: true, takes_buffers: true };
 
 #[test]
 fn a_program_of_somebody_else_is_a_problem_with_its_way_out() {
-    let judged = |owner: &Owner| attaching::program("eth0", owner);
+    let judged = |owner: &Owner| attaching::program("eth0", owner, &[]);
     assert_eq!(judged(&Owner::Nobody).level, Level::Ok);
     assert_eq!(judged(&Owner::Ours(Mode::Generic)).level, Level::Ok);
     assert_eq!(judged(&Owner::Unseen(7)).level, Level::Unknown);
     let dropper = judged(&foreign("dropper", None));
     assert_eq!(dropper.level, Level::Problem);
     assert!(dropper.seen.ends_with("\"dropper\" (id 7), which is not ours"), "{dropper:?}");
-    assert_eq!(dropper.command.as_deref(), Some("ip link set dev eth0 xdp off"));
-    assert!(dropper.remedy.unwrap().contains("--hook tc"));
+    // The command takes nothing from whoever runs it, and the words say what `xdp off` does.
+    assert_eq!(dropper.command.as_deref(), Some("limiter run --iface eth0 --hook tc --rules FILE"));
+    assert!(dropper.remedy.unwrap().contains("xdp off`, which ends what the program does"));
     let dispatcher = judged(&foreign("xdp_dispatcher", None));
     assert!(dispatcher.remedy.unwrap().contains("`xdp-loader unload eth0 --all`"));
     let interfaces = vec!["eth0".to_owned()];
@@ -80,10 +81,36 @@ fn a_program_of_somebody_else_is_a_problem_with_its_way_out() {
     assert_eq!(judged(&foreign("limiter", None)).command, None);
 }
 
+/// Where limiter is at tc, a program at XDP is no obstacle, nor is a driver without native mode.
+#[test]
+fn what_hinders_xdp_is_no_problem_of_limits_at_tc() {
+    let (both, out) = ([Direction::In, Direction::Out], [Direction::Out]);
+    let dropper = foreign("dropper", None);
+    for (at_tc, words) in [(&both[..], "see what it lets pass"), (&out[..], "what goes out")] {
+        let found = attaching::program("eth0", &dropper, at_tc);
+        assert_eq!((found.level, &found.command), (Level::Note, &None), "{found:?}");
+        assert!(
+            found.seen.contains("\"dropper\" (id 7)") && found.seen.contains(words),
+            "{found:?}"
+        );
+        let eth0 = link(2, "eth0", None);
+        let none = NativeMode { is_there: false, takes_buffers: false };
+        for owner in [&dropper, &Owner::Nobody] {
+            let native = attaching::native(&eth0, owner, &Ok(Some(none)), true, at_tc);
+            assert_eq!(native.level, Level::Ok, "{native:?}");
+            let one = NativeMode { is_there: true, takes_buffers: false };
+            let large = Interface { mtu: 9000, ..link(2, "eth0", None).interface.unwrap() };
+            let mtu = attaching::mtu(&large, owner, &Ok(Some(one)), at_tc);
+            assert_eq!(mtu.level, Level::Ok, "{mtu:?}");
+        }
+    }
+}
+
 #[test]
 fn native_mode_is_a_problem_only_where_it_was_asked_for() {
     let eth0 = link(2, "eth0", None);
-    let judged = |owner: &Owner, native, asked| attaching::native(&eth0, owner, &native, asked);
+    let judged =
+        |owner: &Owner, native, asked| attaching::native(&eth0, owner, &native, asked, &[]);
     let none = NativeMode { is_there: false, takes_buffers: false };
     assert_eq!(judged(&Owner::Nobody, Ok(Some(NATIVE)), true).level, Level::Ok);
     let refused = judged(&Owner::Nobody, Ok(Some(none)), true);
@@ -100,7 +127,7 @@ fn native_mode_is_a_problem_only_where_it_was_asked_for() {
 fn a_large_mtu_takes_a_driver_for_several_buffers() {
     let judged = |mtu, native, owner: &Owner| {
         let interface = Interface { mtu, ..link(2, "eth0", None).interface.unwrap() };
-        attaching::mtu(&interface, owner, &Ok(native))
+        attaching::mtu(&interface, owner, &Ok(native), &[])
     };
     let one = NativeMode { is_there: true, takes_buffers: false };
     assert_eq!(judged(1500, Some(one), &Owner::Nobody).level, Level::Ok);
@@ -260,7 +287,7 @@ fn packets_wait_in_fq_alone() {
 fn devices_without_native_mode_name_what_works() {
     let judged = |kind: &str| {
         // As Linux before 6.3, which does not say it.
-        attaching::native(&link(2, "x0", Some(kind)), &Owner::Nobody, &Ok(None), true)
+        attaching::native(&link(2, "x0", Some(kind)), &Owner::Nobody, &Ok(None), true, &[])
     };
     for kind in ["wireguard", "vxlan", "bridge", "vlan", "macvlan", "netkit"] {
         let found = judged(kind);
@@ -273,7 +300,7 @@ fn devices_without_native_mode_name_what_works() {
     }
     let none = NativeMode { is_there: false, takes_buffers: false };
     let bond = link(2, "bond0", Some("bond"));
-    let found = attaching::native(&bond, &Owner::Nobody, &Ok(Some(none)), true);
+    let found = attaching::native(&bond, &Owner::Nobody, &Ok(Some(none)), true, &[]);
     assert!(found.remedy.unwrap().contains("vlan+srcmac"));
 }
 

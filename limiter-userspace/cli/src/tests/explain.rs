@@ -174,3 +174,32 @@ fn rules_for_what_goes_out_are_said_to_have_no_packets() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["summary"]["not_judged"], serde_json::json!(words));
 }
+
+/// Packets that would have waited, and one that would have waited too long.
+#[test]
+fn a_capture_says_how_long_packets_wait() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = capture(&directory);
+    let rules = directory.path().join("r.yaml");
+    let explain = |limit: &str, more: &str| {
+        let text = format!(
+            "descriptors:\n  - {{key: remote_address, rate_limit: {{rate: {limit}, burst: 1}}, \
+             action: {{delay: {{longest: 200ms}}}}}}\n"
+        );
+        std::fs::write(&rules, text).unwrap();
+        explained(&format!("limiter explain --pcap {capture} --rules {}{more}", rules.display()))
+    };
+    let text = explain("10/s", "");
+    assert!(
+        text.contains("pass     delayed              every source; waits 100.000 ms\n"),
+        "{text}"
+    );
+    let json = explain("10/s", " --json");
+    let lines: Vec<serde_json::Value> =
+        json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["waits_ns"], &lines[1]["reason"]), (&().into(), &"delayed".into()));
+    assert_eq!(lines[1]["waits_ns"].as_u64().map(|wait| wait / 1_000_000), Some(100));
+    let text = explain("1/s", "");
+    let too_long = "every source; it would have to wait longer than 200 ms\n";
+    assert!(text.contains(too_long), "{text}");
+}

@@ -3,15 +3,34 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::neighbours::ThenProgram;
+use super::rules::Session;
 use super::words;
 use crate::render::{Render, line};
 
-/// `PUT /v1/brake`, and its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// `PUT /v1/brake`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bypass {
-    /// True if every packet passes.
+    /// True if limiter is to let every packet pass.
     pub engaged: bool,
+    /// True if the limits may come in force although they may drop packets of the session.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// The SSH session of anybody who asks, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Session>,
+}
+
+/// The answer to `PUT /v1/brake`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BypassNow {
+    /// True if limiter lets every packet pass.
+    pub engaged: bool,
+    /// The XDP program of somebody else that goes on with the packets that pass, and may drop them,
+    /// if there is one.
+    #[serde(default)]
+    pub then: Option<ThenProgram>,
 }
 
 /// The query of `POST /v1/detach`.
@@ -35,13 +54,22 @@ pub struct Detached {
     pub others_stay: bool,
 }
 
-impl Render for Bypass {
+impl Render for BypassNow {
     fn render(&self, text: &mut String) {
-        text.push_str(if self.engaged {
-            "limits are off: every packet passes until `limiter on`\n"
-        } else {
-            "limits are on\n"
-        });
+        match (self.engaged, &self.then) {
+            (false, _) => text.push_str("limits are on\n"),
+            (true, None) => {
+                text.push_str("limits are off: every packet passes until `limiter on`\n");
+            }
+            (true, Some(then)) => line(
+                text,
+                format_args!(
+                    "limits are off: limiter lets every packet pass until `limiter on`; {}, which \
+                     may drop it",
+                    then.goes_on()
+                ),
+            ),
+        }
     }
 }
 

@@ -104,6 +104,13 @@ pub struct ExplainedNow {
     /// Nanoseconds until such a packet would pass; none for one that passes, where no time helps,
     /// and where a lease has to come first.
     pub passes_in_ns: Option<u64>,
+    /// Nanoseconds that the packet waits before it goes on, if it passes under `action: delay`.
+    #[serde(default)]
+    pub waits_ns: Option<u64>,
+    /// The moment until which it waits.
+    #[serde(default)]
+    #[schema(value_type = Option<words::Moment>)]
+    pub departs_at: Option<String>,
     /// True if the answer holds whatever was not given, and nothing but other packets can change
     /// it.
     pub exact: bool,
@@ -173,6 +180,10 @@ pub struct ExplainLimit {
     pub conforms: bool,
     /// Nanoseconds until it is; none for never, and where a lease has to come first.
     pub conforms_in_ns: Option<u64>,
+    /// Nanoseconds that this packet waits for it; none where packets over it do not wait, or not so
+    /// long.
+    #[serde(default)]
+    pub waits_ns: Option<u64>,
     /// Nanoseconds until nothing of it is used; none for never, and of a limit over all nodes
     /// that a lease decides.
     pub full_in_ns: Option<u64>,
@@ -297,7 +308,11 @@ fn limit_row(step: &ExplainStep, limit: &ExplainLimit) -> Vec<String> {
         number(limit.remaining),
         limit.size.map(number).unwrap_or_default(),
         limit.count.clone(),
-        if limit.conforms { "within" } else { "over" }.to_owned(),
+        match limit.waits_ns {
+            Some(wait) if wait > 0 => format!("waits {}", duration(wait)),
+            _ if limit.conforms => "within".to_owned(),
+            _ => "over".to_owned(),
+        },
         if limit.conforms { String::new() } else { time(limit.conforms_in_ns, leased) },
         match limit.full_in_ns {
             Some(0) => "full".to_owned(),

@@ -92,11 +92,17 @@ impl From<&Then> for ThenProgram {
 }
 
 impl ThenProgram {
+    /// What it does.
+    pub(crate) fn goes_on(&self) -> String {
+        let name =
+            self.name.as_ref().map_or_else(String::new, |name| format!(" ({})", clean(name)));
+        format!("what passes at XDP goes on in program {}{name}", self.program_id)
+    }
+
     /// The row of `limiter status`.
     pub(super) fn text(&self) -> String {
-        let Self { pin, program_id, name, error } = self;
-        let name = name.as_ref().map_or_else(String::new, |name| format!(" ({})", clean(name)));
-        let called = format!("what passes at XDP goes on in program {program_id}{name}");
+        let Self { pin, error, .. } = self;
+        let called = self.goes_on();
         match error {
             None => format!("{called}, pinned at {}", clean(pin)),
             Some(error) => format!(

@@ -150,6 +150,28 @@ impl ReloadRules {
     }
 }
 
+/// The query of `POST /v1/rules/confirm`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams,
+)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct ConfirmRules {
+    /// The client's address of the SSH session of anybody who asks, if it is one.
+    #[param(value_type = Option<words::Address>)]
+    pub peer: Option<std::net::IpAddr>,
+    /// The port that its server listens at.
+    #[param(maximum = 65_535)]
+    pub port: Option<u16>,
+}
+
+impl ConfirmRules {
+    /// The SSH session of anybody who asks.
+    pub(crate) fn session(&self) -> Option<Session> {
+        Session::named(self.peer, self.port)
+    }
+}
+
 /// The query of `GET /v1/rules`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams,

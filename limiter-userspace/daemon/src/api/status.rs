@@ -25,7 +25,7 @@ pub struct Status {
     pub generation: u64,
     /// Rules in force.
     pub rules: usize,
-    /// True if every packet passes: `limiter off`.
+    /// True if limiter lets every packet pass: `limiter off`.
     #[serde(rename = "brake")] // Answers keep this name.
     pub bypass: bool,
     /// Interfaces under limits, and those that are to be.
@@ -239,9 +239,10 @@ impl Interface {
         labelled(&self.name, self.label.as_deref())
     }
 
-    /// The row of `limiter status`.
-    fn text(&self) -> String {
-        let (name, mode, id) = (self.labelled(), &self.mode, self.program_id);
+    /// The row of `limiter status`, also for the same interface in other modes of which the same is
+    /// to be said.
+    fn text(&self, mode: &str) -> String {
+        let (name, id) = (self.labelled(), self.program_id);
         let adopted = if self.adopted { ", adopted" } else { "" };
         let was = self.was.as_ref().map_or_else(String::new, |was| format!(", was {was}"));
         let limited = format!("{name} {mode}, program {id}{adopted}{was}");
@@ -250,15 +251,44 @@ impl Interface {
                 format!("{limited}, limited in another network namespace")
             }
             (InterfaceState::Unseen, _) => format!(
-                "{name}{was}, not here: whether it is limited in another network namespace cannot \
+                "{name} {mode}{was}, not here: whether it is limited in another network namespace cannot \
                  be seen"
             ),
             (_, true) => limited,
             (_, false) => {
                 let why = self.error.as_ref().map(|error| format!(" ({})", clean(error)));
-                format!("{name}, not attached: packets pass{}", why.unwrap_or_default())
+                format!("{name} {mode}, not attached: packets pass{}", why.unwrap_or_default())
             }
         }
+    }
+
+    /// True if nothing but the mode distinguishes the rows of two: hooks of one interface where the
+    /// program is not, or cannot be seen.
+    fn is_said_with(&self, other: &Self) -> bool {
+        let is_row_of_itself = |at: &Self| at.attached && at.state != InterfaceState::Unseen;
+        !is_row_of_itself(self)
+            && !is_row_of_itself(other)
+            && (&self.name, self.state, &self.was, &self.error)
+                == (&other.name, other.state, &other.was, &other.error)
+    }
+}
+
+/// Hooks of one interface of which the program is not on it, for the same reason: the interface,
+/// the modes, and the reason.
+pub type NotAttached<'a> = (&'a str, Vec<&'a str>, Option<&'a str>);
+
+impl Status {
+    /// Interfaces that the program is not on, each once with the same reason.
+    pub fn not_attached(&self) -> Vec<NotAttached<'_>> {
+        let mut all: Vec<NotAttached<'_>> = Vec::new();
+        for at in self.interfaces.iter().filter(|at| !at.attached) {
+            let error = at.error.as_deref();
+            match all.iter_mut().find(|(name, _, why)| *name == at.name && *why == error) {
+                Some((_, modes, _)) => modes.push(&at.mode),
+                None => all.push((&at.name, vec![&at.mode], error)),
+            }
+        }
+        all
     }
 }
 
@@ -282,8 +312,13 @@ impl Status {
         // All that are not limited, and so many of the others.
         let mut left = SHOWN;
         let (mut more, mut names) = (0, BTreeSet::new());
-        for interface in &self.interfaces {
+        for (at, interface) in self.interfaces.iter().enumerate() {
             names.insert(interface.name.as_str());
+            let (before, from) = self.interfaces.split_at(at);
+            let is_said = |other: &&Interface| interface.is_said_with(other);
+            if before.iter().any(|other| is_said(&other)) {
+                continue;
+            }
             if interface.attached {
                 if left == 0 {
                     more += 1;
@@ -291,7 +326,10 @@ impl Status {
                 }
                 left -= 1;
             }
-            row("interface", interface.text());
+            let with: Vec<&str> =
+                from.iter().skip(1).filter(is_said).map(|other| other.mode.as_str()).collect();
+            let modes = [&[interface.mode.as_str()], with.as_slice()].concat().join(" and ");
+            row("interface", interface.text(&modes));
             if let Some(rates) = interface.rates {
                 row("", rates_text(&rates));
             }
@@ -333,7 +371,12 @@ impl Render for Status {
         if let Some(then) = &self.then {
             row("then", then.text());
         }
-        row("limits", if self.bypass { "off: every packet passes" } else { "on" }.to_owned());
+        let limits = match (self.bypass, &self.then) {
+            (false, _) => "on",
+            (true, None) => "off: every packet passes",
+            (true, Some(_)) => "off: limiter lets every packet pass; the program of `then` may not",
+        };
+        row("limits", limits.to_owned());
         let edits = self.edits;
         row("rules", format!("{} in force, {edits} of them by `limiter set`", self.rules));
         row("generation", self.generation.to_string());

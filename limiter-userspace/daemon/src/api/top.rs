@@ -41,7 +41,7 @@ pub struct Top {
     pub uptime_seconds: u64,
     /// The rule set in force.
     pub generation: u64,
-    /// True if every packet passes: `limiter off`.
+    /// True if limiter lets every packet pass: `limiter off`.
     #[serde(rename = "brake")] // Answers keep this name.
     pub bypass: bool,
     /// Packets that went on, since the maps were made.

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use limiter_common::header::Direction;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{CaptureFilter, CaptureRecord};
@@ -19,6 +20,9 @@ use super::missed::Missed;
 
 /// Byte order of a section, as its header says it.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
+
+/// Option of a packet that says which way it went.
+const EPB_FLAGS: OptionCode = OptionCode(2);
 
 /// Resolution of times: nanoseconds, 10^-9.
 const NANOSECONDS: u8 = 9;
@@ -84,7 +88,10 @@ impl Writer {
             caplen: record.captured,
             origlen: record.length,
             data,
-            options: vec![text(OptionCode::Comment, &comment)],
+            options: vec![
+                option(EPB_FLAGS, flags(record.direction).to_le_bytes().to_vec()),
+                text(OptionCode::Comment, &comment),
+            ],
             block_len2: 0,
         }));
     }
@@ -184,6 +191,11 @@ fn comment(record: &CaptureRecord, rule: Option<&str>, source: Option<&str>) -> 
         let _: std::fmt::Result = write!(text, "; source {source} level {}", record.level);
     }
     text
+}
+
+/// Whether a packet came in or went out, as the two lowest bits of `epb_flags` say it.
+const fn flags(direction: u8) -> u32 {
+    if direction == Direction::Out as u8 { 0b10 } else { 0b01 }
 }
 
 /// Longest text of an option: its length has 16 bits.

@@ -20,7 +20,7 @@ use self::echo::{Echo, routes};
 use super::server::Bounds;
 use super::*;
 use crate::api::bans::{Bans, Unban, Unbanned};
-use crate::api::bypass::{Bypass, Detached};
+use crate::api::bypass::{Bypass, BypassNow, Detached};
 use crate::api::check::{CheckSource, Checked};
 use crate::api::events::{AskEvents, Events};
 use crate::api::explain::{AskExplain, ExplainedNow};
@@ -120,7 +120,8 @@ fn requests_reach_the_service() {
     let changed: Changed = client.put("/v1/limits", &limit).unwrap();
     assert_eq!(changed.generation, 5);
     drop::<Changed>(client.delete("/v1/limits?source=2001:db8::/64").unwrap());
-    let bypass: Bypass = client.put("/v1/brake", &Bypass { engaged: true }).unwrap();
+    let bypass: BypassNow =
+        client.put("/v1/brake", &Bypass { engaged: true, ..Bypass::default() }).unwrap();
     assert!(bypass.engaged);
     let limits: Limits = client.get("/v1/limits").unwrap();
     assert_eq!(limits.warnings, ["3"]);
@@ -176,7 +177,13 @@ fn others_may_read_but_not_change() {
     assert_eq!(refused(client.delete::<Changed>("/v1/limits?source=2001:db8::/64")).0, 403);
     assert_eq!(refused(client.post::<Changed>("/v1/reload")).0, 403);
     assert_eq!(refused(client.post::<Detached>("/v1/detach")).0, 403);
-    assert_eq!(refused(client.put::<Bypass>("/v1/brake", &Bypass { engaged: true })).0, 403);
+    assert_eq!(
+        refused(
+            client.put::<BypassNow>("/v1/brake", &Bypass { engaged: true, ..Bypass::default() })
+        )
+        .0,
+        403
+    );
     let limits: Limits = client.get("/v1/limits").unwrap();
     assert_eq!(limits.warnings, ["0"], "nothing changed");
     server.stop();
@@ -365,7 +372,9 @@ fn the_client_names_what_is_wrong_with_the_socket() {
     // Nobody knows what becomes of a change.
     let change = || {
         let client = Client::new(path.clone(), Duration::from_millis(300));
-        client.put::<Bypass>("/v1/brake", &Bypass { engaged: true }).unwrap_err()
+        client
+            .put::<BypassNow>("/v1/brake", &Bypass { engaged: true, ..Bypass::default() })
+            .unwrap_err()
     };
     let error = change();
     assert!(error.is_failure() && error.no_answer() && !error.no_daemon());

@@ -3,9 +3,12 @@
 use axum::extract::{Extension, State};
 use axum::routing::{post, put};
 
-use crate::api::bypass::{AskDetach, Bypass, Detached};
+use crate::api::bypass::{AskDetach, Bypass, BypassNow, Detached};
+use crate::api::neighbours::ThenProgram;
 use crate::control::{Answer, Asked, JsonBody, Peer, Refusal, Routes, change};
 use crate::error::ServiceError;
+use crate::guard::{self, Caller};
+use crate::lists::UNCHANGED;
 use crate::service::{Service, Shared};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -17,7 +20,7 @@ pub(super) fn routes() -> Routes<Service> {
     put,
     path = "/v1/brake",
     request_body = Bypass,
-    responses((status = 200, description = "Done.", body = Bypass))
+    responses((status = 200, description = "Done.", body = BypassNow))
 )]
 pub(super) async fn bypass(
     State(service): State<Shared>,
@@ -47,12 +50,23 @@ pub(super) async fn detach(
 
 impl Service {
     /// Lets every packet pass, or no longer.
-    pub(crate) fn bypass(&mut self, bypass: Bypass) -> Result<Bypass, Refusal> {
+    pub(crate) fn bypass(&mut self, bypass: Bypass) -> Result<BypassNow, Refusal> {
+        let is_on_again = !bypass.engaged && self.datapath()?.bypass()?;
+        if is_on_again && bypass.session.is_some() {
+            self.settle()?;
+            let caller = Caller { session: bypass.session, force: bypass.force };
+            let scene = self.scene(&UNCHANGED)?;
+            caller.authorize(guard::objection_to_present(scene, caller.session.as_ref()))?;
+        }
         let datapath = self.datapath.get_mut()?;
         datapath.set_bypass(bypass.engaged)?;
         let engaged = datapath.bypass()?;
-        tracing::warn!(engaged, "bypass");
-        Ok(Bypass { engaged })
+        let then = datapath.then().map(ThenProgram::from);
+        match &then {
+            Some(then) if engaged => tracing::warn!(engaged, "bypass; {}", then.goes_on()),
+            _ => tracing::warn!(engaged, "bypass"),
+        }
+        Ok(BypassNow { engaged, then })
     }
 
     /// Ends the limits on one interface.

@@ -4,12 +4,15 @@ use axum::extract::{Extension, State};
 use axum::routing::{get, post};
 
 use crate::api::rules::{
-    ApplyRules, Changed, CompareRules, ExportRules, Exported, ReloadRules, RulesDiff,
+    ApplyRules, Changed, CompareRules, ConfirmRules, ExportRules, Exported, ReloadRules, RulesDiff,
+    Session,
 };
 use crate::control::{
     Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, change, sliced,
 };
 use crate::control::{Sliced, Step};
+use crate::guard;
+use crate::lists::UNCHANGED;
 use crate::service::{Service, Shared};
 use crate::views::RulesText;
 
@@ -86,6 +89,7 @@ pub(super) async fn compare(
 #[utoipa::path(
     post,
     path = "/v1/rules/confirm",
+    params(ConfirmRules),
     responses(
         (status = 200, description = "Done.", body = Changed),
         (status = 409, description = "No rules are on trial, or their time is over.")
@@ -94,8 +98,9 @@ pub(super) async fn compare(
 pub(super) async fn confirm(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<ConfirmRules>,
 ) -> Answer {
-    change(&service, &peer, Service::confirm)
+    change(&service, &peer, |service| service.confirm_by(asked.session()))
 }
 
 /// Takes rules on trial back
@@ -140,6 +145,15 @@ impl Service {
     pub(crate) fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal> {
         let (rule_sets, mut ground) = self.at_rules();
         rule_sets.apply_rules(&mut ground, rules)
+    }
+
+    /// Keeps what is on trial. The rules are in force already, and whoever confirms them got
+    /// through: what may drop packets of that session is reported, and refused by nothing.
+    pub(crate) fn confirm_by(&mut self, session: Option<Session>) -> Result<Changed, Refusal> {
+        let mut changed = self.confirm()?;
+        let scene = self.scene(&UNCHANGED)?;
+        changed.warnings.extend(guard::in_the_way(scene, session.as_ref()));
+        Ok(changed)
     }
 
     /// Keeps what is on trial.

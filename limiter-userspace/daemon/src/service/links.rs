@@ -1,6 +1,6 @@
 //! Interfaces that appeared, went away, came back, moved or were renamed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use limiter_datapath::{LinkChange, Refused, TcOrder, Then, ThenChange};
 
@@ -28,6 +28,8 @@ impl Service {
         }
         let frame = datapath.max_frame();
         let mut appeared = BTreeSet::new();
+        let mut detached: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        let mut refused: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
         self.has_more_links = false;
         for change in datapath.look_after_links() {
             match change {
@@ -49,10 +51,9 @@ impl Service {
                     "{name} is not in this network namespace any more: whether it is limited in \
                      another one cannot be seen"
                 ),
-                LinkChange::Detached(name) => tracing::warn!(
-                    "{name} is not limited any more: the pin of its link was removed; a restart \
-                     of the daemon attaches it again"
-                ),
+                LinkChange::Detached { interface, hook } => {
+                    detached.entry(interface).or_default().push(hook.name());
+                }
                 LinkChange::Appeared(name) => {
                     tracing::info!("{name} matches a pattern, and is limited");
                     appeared.insert(name);
@@ -61,11 +62,23 @@ impl Service {
                 LinkChange::Left(name) => tracing::info!(
                     "{name} is not here any more by a name that matches, and is not limited"
                 ),
-                LinkChange::Refused(Refused { interface, mode, error }) => tracing::error!(
-                    "{interface} is not limited at {}: {error}; it is tried again",
-                    mode.hook().name()
-                ),
+                LinkChange::Refused(Refused { interface, mode, error }) => {
+                    refused.entry((interface, error)).or_default().push(mode.hook().name());
+                }
             }
+        }
+        for (name, hooks) in detached {
+            tracing::warn!(
+                "{name} is not limited any more at {}: the pin of its link there was removed; a \
+                 restart of the daemon attaches it again",
+                hooks.join(" and ")
+            );
+        }
+        for ((name, error), hooks) in refused {
+            tracing::error!(
+                "{name} is not limited at {}: {error}; it is tried again",
+                hooks.join(" and ")
+            );
         }
         // Containers come and go: rules that have nothing to do with it stay as they are.
         let is_learned = datapath.max_frame() > frame

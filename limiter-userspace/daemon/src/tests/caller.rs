@@ -2,10 +2,11 @@
 //! session.
 
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 
 use super::*;
 use crate::api::lists::{ListName, SetList, UnsetList};
-use crate::api::rules::Session;
+use crate::api::rules::{ApplyRules, Document, Session};
 
 const PEER: &str = "203.0.113.7";
 
@@ -224,4 +225,57 @@ fn an_exemption_that_ends_hides_no_rule() {
         let around = daemon.service.set(&set("203.0.113.0/24", "5/min", None));
         assert_eq!(around.is_err(), refused, "{seconds:?}: {around:?}");
     }
+}
+
+/// `limiter on` brings rules and lists in force that may drop packets of the session in which it is
+/// typed: it is refused as a change to them would be, unless it is forced.
+#[test]
+fn nobody_turns_the_limits_on_against_their_own_session() {
+    let bypass = |daemon: &mut Daemon, engaged, session, force| {
+        daemon.service.bypass(Bypass { engaged, force, session }).map(|now| now.engaged)
+    };
+    let limited = "not applied: the rule for every source would limit your own SSH session from 203.0.113.7: \
+                   run `limiter allow 203.0.113.7` before, start the daemon with --management \
+                   203.0.113.7, or use --force";
+    let mut daemon = Daemon::start(&["192.0.2.99"]);
+    // While the limits are on, nothing changes.
+    assert_eq!(bypass(&mut daemon, false, Some(session()), false), Ok(false));
+    assert_eq!(bypass(&mut daemon, true, Some(session()), false), Ok(true));
+    let refused = bypass(&mut daemon, false, Some(session()), false).unwrap_err();
+    assert_eq!(refused.to_string(), limited);
+    assert!(daemon.service.status().unwrap().bypass, "refused, and turned on");
+    // Typed at the machine itself, or by force.
+    for (session, force) in [(None, false), (Some(session()), true)] {
+        assert_eq!(bypass(&mut daemon, false, session, force), Ok(false));
+        assert_eq!(bypass(&mut daemon, true, session, false), Ok(true));
+    }
+    daemon.make(List(Deny, &["203.0.113.0/24"], None), true).unwrap();
+    let refused = bypass(&mut daemon, false, Some(session()), false).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("not applied: the entry 203.0.113.0/24 of the deny list would drop"),
+        "{refused}"
+    );
+    daemon.make(List(Allow, &[PEER], None), false).unwrap();
+    assert_eq!(bypass(&mut daemon, false, Some(session()), false), Ok(false));
+}
+
+/// Rules on trial are in force already, so a confirmation is not refused; it says what may drop
+/// packets of the session in which it is typed.
+#[test]
+fn a_confirmation_names_what_may_drop_packets_of_its_session() {
+    let mut daemon = Daemon::start(&["192.0.2.99"]);
+    let mut confirmed = |session| {
+        let text = "descriptors: [{key: remote_address, rate_limit: {rate: 1000/s, burst: 900}}]\n";
+        let documents = vec![Document { name: "new.yaml".into(), text: text.into() }];
+        let confirm_seconds = NonZeroU32::new(60);
+        let rules = ApplyRules { documents, force: true, confirm_seconds, session };
+        daemon.service.apply_rules(&rules).unwrap();
+        daemon.service.confirm_by(session).unwrap().warnings
+    };
+    assert_eq!(
+        confirmed(Some(session())),
+        ["the rule for every source would limit your own SSH session from 203.0.113.7: \
+          `limiter allow 203.0.113.7` spares it"]
+    );
+    assert_eq!(confirmed(None), [""; 0]);
 }

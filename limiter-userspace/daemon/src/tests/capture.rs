@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use axum::body::Body;
 use hyper::{Request, StatusCode};
 use hyper_util::service::TowerToHyperService;
+use limiter_common::header::Direction;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -196,4 +197,21 @@ fn a_filter_is_what_was_asked_for() {
         let refused = Daemon::start(&[]).service.capture(&asked, 0).unwrap_err().to_string();
         assert!(refused.contains(words), "{refused}");
     }
+}
+
+/// Each packet says which way it went: `epb_flags`, an option of four bytes with the number 2.
+#[test]
+fn a_file_says_which_way_packets_went() {
+    let (mut daemon, mut reader) = begin(&AskCapture::default());
+    report(&daemon, 3, 60);
+    daemon.fake.state().captured[1].record.direction = Direction::Out as u8;
+    daemon.service.take_captured();
+    daemon.service.stop_capture().unwrap();
+    while daemon.service.take_captured() {}
+    let file = read(&mut reader);
+    let flagged = |way: u8| {
+        let option = [2, 0, 4, 0, way, 0, 0, 0];
+        file.windows(option.len()).filter(|window| *window == option).count()
+    };
+    assert_eq!((flagged(1), flagged(2)), (2, 1));
 }

@@ -120,7 +120,7 @@ fn the_order_is_the_program_s() {
     assert_eq!(reported(&check(&mut daemon)), ("allowed", true, true));
     at(&daemon, 7_000);
     assert_eq!(reported(&check(&mut daemon)).0, "denied", "the entry has expired");
-    daemon.service.bypass(Bypass { engaged: true }).unwrap();
+    daemon.service.bypass(Bypass { engaged: true, ..Bypass::default() }).unwrap();
     assert_eq!(reported(&check(&mut daemon)), ("brake", true, true));
 }
 
@@ -232,4 +232,45 @@ fn a_management_prefix_outlives_its_time_on_a_list() {
     let entry = daemon.fake.state().lists[&select("192.0.2.9")];
     assert_eq!(entry.at(now), Some(Listed::Management));
     assert_eq!(reported(&ask(&mut daemon, "192.0.2.9", None)), ("allowed", true, true));
+}
+
+/// A file does not say at which hook it will be in force: what a start at XDP refuses, a check
+/// names.
+#[test]
+fn a_check_names_rules_that_take_tc() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("r.yaml");
+    let warned = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let files = [file.clone()];
+        let checked = crate::check::check(&files, &mut std::io::empty(), 1522, 64);
+        assert_eq!(checked.errors, []);
+        checked.warnings
+    };
+    let rule = |direction: &str, terms: &str| {
+        format!("  - {{key: remote_address, direction: {direction}, {terms}}}\n")
+    };
+    let limit = "rate_limit: {rate: 1000/s, burst: 9}";
+    let waits = format!("{limit}, action: {{delay: {{longest: 200ms}}}}");
+    let class = format!("{limit}, action: {{class: slow}}");
+    let budgets = format!("budgets: [{{name: slow, {waits}}}]\n");
+    let needs = "takes `limiter run --hook tc` and Linux 6.6, and a start without it is refused";
+    for (text, who) in [
+        (format!("descriptors:\n{}", rule("in", &waits)), "the rule for every source lets"),
+        (
+            format!("descriptors:\n{}{}", rule("both", &waits), rule("out", limit)),
+            "the rule for direction=both remote_address lets",
+        ),
+        (format!("{budgets}descriptors:\n{}", rule("in", &class)), "the rule for every source"),
+    ] {
+        let warned = warned(&text);
+        let named = |line: &String| line.contains(needs) && line.starts_with(who);
+        assert_eq!(warned.iter().filter(|line| named(line)).count(), 1, "{warned:?}");
+    }
+    for text in [
+        format!("descriptors:\n{}", rule("out", &waits)),
+        format!("descriptors:\n{}", rule("in", limit)),
+    ] {
+        assert_eq!(warned(&text), [""; 0]);
+    }
 }

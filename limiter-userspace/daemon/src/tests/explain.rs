@@ -1,6 +1,11 @@
 //! `GET /v1/explain` over the data path in memory.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
+
+use limiter_common::header::Direction as Way;
+use limiter_datapath::{Fq, Framing, Mode, Queueing};
+use limiter_model::Packet;
 
 use super::*;
 use crate::api::check::CheckSource;
@@ -196,4 +201,104 @@ fn at_the_end_of_a_trial_the_rules_before_are_reported_at_once() {
     assert_eq!(reported.trial_seconds_left, None);
     assert_eq!(step(&reported, "every source").limits[0].limit, "100/s burst 20");
     assert_eq!(reported.generation, daemon.fake.state().model.generation());
+}
+
+/// A packet that is to wait: how long, until when, and whether it does; one that would have to wait
+/// too long is dropped for that.
+#[test]
+fn a_packet_that_waits_is_told_how_long() {
+    let mut daemon = Daemon::start_on(Fake::default().in_mode(Mode::Tc(Way::Out)), &[]);
+    // A packet each 100 ms: the second one of a burst of one waits that long, the fourth too long.
+    daemon.write(
+        "descriptors:
+  - key: remote_address
+    direction: out
+    rate_limit: {unit: second, requests_per_unit: 10, burst: 1}
+    action: {delay: {longest: 250ms}}
+",
+    );
+    daemon.service.reload().unwrap();
+    let at = Ticks::from_nanos(5_000_000_000);
+    daemon.fake.state().now = at;
+    daemon.fake.state().wall = Some(Duration::from_secs(1_700_000_000));
+    let asked = AskExplain {
+        from: "192.0.2.1".into(),
+        direction: Some("out".into()),
+        ..AskExplain::default()
+    };
+    let mut frame = vec![2; 12];
+    frame.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 198, 51, 100, 1, 192, 0, 2, 1]);
+    frame.resize(60, 0);
+    let mut next = |queueing: Queueing| {
+        daemon.fake.state().queueing = Some(queueing);
+        let reported = daemon.service.explain(&asked).unwrap();
+        let packet = Packet::at_tc(Framing::Ethernet, &frame, Way::Out, None, 7);
+        let outcome = daemon.fake.state().model.judge_packet(&packet, at);
+        assert_eq!(reported.reason, outcome.reason.name());
+        let departure = daemon.fake.state().model.departure();
+        let wait = departure.map(|departure| departure.since(at).as_nanos_rounded_up());
+        assert_eq!(reported.waits_ns, wait.filter(|wait| *wait > 0));
+        reported
+    };
+    let fq = || Queueing::Fq(Fq { packets: 1000, flow_packets: 1000 });
+    let reported = next(fq());
+    assert_eq!((reported.happens.as_str(), reported.departs_at), ("it passes", None));
+    let reported = next(fq());
+    assert_eq!(reported.waits_ns.map(|wait| wait / 1_000_000), Some(100));
+    assert_eq!(reported.departs_at.as_deref(), Some("2023-11-14T22:13:20.100Z"));
+    let waits = "it waits 100.000 ms, until 2023-11-14T22:13:20.100Z, and then passes";
+    assert_eq!(reported.happens, waits);
+    let limit = &step(&reported, "direction=out remote_address").limits[0];
+    assert_eq!((limit.waits_ns, limit.conforms), (reported.waits_ns, true));
+    let text = crate::render::text(&reported);
+    assert!(text.contains("waits 100.000 ms") && text.contains("pass: delayed"), "{text}");
+    let reported = next(Queueing::Other("pfifo_fast".into()));
+    let at_once = "it passes at once: fake0 has pfifo_fast, and with fq it would wait 200.000 ms, \
+                   until 2023-11-14T22:13:20.200Z";
+    assert_eq!(reported.happens, at_once);
+    let reported = next(fq());
+    assert_eq!((reported.verdict.as_str(), reported.waits_ns), ("drop", None));
+    let too_long = "it is dropped: it would have to wait longer than 250 ms";
+    assert_eq!(reported.happens, too_long);
+    let limit = &step(&reported, "direction=out remote_address").limits[0];
+    assert_eq!((limit.waits_ns, limit.conforms), (None, false));
+}
+
+/// Of several interfaces, what goes out may wait on one and not on another: the one that is assumed
+/// is named. Two hooks of one interface are one.
+#[test]
+fn the_interface_that_is_assumed_is_named_where_it_matters() {
+    let rules = "descriptors: [{key: remote_address, direction: out, rate_limit: {rate: 10/s, \
+                 burst: 1}, action: {delay: {longest: 2s}}}]\n";
+    let out = Mode::Tc(Way::Out);
+    for (fake, words) in [
+        (Fake::default().in_mode(out).beside(out), Some("assumed fake0, of fake0, fake1")),
+        (Fake::default().in_mode(out).beside(Mode::Native), None),
+    ] {
+        let mut daemon = Daemon::start_on(fake, &[]);
+        daemon.write(rules);
+        daemon.service.reload().unwrap();
+        daemon.fake.state().now = Ticks::from_nanos(5_000_000_000);
+        let mut frame = vec![2; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
+        frame.extend([198, 51, 100, 1, 192, 0, 2, 1]);
+        frame.resize(60, 0);
+        let now = daemon.fake.state().now;
+        let asked = AskExplain {
+            from: "192.0.2.1".into(),
+            to: Some("9/udp".into()),
+            direction: Some("out".into()),
+            ..AskExplain::default()
+        };
+        // It does not wait yet, so the interface does not matter.
+        assert!(daemon.service.explain(&asked).unwrap().exact);
+        let packet = Packet::at_tc(Framing::Ethernet, &frame, Way::Out, None, 7);
+        daemon.fake.state().model.judge_packet(&packet, now);
+        let reported = daemon.service.explain(&asked).unwrap();
+        assert!(reported.waits_ns.is_some() && reported.packet.ends_with("by fake0"));
+        let assumed = words.map(|words| format!("interface not given; {words}"));
+        assert_eq!(reported.assumed, assumed.into_iter().collect::<Vec<_>>());
+        let named = AskExplain { interface: Some("fake0".into()), ..asked };
+        assert!(daemon.service.explain(&named).unwrap().exact);
+    }
 }

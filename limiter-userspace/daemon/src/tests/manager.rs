@@ -50,7 +50,7 @@ fn the_status_is_reported_when_it_changes() {
     said(&manager).unwrap();
     daemon.service.notify_changes();
     assert_eq!(said(&manager), None);
-    daemon.service.bypass(Bypass { engaged: true }).unwrap();
+    daemon.service.bypass(Bypass { engaged: true, ..Bypass::default() }).unwrap();
     daemon.service.notify_changes();
     assert_eq!(
         said(&manager).as_deref(),
@@ -70,7 +70,7 @@ fn rules_are_planned_again_when_an_interface_is_back() {
     };
     let name = || "fake0".to_owned();
     assert_eq!(commits_after(LinkChange::Gone(name())), 1);
-    assert_eq!(commits_after(LinkChange::Detached(name())), 1);
+    assert_eq!(commits_after(LinkChange::Detached { interface: name(), hook: Hook::Xdp }), 1);
     let error = "it is used".to_owned();
     let refused = Refused { interface: name(), mode: Mode::Native, error };
     assert_eq!(commits_after(LinkChange::Refused(refused)), 1);
@@ -134,7 +134,7 @@ fn an_interface_that_is_refused_is_reported() {
     );
     assert_eq!(interface.state, InterfaceState::Refused);
     let text = render::text(&status);
-    assert!(text.contains("fake1, not attached: packets pass (it is used)"), "{text}");
+    assert!(text.contains("fake1 tc out, not attached: packets pass (it is used)"), "{text}");
     let metrics = daemon.service.metrics().unwrap();
     let line = "limiter_interface_attached{interface=\"fake1\",direction=\"out\"} 0";
     assert!(metrics.contains(line), "{metrics}");

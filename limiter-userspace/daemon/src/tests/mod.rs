@@ -44,6 +44,7 @@ use std::sync::Arc;
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
+use limiter_datapath::Then;
 use limiter_fake::Fake;
 use limiter_rules::{Selector, source_text};
 use tempfile::TempDir;
@@ -54,7 +55,7 @@ use super::rule_files::{self, Digest};
 use super::run::with_applied;
 use super::service::Service;
 use super::state_dir::StateDir;
-use crate::api::bypass::Bypass;
+use crate::api::bypass::{Bypass, BypassNow};
 use crate::api::limits::{Origin, SetLimit, UnsetLimit};
 use crate::api::rules::Changed;
 use crate::api::rules::ReloadRules;
@@ -81,9 +82,12 @@ fn select(text: &str) -> Selector {
 
 impl Daemon {
     fn start(management: &[&str]) -> Self {
+        Self::start_on(Fake::default(), management)
+    }
+
+    fn start_on(fake: Fake, management: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("r.yaml"), RULES).unwrap();
-        let fake = Fake::default();
         let stop = Arc::new(Notify::new());
         let service = Self::service(&directory, &fake, management, &stop);
         Self { directory, fake, service, stop }
@@ -369,7 +373,10 @@ fn ipv6_sources_are_64s() {
 #[test]
 fn bypass_and_detach() {
     let mut daemon = Daemon::start(&[]);
-    assert_eq!(daemon.service.bypass(Bypass { engaged: true }), Ok(Bypass { engaged: true }));
+    assert_eq!(
+        daemon.service.bypass(Bypass { engaged: true, ..Bypass::default() }),
+        Ok(BypassNow { engaged: true, then: None })
+    );
     assert!(daemon.service.status().unwrap().bypass);
     assert_eq!(daemon.service.detach().unwrap().interfaces, ["fake0"]);
     assert!(daemon.fake.state().detached);
@@ -378,4 +385,29 @@ fn bypass_and_detach() {
     // The permit is there already, so this does not wait.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(daemon.stop.notified());
+}
+
+/// limiter lets every packet pass; a program of `--then` need not, and is named wherever that is
+/// said.
+#[test]
+fn the_bypass_names_the_program_that_goes_on() {
+    let (pin, name) = ("/sys/fs/bpf/acl".into(), Some("acl".to_owned()));
+    let then = Then { pin, program_id: 9, name, fault: None };
+    let mut fake = Fake::default();
+    fake.then = Some(then);
+    let mut daemon = Daemon::start_on(fake, &[]);
+    let answer = daemon.service.bypass(Bypass { engaged: true, ..Bypass::default() }).unwrap();
+    assert_eq!(
+        crate::render::text(&answer),
+        "limits are off: limiter lets every packet pass until `limiter on`; what passes at XDP \
+         goes on in program 9 (acl), which may drop it\n"
+    );
+    let status = crate::render::text(&daemon.service.status().unwrap());
+    assert!(status.contains("off: limiter lets every packet pass; the program of"), "{status}");
+    let answer = daemon.service.bypass(Bypass { engaged: false, ..Bypass::default() }).unwrap();
+    assert_eq!(crate::render::text(&answer), "limits are on\n");
+    let mut alone = Daemon::start(&[]);
+    let answer = alone.service.bypass(Bypass { engaged: true, ..Bypass::default() }).unwrap();
+    let text = "limits are off: every packet passes until `limiter on`\n";
+    assert_eq!(crate::render::text(&answer), text);
 }

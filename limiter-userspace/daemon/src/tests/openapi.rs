@@ -414,8 +414,8 @@ fn an_answer_that_is_not_as_described_is_found() {
         check_answer(&description, of, &answer)
     };
     let json = "application/json";
-    assert!(check(200, json, "{\"engaged\":true}").is_ok());
-    assert!(check(200, json, "{\"engaged\":true,\"more\":1}").is_err());
+    assert!(check(200, json, "{\"engaged\":true,\"then\":null}").is_ok());
+    assert!(check(200, json, "{\"engaged\":true,\"then\":null,\"more\":1}").is_err());
     assert!(check(200, json, "{}").is_err());
     assert!(check(200, "text/plain", "{\"engaged\":true}").is_err());
     assert!(check(404, json, "{\"error\":\"x\"}").is_err());

@@ -75,9 +75,9 @@ fn what_changed_is_marked() {
     at(&mut daemon, 7);
     // Nobody confirms it.
     at(&mut daemon, 100);
-    daemon.service.bypass(Bypass { engaged: true }).unwrap();
+    daemon.service.bypass(Bypass { engaged: true, ..Bypass::default() }).unwrap();
     at(&mut daemon, 101);
-    daemon.service.bypass(Bypass { engaged: false }).unwrap();
+    daemon.service.bypass(Bypass { engaged: false, ..Bypass::default() }).unwrap();
     at(&mut daemon, 102);
     let marks = history(&daemon, None).marks;
     let marks: Vec<_> = marks.iter().map(|mark| (mark.clock_ns / SECOND, mark.change)).collect();

@@ -117,6 +117,7 @@ pub(crate) fn view(
         remaining,
         conforms: over == Ticks::ZERO,
         conforms_in_ns: Some(nanos_up(over)),
+        waits_ns: None,
         full_in_ns: Some(nanos_up(left)),
     };
     Ok(with_left(view, vec![limit]))

@@ -1,6 +1,8 @@
 //! Facts that the rules ask for and the question does not say.
 
+use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, field};
+use limiter_datapath::interfaces_of;
 use limiter_model::{Held, Judged, Looked};
 use limiter_rules::model::{Direction, Fact, Path};
 use limiter_rules::{Rule, Selector, Terms};
@@ -54,7 +56,11 @@ pub(super) fn assumed(
     let destination = if question.source.is_ipv4() { v4 } else { v6 };
     let outgoing = question.direction == Direction::Out;
     let [own, other] = if outgoing { ["source", "destination"] } else { ["destination", "source"] };
-    let several = in_force.datapath.attachments().len() > 1;
+    let own_way = question.direction_of_packet();
+    let limited = in_force.datapath.attachments().iter();
+    let limited = interfaces_of(limited.filter(|at| at.mode.hook().direction() == own_way));
+    // What goes out may wait on one interface, and not on another.
+    let differs = asks(field::INTERFACE) || outgoing && judged.waits != Ticks::ZERO;
     let facts = Fact::ALL.into_iter().map(|fact| {
         let matters = asks(fact.field()) || fact.counted().is_some_and(counts);
         let text = fact.in_header(question.direction).assumed(&question.given);
@@ -71,8 +77,8 @@ pub(super) fn assumed(
             format!("{other} port not given; assumed a flow that is new"),
         ),
         (
-            question.interface.is_none() && several && asks(field::INTERFACE),
-            format!("interface not given; assumed {interface}"),
+            question.interface.is_none() && limited.len() > 1 && differs,
+            format!("interface not given; assumed {interface}, of {}", limited.join(", ")),
         ),
         (
             !question.sized && counts(Count::Bytes) && !asks(field::PACKET_LENGTH),

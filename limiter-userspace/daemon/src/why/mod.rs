@@ -11,10 +11,11 @@ mod steps;
 
 use std::net::IpAddr;
 
+use humantime::format_rfc3339_millis;
 use limiter_common::header::{self, TCP};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_datapath::{Framing, Observed};
+use limiter_datapath::{Framing, Observed, Queueing};
 use limiter_model::{Excerpt, Judged, Looked, LookedTable, Packet};
 use limiter_rules::Selector;
 use limiter_rules::model::key::protocol_text;
@@ -22,6 +23,8 @@ use limiter_rules::model::{Direction, Fact};
 
 use super::error::ServiceError;
 use crate::api::explain::{ExplainedNow, waits_for_lease};
+use crate::clocks::Clocks;
+use crate::render::{duration, exact};
 use in_force::nanos_up;
 
 pub(super) use in_force::InForce;
@@ -56,6 +59,8 @@ impl InForce<'_> {
             happens: found.happens(),
             rule: rule.and_then(|step| step.reported.rule.clone()),
             passes_in_ns: found.wait.map(nanos_up),
+            waits_ns: found.waits().map(nanos_up),
+            departs_at: found.departs_at(),
             exact: found.is_exact(),
             generation: self.datapath.generation(),
             trial_seconds_left: None,
@@ -86,10 +91,40 @@ impl InForce<'_> {
         let leased = steps.iter().flat_map(|step| &step.reported.limits).any(waits_for_lease);
         let known = !judged.passes() && !leased;
         let wait = if known { excerpt.wait(&packet, self.now)? } else { None };
+        let at_once = self.at_once(question, &judged, &name);
+        let clocks = Clocks { now: self.now, ..Clocks::of(self.datapath) };
         let assumed = known::assumed(self, question, &looked, &judged, &name);
         let not_looked_at = known::not_looked_at(self, question, &looked, &judged);
         let packet = described(question, length, &name);
-        Ok(Found { packet, selector, looked, judged, wait, assumed, not_looked_at, steps })
+        Ok(Found {
+            packet,
+            selector,
+            looked,
+            judged,
+            wait,
+            clocks,
+            at_once,
+            assumed,
+            not_looked_at,
+            steps,
+        })
+    }
+
+    /// Why a packet that is to wait on its way out does not, or may not; none where it does.
+    fn at_once(&self, question: &Question, judged: &Judged, interface: &str) -> Option<String> {
+        let outgoing = question.direction_of_packet() == header::Direction::Out;
+        if judged.waits == Ticks::ZERO || !outgoing {
+            return None;
+        }
+        match self.datapath.queueing(interface) {
+            Ok(Queueing::Fq(_)) => None,
+            Ok(Queueing::Other(kind)) => {
+                Some(format!("it passes at once: {interface} has {kind}, and with fq"))
+            }
+            Err(error) => {
+                Some(format!("the queueing of {interface} is not known ({error}): with fq"))
+            }
+        }
     }
 
     /// The interface that the packet comes in by or goes out by.
@@ -129,6 +164,17 @@ impl Found {
         self.steps.iter().find(decides).filter(|step| step.reported.rule.is_some())
     }
 
+    /// How long the packet waits before it goes on, if it does.
+    fn waits(&self) -> Option<Ticks> {
+        Some(self.judged.waits).filter(|wait| *wait != Ticks::ZERO)
+    }
+
+    /// The moment until which the packet waits.
+    fn departs_at(&self) -> Option<String> {
+        let at = self.clocks.at(self.clocks.now.plus(self.waits()?));
+        Some(format_rfc3339_millis(at).to_string())
+    }
+
     fn is_exact(&self) -> bool {
         self.assumed.is_empty() && self.not_looked_at.is_empty()
     }
@@ -137,6 +183,13 @@ impl Found {
     fn happens(&self) -> String {
         let decided = self.decided();
         let action = decided.and_then(|step| step.reported.action.clone()).unwrap_or_default();
+        if let Some((wait, until)) = self.waits().zip(self.departs_at()) {
+            let wait = duration(nanos_up(wait));
+            return match &self.at_once {
+                Some(why) => format!("{why} it would wait {wait}, until {until}"),
+                None => format!("it waits {wait}, until {until}, and then passes"),
+            };
+        }
         match self.judged.outcome.reason {
             Reason::OverLimit if decided.is_some_and(|step| step.bans) => {
                 format!("it is dropped, and it counts towards a ban: {action}")
@@ -145,8 +198,10 @@ impl Found {
             Reason::Rejected => "it is dropped, and its sender is notified".to_owned(),
             Reason::Marked if action.is_empty() => "it passes".to_owned(),
             Reason::Marked | Reason::Class | Reason::Redirected => format!("it passes: {action}"),
-            Reason::Delayed => "it waits until it conforms, and then passes".to_owned(),
             Reason::Shadow => format!("it passes; without shadow mode: {action}"),
+            Reason::OverLimit if let Some(longest) = decided.and_then(|step| step.longest_wait) => {
+                format!("it is dropped: it would have to wait longer than {}", exact(longest))
+            }
             reason => match reason.verdict() {
                 Verdict::Pass => "it passes".to_owned(),
                 Verdict::Drop => "it is dropped".to_owned(),
@@ -193,6 +248,9 @@ struct Found {
     judged: Judged,
     /// Until such a packet passes, if it does not now and ever does.
     wait: Option<Ticks>,
+    clocks: Clocks,
+    /// Why the packet does not wait although its limit holds it back.
+    at_once: Option<String>,
     assumed: Vec<String>,
     not_looked_at: Vec<String>,
     steps: Vec<steps::Step>,

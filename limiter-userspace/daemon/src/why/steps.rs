@@ -1,6 +1,7 @@
 //! All that the program asks about a packet, in its order.
 
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -9,11 +10,11 @@ use limiter_common::wire::{Count, Listed, RULE_NONE, field};
 use limiter_model::{
     Held, Holder, Judged, Looked, LookedLimit, LookedSource, LookedTable, Standing, Trail,
 };
-use limiter_rules::Selector;
 use limiter_rules::compile::values_of_class;
 use limiter_rules::model::{
     Direction, Fact, Limits, Meter, Over, RuleLimit, limit_text, over_text,
 };
+use limiter_rules::{Budget, Selector};
 use limiter_text::plain::clean;
 
 use super::in_force::{InForce, nanos_up, plain};
@@ -35,12 +36,15 @@ pub(super) struct Step {
     pub(super) reason: Option<Reason>,
     /// True if packets over its limits count towards a ban.
     pub(super) bans: bool,
+    /// The longest wait of packets over its limits, if they wait.
+    pub(super) longest_wait: Option<Duration>,
 }
 
 impl Step {
     /// A step without a rule.
     fn plain(name: &str, at: limiter_model::Step, trail: &Trail, says: &str) -> Self {
-        Self { at, reported: plain(name, trail.reaches(at), says), reason: None, bans: false }
+        let reported = plain(name, trail.reaches(at), says);
+        Self { at, reported, reason: None, bans: false, longest_wait: None }
     }
 
     /// A step of the rules that has none for the packet.
@@ -158,7 +162,7 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, trail:
         dropped: looked.counted.map(|[_, dropped]| dropped),
         ..step
     };
-    let mut bans = false;
+    let (mut bans, mut longest_wait) = (false, None);
     if let Some(held) = &looked.held {
         let budget = in_force.budget(&held.record);
         let limits = budget.map(|budget| &budget.limits).or_else(|| terms.limits());
@@ -166,6 +170,7 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, trail:
             // The program reads what is charged: that of the budget.
             reported.action = Some(over_text(&limits.over));
             bans = is_ban(&limits.over);
+            longest_wait = longest(&limits.over);
             reported.shadow = limits.shadow;
             let name = budget.map(|budget| budget.name.as_str());
             reported.limits = lines(held, limits, name);
@@ -181,8 +186,11 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, trail:
             reported.dropped = Some(held.counted[1]);
         }
     }
-    reported.limits.extend(class_lines(in_force, looked.class.as_ref()));
-    Step { at, reported, reason: Some(reason), bans }
+    if let Some((held, budget)) = class(in_force, looked.class.as_ref()) {
+        reported.limits.extend(lines(held, &budget.limits, Some(&budget.name)));
+        longest_wait = longest(&budget.limits.over);
+    }
+    Step { at, reported, reason: Some(reason), bans, longest_wait }
 }
 
 fn of_source(
@@ -204,7 +212,7 @@ fn of_source(
         dropped: looked.counted.map(|[_, dropped]| dropped),
         ..named.as_ref().map(|named| named.step.clone()).unwrap_or_default()
     };
-    let mut bans = false;
+    let (mut bans, mut longest_wait) = (false, None);
     if let (Some(named), Some(meter)) = (&named, looked.meter)
         && let Some(limits) = named.terms.limits()
         && let Some(limit) = limits.limits.first()
@@ -212,9 +220,20 @@ fn of_source(
         reported.action = Some(over_text(&limits.over));
         bans = is_ban(&limits.over);
         reported.limits.push(line(limit_text(&limit), size(&limit), looked.limit.counts(), meter));
-        reported.limits.extend(class_lines(in_force, looked.class.as_ref()));
+        if let Some((held, budget)) = class(in_force, looked.class.as_ref()) {
+            reported.limits.extend(lines(held, &budget.limits, Some(&budget.name)));
+            longest_wait = longest(&budget.limits.over);
+        }
     }
-    Step { at, reported, reason: Some(reason), bans }
+    Step { at, reported, reason: Some(reason), bans, longest_wait }
+}
+
+/// The longest wait of packets over limits, if they wait.
+const fn longest(over: &Over) -> Option<Duration> {
+    match over {
+        Over::Delay(delay) => Some(delay.longest),
+        _ => None,
+    }
 }
 
 const fn is_ban(over: &Over) -> bool {
@@ -246,17 +265,13 @@ pub(crate) fn lines(held: &Held, limits: &Limits, budget: Option<&str>) -> Vec<E
         .collect()
 }
 
-/// Limits of the budget of a class.
-fn class_lines(in_force: &InForce<'_>, class: Option<&Held>) -> Vec<ExplainLimit> {
-    let Some((held, budget)) = class.and_then(|held| Some((held, in_force.budget(&held.record)?)))
-    else {
-        return Vec::new();
-    };
-    lines(held, &budget.limits, Some(&budget.name))
+/// The budget of a class, with its bucket.
+fn class<'a>(in_force: &'a InForce<'_>, class: Option<&'a Held>) -> Option<(&'a Held, &'a Budget)> {
+    class.and_then(|held| Some((held, in_force.budget(&held.record)?)))
 }
 
 fn line(limit: String, size: Option<u64>, count: Count, meter: LookedLimit) -> ExplainLimit {
-    let LookedLimit { standing, remaining, conforms_in, full_in } = meter;
+    let LookedLimit { standing, remaining, conforms_in, waits, full_in } = meter;
     ExplainLimit {
         limit,
         count: count.name().to_owned(),
@@ -266,6 +281,7 @@ fn line(limit: String, size: Option<u64>, count: Count, meter: LookedLimit) -> E
         here: here(standing),
         conforms: conforms_in == Some(Ticks::ZERO),
         conforms_in_ns: conforms_in.map(nanos_up),
+        waits_ns: waits.map(nanos_up),
         full_in_ns: full_in.map(nanos_up),
     }
 }

@@ -20,8 +20,8 @@ use crate::found::removed;
 use crate::leases::HeldLeases;
 use crate::pod::Wire;
 use crate::{
-    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Pattern, Queueing, Refused,
-    Then, ThenChange, TrialOutcome, events, ifb, links, own_links, queueing, strips_tags, xdp,
+    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Pattern, Refused, Then,
+    ThenChange, TrialOutcome, events, ifb, links, own_links, strips_tags, xdp,
 };
 
 impl Datapath for Kernel {
@@ -93,10 +93,6 @@ impl Datapath for Kernel {
 
     fn hold_incoming(&mut self, packets: Option<u64>) -> Result<(), DatapathError> {
         Self::hold_incoming(self, packets)
-    }
-
-    fn queueing(&self, interface: &str) -> Result<Queueing, DatapathError> {
-        queueing(interface)
     }
 
     fn set_bypass(&mut self, engaged: bool) -> Result<(), DatapathError> {

@@ -12,7 +12,8 @@ pub use filters::filters;
 pub use link::{Below, Link, link, links};
 pub use native::{NativeMode, native_mode};
 pub use pins::{
-    FileSystem, PinPlace, Pinned, is_mounted_here_alone, neighbours, owner, pin_place, pinned,
+    FileSystem, PinPlace, Pinned, is_at_tc, is_mounted_here_alone, neighbours, owner, pin_place,
+    pinned,
 };
 pub use queues::{Queues, queues};
 pub use route::interface_towards;

@@ -119,6 +119,16 @@ pub fn owner(interface: &Interface, pin_dir: &Path) -> Result<Option<Mode>, Data
     }
 }
 
+/// True if an interface is limited at tc in a direction, as far as this process may look: by these
+/// pins, or by a program of the ids that the daemon says are its own.
+pub fn is_at_tc(interface: &Interface, direction: Direction, own: &[u32], pin_dir: &Path) -> bool {
+    let pins = PinDir::new(pin_dir);
+    let by_pins = own_links::behind(&pins, Hook::Tc(direction), interface, None);
+    by_pins.is_ok_and(|link| link.is_some())
+        || neighbours::at_tc(interface, direction)
+            .is_ok_and(|programs| programs.iter().any(|id| own.contains(id)))
+}
+
 /// Programs of others at all hooks of an interface. Ours are those behind links of these pins, and
 /// those of the ids that the daemon says are its own.
 pub fn neighbours(

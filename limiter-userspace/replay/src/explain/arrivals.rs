@@ -169,7 +169,9 @@ impl Arrivals {
             if let Some(look) = &mut self.look {
                 seen(look, &packet);
             }
-            if !self.own.is_empty()
+            // What the capture says is better than what its addresses look like.
+            if !packet.inbound
+                && !self.own.is_empty()
                 && let Some(from) = own::sender(&packet)
                 && self.own.contains(&from)
             {
@@ -181,10 +183,11 @@ impl Arrivals {
     }
 }
 
-/// Looks at a packet that neither says that it went out nor was seen before.
+/// Looks at a packet that neither says which way it went nor was seen before.
 fn seen(look: &mut Look, packet: &Captured) {
     if !packet.again
         && !packet.outbound
+        && !packet.inbound
         && let Some(ends) = Ends::of(packet)
     {
         look.add(ends);

@@ -27,6 +27,7 @@ const MAX_CAPTURED: usize = 262_144;
 /// The option of a packet in pcapng that says which way it went.
 pub(super) const FLAGS: u16 = 2;
 const DIRECTION: u8 = 3;
+const INBOUND: u8 = 1;
 const OUTBOUND: u8 = 2;
 
 const SECOND: u64 = 1_000_000_000;
@@ -65,6 +66,8 @@ pub struct Captured {
     pub index: Option<u32>,
     /// True if the capture says that the packet went out.
     pub outbound: bool,
+    /// True if the capture says that the packet came in.
+    pub inbound: bool,
     /// True if the packet stands in the capture before, at another place of its way.
     pub again: bool,
 }
@@ -357,11 +360,12 @@ impl State<'_> {
             // Without numbers: anybody who writes both has every packet at its entry.
             None => interface.is_exit && self.interfaces.iter().any(|other| other.is_entry),
         };
-        let went_out = packet.flags.is_some_and(|low| low & DIRECTION == OUTBOUND);
+        let says = |way| packet.flags.is_some_and(|low| low & DIRECTION == way);
         let read = captured(self.number, nanos, link.frame(packet.frame, packet.length));
         Ok(Read::Packet(Captured {
             interface: interface.name.clone(),
-            outbound: went_out || read.outbound,
+            outbound: says(OUTBOUND) || read.outbound,
+            inbound: says(INBOUND),
             again,
             ..read
         }))
@@ -390,6 +394,7 @@ fn captured(number: u64, nanos: u64, frame: Frame) -> Captured {
         interface,
         index,
         outbound,
+        inbound: false,
         again: false,
     }
 }

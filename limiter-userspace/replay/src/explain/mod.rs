@@ -89,6 +89,8 @@ pub struct Explained {
     /// The number of the rule that it was counted under, of a packet that was dropped the one that
     /// dropped it.
     pub rule: u32,
+    /// How long it waits before it goes on; zero unless a limit holds it back.
+    pub waits: Ticks,
 }
 
 /// Decision on one packet, without the names of its rules.
@@ -101,6 +103,8 @@ pub struct Decision {
     /// The number of the rule that it was counted under, of a packet that was dropped the one that
     /// dropped it; [`RULE_NONE`] for none.
     pub rule: u32,
+    /// How long it waits before it goes on; zero unless a limit holds it back.
+    pub waits: Ticks,
 }
 
 /// The interfaces as rules and captures name them.
@@ -186,8 +190,8 @@ impl Explainer {
         let (now, interface) = self.arrival(captured)?;
         let found = self.model.rules_of(captured.framing, &captured.frame, interface, now);
         let matches = self.book.matches(&found);
-        let Decision { source, reason, rule } = self.judge(captured, now, interface);
-        Ok(Explained { source, matches, reason, rule })
+        let Decision { source, reason, rule, waits } = self.judge(captured, now, interface);
+        Ok(Explained { source, matches, reason, rule, waits })
     }
 
     /// As [`Explainer::packet`], without the names of the rules.
@@ -259,7 +263,7 @@ impl Explainer {
         let outcome = self.model.judge_packet(&packet, now);
         let Outcome { reason, rule, .. } = outcome;
         self.seen.add(packet.size);
-        Decision { source, reason, rule }
+        Decision { source, reason, rule, waits: self.model.waited(now) }
     }
 
     /// Notes what is kept beside it of the same capture: the bound is of both.

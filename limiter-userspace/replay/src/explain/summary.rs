@@ -73,7 +73,7 @@ impl Default for BySource {
 impl BySource {
     /// Counts a packet of `length` bytes.
     pub fn add(&mut self, decision: &Decision, length: u64) {
-        let Decision { source, reason, rule } = *decision;
+        let Decision { source, reason, rule, .. } = *decision;
         let tally = Tally { packets: 1, bytes: length };
         let Some(source) = source else {
             return self.exempt.add(reason, tally);
@@ -202,12 +202,13 @@ fn less(all: Tally, part: Tally) -> Tally {
 #[cfg(test)]
 mod tests {
     use limiter_common::frame_size::FrameSize;
+    use limiter_common::time::Ticks;
 
     use super::*;
 
     fn decision(host: u8, reason: Reason, rule: u32) -> Decision {
         let source = (host > 0).then_some(Source::V4([192, 0, 2, host]));
-        Decision { source, reason, rule }
+        Decision { source, reason, rule, waits: Ticks::ZERO }
     }
 
     /// All packets and bytes of a summary, whatever is shown one by one.

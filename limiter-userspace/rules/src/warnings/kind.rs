@@ -17,6 +17,8 @@ pub enum Kind {
     Session,
     /// The burst is too short for a TCP stream.
     Burst,
+    /// The longest wait is too short for a TCP stream.
+    Wait,
     /// All senders share one bucket.
     Together,
     /// A source that is many hosts, by the way their addresses are written.
@@ -73,6 +75,9 @@ impl Warning {
             Kind::Session => format!("{who} carries no TCP session: {detail}"),
             Kind::Burst => format!(
                 "{who} has a burst that starves TCP: {detail} (docs/tuning.md#bursts-for-tcp)"
+            ),
+            Kind::Wait => format!(
+                "{who} lets packets wait too short a time for TCP: {detail} (docs/delay.md)"
             ),
             Kind::Together => format!(
                 "{who} is one bucket for all senders, and one of them can use it up: nest \

@@ -148,12 +148,60 @@ fn a_part_of(quota: &Quota, most: u64) -> u128 {
     u128::from(quota.requests_per_unit).div_ceil(per).min(most.into())
 }
 
-/// Says how short a burst is, and what to write; none for one that TCP can live with.
-pub(super) fn burst(limit: &RuleLimit, traffic: &Traffic) -> Option<String> {
-    let waits = if limit.upper.is_none() && traffic.only_goes_out() {
-        ", or let packets wait: `action: {delay: {longest: 200ms}}`"
-    } else {
-        ""
+/// The shortest wait, with what passes at once, that TCP gets about its rate with, in nanoseconds:
+/// the table in docs/delay.md.
+const WAIT: u128 = 50_000_000;
+
+/// Full packets that the same must have room for.
+const WAITING_PACKETS: u64 = 5;
+
+/// True where waiting does not help a session: one packet more passes later than any may wait.
+pub(super) fn waits_in_vain(limit: &RuleLimit, longest: Duration) -> bool {
+    let Quota { count, requests_per_unit, period, .. } = Bound::of(limit).quota;
+    let full = if count == Count::Bytes { SESSION_BYTES } else { 1 };
+    let each = u128::from(period.nanos()) * u128::from(full);
+    each > longest.as_nanos() * u128::from(requests_per_unit)
+}
+
+/// Says how short a wait is, and what to write; none for one that TCP can live with.
+pub(super) fn wait(limit: &RuleLimit, traffic: &Traffic, longest: Duration) -> Option<String> {
+    let bound = Bound::of(limit);
+    let Quota { count, requests_per_unit, period, .. } = bound.quota;
+    let full = match count {
+        Count::Bytes => SESSION_BYTES,
+        Count::Packets if traffic.names_tcp() => 1,
+        Count::Packets | Count::Syns | Count::Flows => return None,
+    };
+    // A burst that is enough for a limit that drops is enough.
+    if bound.burst >= a_part_of(&bound.quota, MOST_UNDER_WAY / if full == 1 { 1_500 } else { 1 }) {
+        return None;
+    }
+    let (rate, per) = (u128::from(requests_per_unit.max(1)), u128::from(period.nanos()));
+    let wanted = (WAIT * rate).div_ceil(per).max(u128::from(WAITING_PACKETS * full));
+    let room = bound.burst + longest.as_nanos() * rate / per;
+    if room >= wanted {
+        return None;
+    }
+    // Less than a second: of slower rates the smallest burst is a quarter of a second.
+    let millis = ((wanted - bound.burst.min(wanted)) * per).div_ceil(rate * 1_000_000);
+    let (what, rate) = (count.name(), display_rate(&bound.quota.with_burst(0)));
+    Some(format!(
+        "with {} at once it has room for {room} {what} of {rate}, and a stream that is alone gets a \
+         part of it; write `longest: {millis}ms` or more",
+        bound.burst
+    ))
+}
+
+/// Says how short a burst is, and what to write; none for one that TCP can live with. `waits` is
+/// true if the packets could wait instead.
+pub(super) fn burst(limit: &RuleLimit, traffic: &Traffic, waits: bool) -> Option<String> {
+    let waits = match (waits, traffic.only_goes_out()) {
+        (false, _) => "",
+        (true, true) => ", or let packets wait: `action: {delay: {longest: 200ms}}`",
+        (true, false) => {
+            ", or let packets wait, with `limiter run --hook tc` and Linux 6.6: \
+             `action: {delay: {longest: 200ms}}`"
+        }
     };
     let bound = Bound::of(limit);
     let Quota { count, requests_per_unit, period, .. } = bound.quota;

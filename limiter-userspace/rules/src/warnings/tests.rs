@@ -221,6 +221,74 @@ fn a_burst_that_starves_tcp_is_reported() {
     assert!(reported(budget)[0].starts_with("the budget b has a burst that starves TCP"));
 }
 
+/// A wait with which a TCP stream gets part of its rate, with the one to write; and those of the
+/// table in docs/delay.md with which it gets all of it.
+#[test]
+fn a_wait_that_is_too_short_for_tcp_is_reported() {
+    let rule = |limit: &str, longest: &str| {
+        format!(
+            "{{key: remote_address, direction: out, rate_limit: {{{limit}}}, action: {{delay: \
+             {{longest: {longest}}}}}}}"
+        )
+    };
+    for (limit, longest, wanted) in [
+        ("rate: 1mbit/s, burst: 2kB", "20ms", "write `longest: 44ms` or more"),
+        ("rate: 20mbit/s, burst: 2kB", "20ms", "`longest: 50ms`"),
+        ("rate: 20mbit/s, burst: 20kB", "10ms", "room for 45000 bytes of 20mbit/s"),
+        ("rate: 20mbit/s, burst: 20kB", "10ms", "`longest: 42ms`"),
+        ("rate: 100kbit/s, burst: 1522B", "50ms", "`longest: 479ms`"),
+        ("rate: 20mbit/s, algorithm: leaky_bucket, backlog: 5ms", "20ms", "`longest: 45ms`"),
+    ] {
+        let reported = one(&rule(limit, longest));
+        assert!(reported.contains("too short a time for TCP"), "{reported}");
+        assert!(reported.contains(wanted), "{reported}");
+    }
+    for (limit, longest) in [
+        ("rate: 1mbit/s, burst: 2kB", "50ms"),
+        ("rate: 20mbit/s, burst: 2kB", "50ms"),
+        ("rate: 20mbit/s, burst: 20kB", "50ms"),
+        ("rate: 200mbit/s, burst: 200kB", "200ms"),
+        // Enough at once for a limit that drops.
+        ("rate: 20mbit/s, burst: 625kB", "1ms"),
+        ("rate: 1000/s, burst: 1", "1ms"),
+    ] {
+        none(&rule(limit, longest));
+    }
+    let below = |limit: &str, longest: &str| rule(limit, longest).replace("direction: out, ", "");
+    let udp = below("rate: 1mbit/s, burst: 2kB", "20ms");
+    none(&format!("{{key: protocol, value: udp, descriptors: [{udp}]}}"));
+    // A packet each twelve seconds: no wait of two seconds helps. One of a second does.
+    let ssh = |rate: &str, longest: &str| {
+        let below = below(&format!("rate: {rate}"), longest);
+        format!("{{key: destination_port, value: 22, descriptors: [{below}]}}")
+    };
+    assert!(one(&ssh("5/min", "2s")).contains("carries no TCP session"));
+    none(&ssh("5/s", "1s"));
+}
+
+/// Where a limit that drops starves TCP, waiting is named as a way out: where it can be had, and
+/// with what it takes.
+#[test]
+fn a_limit_that_drops_is_told_of_waiting_where_it_can_wait() {
+    let rule = |direction: &str, rest: &str| {
+        one(&format!(
+            "{{key: remote_address, direction: {direction}, rate_limit: {{rate: 20mbit/s, burst: \
+             20kB}}{rest}}}"
+        ))
+    };
+    let waits = "or let packets wait: `action: {delay: {longest: 200ms}}`";
+    let at_tc = "or let packets wait, with `limiter run --hook tc` and Linux 6.6: `action: {delay:";
+    assert!(rule("out", "").contains(waits));
+    for direction in ["in", "both"] {
+        assert!(rule(direction, "").contains(at_tc), "{}", rule(direction, ""));
+    }
+    for rest in [", action: reject", ", scope: cluster"] {
+        assert!(!rule("in", rest).contains("wait"), "{}", rule("in", rest));
+    }
+    let ceiling = "rate: 1mbit/s, burst: 1MB, ceiling: {rate: 20mbit/s, burst: 20kB}";
+    assert!(!one(&nested(&[], ceiling)).contains("wait"));
+}
+
 /// One bucket for all senders on a port, unless it was meant: by a budget, by a rule that holds
 /// each of them, or by who asked for it.
 #[test]

@@ -79,10 +79,13 @@ fn header(state: &State, theme: Theme) -> Line<'static> {
     let top = &state.top;
     let version = state.status.as_ref().map_or_else(String::new, |status| clean(&status.version));
     let limits = if top.bypass {
-        Span::styled(
-            "limits OFF: every packet passes",
-            theme.bad().add_modifier(Modifier::REVERSED),
-        )
+        let goes_on = state.status.as_ref().is_some_and(|status| status.then.is_some());
+        let words = if goes_on {
+            "limits OFF: limiter lets every packet pass"
+        } else {
+            "limits OFF: every packet passes"
+        };
+        Span::styled(words, theme.bad().add_modifier(Modifier::REVERSED))
     } else {
         Span::styled("limits on", theme.good())
     };

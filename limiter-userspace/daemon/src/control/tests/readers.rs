@@ -87,7 +87,8 @@ fn readers_that_do_not_read_keep_nobody_out() {
     let readers: Vec<_> = (0..20).map(|_| ask(&running, &get("/v1/lists"))).collect();
     let client = running.client();
     for _ in 0..10 {
-        let bypass: Bypass = client.put("/v1/brake", &Bypass { engaged: true }).unwrap();
+        let bypass: BypassNow =
+            client.put("/v1/brake", &Bypass { engaged: true, ..Bypass::default() }).unwrap();
         assert!(bypass.engaged);
         let limits: Limits = client.get("/v1/limits").unwrap();
         assert_eq!(limits.generation, 1);

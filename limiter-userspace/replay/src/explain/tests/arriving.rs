@@ -2,6 +2,7 @@
 //! that stand in it twice, and compression.
 
 use std::io::Write as _;
+use std::net::IpAddr;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -72,6 +73,20 @@ fn arrivals(file: &[u8], own: &Own) -> (Vec<u64>, LeftOut) {
         numbers.push(packet.number);
     }
     (numbers, arrivals.left_out())
+}
+
+/// What a packet says of its way is better than what its addresses look like.
+#[test]
+fn a_packet_that_says_that_it_came_in_is_judged() {
+    let from = IpAddr::from([192, 0, 2, 1]);
+    let mut file = [section(), interface(1, &[])].concat();
+    let flags = |way: u8| option(2, &[way, 0, 0, 0]);
+    for options in [vec![], vec![flags(1)], vec![flags(2)], vec![flags(0)]] {
+        file.extend(enhanced(0, 5, &frame(1, 9), &options));
+    }
+    let (numbers, left_out) = arrivals(&file, &Own::Named(vec![from]));
+    assert_eq!((numbers, left_out.outgoing), (vec![2], 1));
+    assert_eq!(left_out.own.get(&from), Some(&2));
 }
 
 /// As `xdpdump --rx-capture entry,exit` writes them: with numbers, and without.
