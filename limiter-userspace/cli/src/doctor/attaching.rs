@@ -109,8 +109,7 @@ fn no_native(link: &Link, seen: String, asked: bool) -> Finding {
              allow the slower generic mode with --mode auto"
         }
         (_, Some(_)) => {
-            "allow the slower generic mode with --mode auto, or limit it at tc with --hook tc, \
-             which needs Linux 6.7"
+            "allow the slower generic mode with --mode auto, or limit it at tc with --hook tc"
         }
         (_, None) => "allow the slower generic mode with --mode auto",
     };
