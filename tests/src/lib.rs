@@ -12,6 +12,7 @@ pub mod bpf;
 pub mod browser;
 pub mod cables;
 pub mod captures;
+pub mod cards;
 pub mod cpu;
 pub mod devices;
 pub mod doctor;

@@ -7,27 +7,14 @@
 // Also on other kernels, by --devices: 1200 s each.
 
 use std::net::Ipv4Addr;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, ensure};
 use limiter_tests::devices::{
-    self, Carried, DATAGRAMS, Far, KINDS, Kind, carried, wait_until_it_works,
+    self, Carried, Far, KINDS, Kind, Load, QUOTA, carried, is_limited, wait_until_it_works, wanted,
 };
 use limiter_tests::limiter::Limiter;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
-use serde_json::Value;
-
-/// Datagrams that the quota lets pass.
-const QUOTA: u64 = 10;
-
-/// Bytes of a datagram.
-const BYTES: usize = 100;
-
-/// The longest until a device is limited or refused: the program for another kind of frames may
-/// have to be loaded.
-const SEEN_WITHIN: Duration = Duration::from_mins(4);
 
 /// A column of the table.
 struct Column {
@@ -83,53 +70,18 @@ fn cell(
     if !devices::made(bed, kind, &name, far)? {
         return Ok("not there".to_owned());
     }
-    if let Some(reason) = refusal(limiter, &name)? {
-        return Ok(format!("refused: {reason}"));
+    if let Err(refused) = is_limited(limiter, &name)? {
+        return Ok(refused);
     }
     if kind.far != Far::None {
         wait_until_it_works(bed, far)?;
     }
-    let got = carried(bed, (kind, &name), far, BYTES)?;
-    let of = |is_out| if column.is_out == is_out { QUOTA } else { DATAGRAMS };
-    let wanted = Carried { into: (kind.far != Far::None).then(|| of(false)), out: Some(of(true)) };
+    let got = carried(bed, (kind, &name), far)?;
+    let all = wanted(column.is_out, QUOTA, &Load::ONE_FLOW);
+    let wanted = if kind.far == Far::None { Carried { into: None, ..all } } else { all };
     ensure!(got == wanted, "{got:?} and not {wanted:?}: {}", limiter.said());
     let is_unused = !column.is_out && got.into.is_none();
-    Ok(if is_unused { "taken; nothing comes in" } else { "yes" }.to_owned())
-}
-
-/// What `status` has of an interface, or nothing while the daemon has no time to answer: it may be
-/// loading the program for another kind of frames, which takes minutes where it is emulated.
-fn reported(limiter: &Limiter, name: &str) -> Result<Vec<Value>> {
-    let Ok(status) = limiter.json(&["status"]) else { return Ok(Vec::new()) };
-    let all = status["interfaces"].as_array().context("no interfaces")?;
-    Ok(all.iter().filter(|at| at["name"] == name).cloned().collect())
-}
-
-/// Why limiter does not limit the device; none if it does.
-fn refusal(limiter: &Limiter, name: &str) -> Result<Option<String>> {
-    let deadline = Instant::now() + SEEN_WITHIN;
-    loop {
-        let found = reported(limiter, name)?;
-        if let Some(error) = found.iter().find_map(|at| at["error"].as_str()) {
-            return Ok(Some(reason(error)?));
-        }
-        if !found.is_empty() && found.iter().all(|at| at["attached"] == true) {
-            return Ok(None);
-        }
-        ensure!(Instant::now() < deadline, "neither limited nor refused: {}", limiter.said());
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// A refusal in a few words: those of the kernel, or of limiter.
-fn reason(error: &str) -> Result<String> {
-    if error.contains("frames limiter cannot read") {
-        return Ok("frames that limiter cannot read".to_owned());
-    }
-    // `... (Operation not supported (os error 95)): ...`
-    let Some((before, _)) = error.split_once(" (os error ") else { bail!("{error}") };
-    let words = before.rsplit(['(', ':']).next().context("no words")?;
-    Ok(words.trim().to_owned())
+    Ok(if is_unused { "nothing comes in" } else { "yes" }.to_owned())
 }
 
 #[test]
@@ -150,15 +102,4 @@ fn tc_in() -> Result<()> {
 #[test]
 fn tc_out() -> Result<()> {
     column(&Column { name: "tc out", options: &["--direction", "out"], is_out: true })
-}
-
-#[test]
-fn reasons_are_the_kernel_s_words() {
-    let said = "dev0 takes no native XDP (Operation not supported (os error 95)): allow the slower";
-    assert_eq!(reason(said).unwrap(), "Operation not supported");
-    assert_eq!(
-        reason("attaching to dev0: Invalid argument (os error 22)").unwrap(),
-        "Invalid argument"
-    );
-    reason("something else").unwrap_err();
 }

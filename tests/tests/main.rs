@@ -10,6 +10,7 @@ mod by_rule;
 mod capture;
 mod capture_end_to_end;
 mod captures;
+mod cards_kernels;
 mod cli;
 mod clock;
 mod cluster;

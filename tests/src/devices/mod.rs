@@ -2,6 +2,7 @@
 //! through them.
 
 mod kinds;
+mod limited;
 mod netkit;
 mod traffic;
 
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 
 pub use self::kinds::KINDS;
-pub use self::traffic::{Carried, DATAGRAMS, carried};
+pub use self::limited::{QUOTA, is_limited, wait_until_forgotten, wanted};
+pub use self::traffic::{Carried, Load, both_ways, carried};
 
 use serde_json::Value;
 

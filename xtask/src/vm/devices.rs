@@ -1,5 +1,5 @@
-//! `cargo xtask vm --devices`: which device takes which hook in which mode, of the cells that the
-//! tests print, as the tables of docs/tested-on.md.
+//! `cargo xtask vm --devices` and `--cards`: which device takes which hook in which mode, and what
+//! limiter does on cards, of the cells that the tests print, as the tables of docs/tested-on.md.
 
 mod table;
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
+use super::cards::Cards;
 use super::console::{Outcome, Transcript};
 use super::emulator::Emulator;
 use super::package::Kernel;
@@ -80,6 +81,8 @@ pub(super) struct Machine<'a> {
     pub(super) archive: &'a Path,
     /// Disk, which keeps what is written to it.
     pub(super) disk: Option<&'a Path>,
+    /// Network cards; none has no network.
+    pub(super) cards: Option<&'a Cards>,
     /// Further words for the kernel.
     pub(super) words: &'a str,
     /// File that the kernel's own lines go to.
@@ -134,7 +137,7 @@ pub(super) fn run(
 
 impl Machine<'_> {
     fn command(&self) -> Result<Command> {
-        let Self { emulator, kernel, archive, disk, words, log } = self;
+        let Self { emulator, kernel, archive, disk, cards, words, log } = self;
         let size = fs::metadata(archive).with_context(|| archive.display().to_string())?.len();
         let memory = MEMORY + 3 * size.div_ceil(1 << 20);
         let mut command = emulator.command();
@@ -153,7 +156,10 @@ impl Machine<'_> {
             let drive = format!("file={},format=raw,if=virtio,cache=unsafe", disk.display());
             command.args(["-drive", &drive]);
         }
-        Ok(command)
+        match cards {
+            Some(cards) => cards.plugged_in(&command),
+            None => Ok(command),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `cargo xtask vm`: the kernel tests on other kernels than this machine's, each in an emulated
 //! machine of its own. Needs neither root nor KVM; what it starts is Debian's packages, unpacked.
 
+mod cards;
 mod console;
 mod devices;
 mod emulator;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+use self::cards::Cards;
 use self::console::{Ended, Outcome};
 use self::emulator::Emulator;
 use self::guest::{Machine, Report};
@@ -48,10 +50,11 @@ const OUTPUT_LINES: usize = 30;
 
 /// Arguments of `vm`.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("tables").args(["devices", "cards"]))]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct Arguments {
-    /// Kernels of Debian's, as 6.1: those for clouds, or with --devices those for all machines;
-    /// without any, 6.1 and 6.12
+    /// Kernels of Debian's, as 6.1: those for clouds, or with --devices or --cards those for all
+    /// machines; without any, 6.1 and 6.12
     #[arg(value_name = "KERNEL")]
     kernels: Vec<String>,
     /// Architecture of the emulated machines; programs for another one than this machine's are
@@ -66,7 +69,7 @@ pub(crate) struct Arguments {
     filter: Option<String>,
     /// Instead of the tests, the figures of other kernels, for the pages in docs/; without a
     /// kernel, of 6.12
-    #[arg(long, conflicts_with_all = ["quick", "devices"])]
+    #[arg(long, conflicts_with_all = ["quick", "devices", "cards"])]
     figures: bool,
     /// Instead of the tests, which device takes which hook: the tables of docs/tested-on.md, which
     /// are compared
@@ -75,8 +78,12 @@ pub(crate) struct Arguments {
     /// With --devices: on this machine's kernel, and on others only if they are named; as root
     #[arg(long, requires = "devices")]
     here: bool,
-    /// With --devices: write the tables
-    #[arg(long, requires = "devices")]
+    /// Instead of the tests, what limiter does on each card that the emulator has: another table
+    /// of that page
+    #[arg(long, conflicts_with_all = ["quick", "arch", "system", "devices", "here"])]
+    cards: bool,
+    /// With --devices or --cards: write the tables
+    #[arg(long, requires = "tables")]
     write: bool,
     /// Instead of the tests, the life of a package on a whole Debian with systemd; as root
     #[arg(long, conflicts_with_all = ["quick", "filter", "arch", "figures"])]
@@ -95,6 +102,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         Arguments { quick: true, .. } => Scope::Quick,
         Arguments { figures: true, .. } => Scope::Figures,
         Arguments { devices: true, .. } => Scope::Devices,
+        Arguments { cards: true, .. } => Scope::Cards,
         _ => Scope::Full,
     };
     let filter = arguments.filter.as_deref();
@@ -107,7 +115,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         .into());
     }
     let tally = match scope {
-        Scope::Devices => devices::run(&prepared, kernels, arguments)?,
+        Scope::Devices | Scope::Cards => devices::run(&prepared, kernels, arguments)?,
         Scope::Figures => figures::publish(&prepared.run(kernels)?)?,
         Scope::Quick | Scope::Full => prepared.run(kernels)?.show(),
     };
@@ -156,6 +164,8 @@ struct Prepared {
     arch: Arch,
     content: Content,
     emulator: Emulator,
+    /// Cards of the emulated machine, if it is to have any.
+    cards: Option<Cards>,
     cache: PathBuf,
     scope: Scope,
     /// Modules of tests that are not run.
@@ -182,7 +192,7 @@ fn prepare(
 ) -> Result<Prepared> {
     check_architecture()?;
     let toolchain = setup::ensure(match (arch.is_host(), scope) {
-        (true, Scope::Devices) => Tools::VmDevices,
+        (true, Scope::Devices | Scope::Cards) => Tools::VmDevices,
         (true, _) => Tools::Vm,
         (false, _) => Tools::VmCross,
     })?;
@@ -205,7 +215,7 @@ fn prepare(
         .collect();
     let mut environment: Vec<(&str, String)> =
         BOUNDS.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-    if scope == Scope::Figures {
+    if matches!(scope, Scope::Figures | Scope::Cards) {
         environment.push(("LIMITER_VM_OPTIONS", "--ignored".to_owned()));
     }
     environment.push(("LIMITER_BIN", image::LIMITER.to_owned()));
@@ -215,9 +225,11 @@ fn prepare(
     // A guest holds all of its files in memory, twice.
     let Programs { limiter, tests } =
         if arch.is_host() { stripped(&programs, &cache)? } else { programs };
-    let tools = if scope == Scope::Devices { devices::TOOLS } else { image::TOOLS };
+    let cards = if scope == Scope::Cards { Some(Cards::of(&emulator)?) } else { None };
+    environment.extend(cards.as_ref().map(Cards::variable));
+    let tools = if scope.is_of_tables() { devices::TOOLS } else { image::TOOLS };
     let content = Content { userland, busybox, limiter, tests, tools, plan, environment };
-    Ok(Prepared { arch, content, emulator, cache, scope, left_out })
+    Ok(Prepared { arch, content, emulator, cards, cache, scope, left_out })
 }
 
 /// Copies without symbols.
@@ -251,7 +263,7 @@ const fn limit(scope: Scope, arch: Arch) -> Duration {
     let seconds = match scope {
         Scope::Quick => 900,
         Scope::Full => 1_800,
-        Scope::Figures | Scope::Devices => 3_600,
+        Scope::Figures | Scope::Devices | Scope::Cards => 3_600,
     };
     Duration::from_secs(seconds * slower(arch) as u64)
 }
@@ -291,7 +303,7 @@ impl Prepared {
 
     /// The kernels that have what the tests need.
     fn flavour(&self) -> Flavour {
-        if self.scope == Scope::Devices { Flavour::General } else { Flavour::Cloud }
+        if self.scope.is_of_tables() { Flavour::General } else { Flavour::Cloud }
     }
 
     /// Runs the tests on one kernel.
@@ -309,6 +321,7 @@ impl Prepared {
             kernel,
             archive: archive.path(),
             disk: None,
+            cards: self.cards.as_ref(),
             words: "",
             log: &log,
         };

@@ -31,8 +31,8 @@ const MODULES: [&str; 12] = [
 ];
 /// Modules of a machine with a disk.
 const DISK_MODULES: [&str; 3] = ["veth", "virtio_pci", "virtio_blk"];
-/// Modules of devices. Some kernels have not all of them.
-const DEVICE_MODULES: [&str; 15] = [
+/// Modules of devices and of cards. Some kernels have not all of them.
+pub(super) const DEVICE_MODULES: [&str; 21] = [
     "veth",
     "bonding",
     "8021q",
@@ -48,6 +48,12 @@ const DEVICE_MODULES: [&str; 15] = [
     "dummy",
     "sch_ingress",
     "cls_bpf",
+    "virtio_pci",
+    "virtio_net",
+    "vmxnet3",
+    "e1000e",
+    "igb",
+    "e1000",
 ];
 
 /// Kernels that Debian builds of one version.

@@ -1,7 +1,7 @@
 //! Choice of the tests that a guest runs, and for how long: a file of tests/tests says so itself,
 //! by a line `// Also on other kernels: 120 s each.` or `// Also on other kernels, and in the quick
-//! part: 120 s each.` or `// Also on other kernels, by --devices: 120 s each.` The seconds are those
-//! that one test may take, emulated, on a busy machine. A file with a line `// Figures of other
+//! part: 120 s each.` or `// Also on other kernels, by --devices: 120 s each.` (or `by --cards`, of
+//! ignored tests). The seconds are those that one test may take, emulated, on a busy machine. A file with a line `// Figures of other
 //! kernels, in docs/PAGE: 900 s each.` has ignored tests that measure and say what goes into the
 //! page. Any other file is the host's alone.
 
@@ -16,12 +16,21 @@ use crate::workspace;
 pub(super) enum Scope {
     /// The part that fits into `cargo xtask test`.
     Quick,
-    /// All but those of [`Scope::Devices`].
+    /// All but those of [`Scope::Devices`] and [`Scope::Cards`].
     Full,
     /// Figures for the pages, instead of tests.
     Figures,
-    /// Those that need the modules and drivers of many devices.
+    /// Those that need the modules of many devices.
     Devices,
+    /// Those that need cards.
+    Cards,
+}
+
+impl Scope {
+    /// True where the tests make the tables of docs/tested-on.md.
+    pub(super) fn is_of_tables(self) -> bool {
+        matches!(self, Self::Devices | Self::Cards)
+    }
 }
 
 /// A module of tests for a guest.
@@ -49,6 +58,7 @@ const MARK: &str = "// Also on other kernels";
 const QUICK: &str = ", and in the quick part";
 const FIGURES: &str = "// Figures of other kernels, in docs/";
 const DEVICES: &str = ", by --devices";
+const CARDS: &str = ", by --cards";
 
 /// Bounds of the tests on an emulated machine.
 pub(super) const BOUNDS: [(&str, &str); 2] =
@@ -88,7 +98,7 @@ fn part(module: &str, text: &str) -> Result<Option<Part>> {
         let (page, rest) = line.split_once(':').with_context(|| format!("no page: `{line}`"))?;
         (line, Scope::Figures, Some(page.to_owned()), rest)
     } else if let Some(line) = after(MARK) {
-        let words = [(QUICK, Scope::Quick), (DEVICES, Scope::Devices)];
+        let words = [(QUICK, Scope::Quick), (DEVICES, Scope::Devices), (CARDS, Scope::Cards)];
         let said = |(words, scope)| Some((scope, line.strip_prefix(words)?));
         let (scope, rest) = words.into_iter().find_map(said).unwrap_or((Scope::Full, line));
         let rest = rest.strip_prefix(':').with_context(|| format!("no seconds: `{line}`"))?;
@@ -178,5 +188,8 @@ mod tests {
         let of_devices = |part: &&Part| part.is_in(Scope::Devices);
         let devices: Vec<_> = parts.iter().filter(of_devices).map(|part| &part.module).collect();
         assert_eq!(devices, ["devices_kernels"]);
+        let of_cards = |part: &&Part| part.is_in(Scope::Cards);
+        let cards: Vec<_> = parts.iter().filter(of_cards).map(|part| &part.module).collect();
+        assert_eq!(cards, ["cards_kernels"]);
     }
 }

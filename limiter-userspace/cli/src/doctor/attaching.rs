@@ -92,6 +92,20 @@ pub(super) fn native(
         (Owner::Nobody | Owner::Other(_) | Owner::Unseen(_), _) if !at_tc.is_empty() => {
             Finding::ok(check, "it is limited at tc, which takes no native XDP")
         }
+        (Owner::Ours(Mode::Native), _)
+        | (Owner::Nobody, Ok(Some(NativeMode { is_there: true, .. })))
+            if kinds::forgets(link) =>
+        {
+            Finding::warning(
+                check,
+                format!(
+                    "{who} forgets a program in native mode when the link is set down: once it is \
+                     up again every packet passes, and the kernel still says that the program is \
+                     attached"
+                ),
+            )
+            .remedy("limit it in generic mode, with --mode generic, or at tc, with --hook tc")
+        }
         (Owner::Ours(Mode::Native), _) => {
             Finding::ok(check, format!("{who} runs the program itself"))
         }
@@ -105,7 +119,7 @@ pub(super) fn native(
             Finding::ok(check, format!("{who} takes native XDP"))
         }
         (_, Ok(Some(_))) => no_native(link, format!("{who} takes no native XDP"), asked),
-        (_, Ok(None)) if kinds::native(link.kind.as_deref()) == Some(Native::No) => {
+        (_, Ok(None)) if kinds::native(link) == Some(Native::No) => {
             no_native(link, format!("no kernel has native XDP for {who}"), asked)
         }
         (_, Ok(None)) => Finding::unknown(
@@ -122,15 +136,14 @@ pub(super) fn native(
 fn no_native(link: &Link, seen: String, asked: bool) -> Finding {
     let check = "native-mode";
     let seen = if asked { Finding::problem(check, seen) } else { Finding::note(check, seen) };
-    let remedy = match (link.kind.as_deref(), kinds::native(link.kind.as_deref())) {
+    let remedy = match (link.kind.as_deref(), kinds::native(link)) {
         (Some("bond"), _) => {
             "a bond takes it when each member's driver does, in the modes active-backup, \
              balance-rr, balance-xor and 802.3ad, without the hash policy vlan+srcmac; otherwise \
              allow the slower generic mode with --mode auto"
         }
         (_, Some(_)) => {
-            "allow the slower generic mode with --mode auto, or limit it at tc with --hook tc, \
-             which needs Linux 6.7"
+            "allow the slower generic mode with --mode auto, or limit it at tc with --hook tc"
         }
         (_, None) => "allow the slower generic mode with --mode auto",
     };

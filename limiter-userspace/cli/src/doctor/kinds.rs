@@ -1,5 +1,7 @@
 //! What the kernel takes on each kind of device, by docs/tested-on.md, with which a test compares.
 
+use limiter_datapath::machine::Link;
+
 /// Native XDP on a kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Native {
@@ -25,10 +27,24 @@ const KINDS: [(&str, &[&str], Native); 11] = [
     ("dummy", &["dummy"], Native::No),
 ];
 
-/// Native XDP on a kind; none of one that was not tried, or of a card.
-pub(super) fn native(kind: Option<&str>) -> Option<Native> {
-    let found = KINDS.iter().find(|(name, ..)| Some(*name) == kind);
-    found.map(|(.., native)| *native)
+/// Drivers of cards in which no kernel has native XDP, by the same page.
+const WITHOUT: [&str; 2] = ["e1000", "e1000e"];
+
+/// The driver that forgets its program when the link goes down: Linux clears it with the
+/// rings in `vmxnet3_rq_cleanup_all`.
+const FORGETFUL: &str = "vmxnet3";
+
+/// True if a program does not stay on the device, by docs/tested-on.md.
+pub(super) fn forgets(link: &Link) -> bool {
+    link.driver.as_deref() == Some(FORGETFUL)
+}
+
+/// Native XDP on a device; none of one whose kind was not tried, or whose driver may have it.
+pub(super) fn native(link: &Link) -> Option<Native> {
+    let of_kind = KINDS.iter().find(|(name, ..)| link.kind.as_deref() == Some(*name));
+    let driver = link.driver.as_deref();
+    let without = WITHOUT.iter().find(|name| driver == Some(**name)).map(|_| Native::No);
+    of_kind.map(|(.., native)| *native).or(without)
 }
 
 #[cfg(test)]
@@ -66,8 +82,7 @@ mod tests {
                     if *at_native != "-" {
                         found.insert(*at_native == "yes");
                     }
-                    let works =
-                        |cell: &str| matches!(cell, "yes" | "-") || cell.starts_with("taken");
+                    let works = |cell: &str| matches!(cell, "yes" | "-" | "nothing comes in");
                     assert!(works(at_generic), "{row}: generic mode: {at_generic}");
                     for cell in at_tc {
                         assert!(works(cell), "{row}: tc: {cell}");
@@ -81,5 +96,38 @@ mod tests {
             };
             assert!(found.iter().all(|is_native| wanted.contains(is_native)), "{kind}: {found:?}");
         }
+    }
+
+    #[test]
+    fn the_drivers_without_native_mode_are_as_the_page_has_them() {
+        let rows = |way: &str| -> Vec<(&str, &str)> {
+            let cells = |line: &'static str| {
+                let mut cells = line.strip_prefix("| ")?.split(" | ");
+                let driver = cells.next()?.strip_suffix(way)?;
+                Some((driver, cells.nth(1)?))
+            };
+            PAGE.lines().filter_map(cells).collect()
+        };
+        let all = rows(", XDP native");
+        let drivers: BTreeSet<&str> = all.iter().map(|(driver, _)| *driver).collect();
+        let is_never =
+            |driver: &&str| all.iter().all(|(of, cell)| of != driver || *cell == "refused");
+        let without: Vec<&str> = drivers.into_iter().filter(is_never).collect();
+        assert_eq!(without, WITHOUT);
+        for way in [", XDP generic", ", tc in", ", tc out"] {
+            for (driver, cell) in rows(way) {
+                assert_eq!(cell, "yes", "{driver}{way}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_driver_that_forgets_is_the_one_of_the_page() {
+        let forgetful =
+            |line: &&str| line.contains(", XDP native |") && line.contains("limit lost");
+        let rows: Vec<&str> = PAGE.lines().filter(forgetful).collect();
+        assert!(!rows.is_empty());
+        let row = format!("| {FORGETFUL}, XDP native |");
+        assert!(rows.iter().all(|line| line.starts_with(&row)), "{rows:?}");
     }
 }

@@ -76,6 +76,10 @@ pub(super) struct Tables(BTreeMap<String, Table>);
 /// A cell of what was not run.
 const NOT_RUN: &str = "-";
 
+/// A cell of what a kernel has not. A page has no row for it alone: kernels that other rows name
+/// have not what is in the rows that do not name them.
+const NOT_THERE: &str = "not there";
+
 impl Tables {
     /// The tables of a page, each behind `<!-- table of xtask vm: NAME -->`.
     pub(super) fn read(page: &str) -> Result<Self> {
@@ -96,20 +100,26 @@ impl Tables {
     pub(super) fn get(&self, cell: &Cell) -> Option<&str> {
         let table = self.0.get(&cell.table)?;
         let at = table.columns.iter().position(|column| *column == cell.column)?;
-        Some(table.rows.get(&cell.row)?.get(&cell.release)?.get(at)?)
+        let kernels = table.rows.get(&cell.row)?;
+        match kernels.get(&cell.release) {
+            Some(row) => Some(row.get(at)?),
+            None if table.has(cell.release) => Some(NOT_THERE),
+            None => None,
+        }
     }
 
-    /// Takes cells over.
+    /// Takes cells over. The others of a new row are as the page has them before.
     pub(super) fn take(&mut self, cells: &BTreeMap<Cell, String>) -> Result<()> {
+        let before = self.clone();
         for (cell, value) in cells {
             let table = self.0.get_mut(&cell.table);
             let table = table.with_context(|| format!("no table {}", cell.table))?;
             let at = table.columns.iter().position(|column| *column == cell.column);
             let at = at.with_context(|| format!("no column {:?}", cell.column))?;
             let width = table.columns.len();
+            let other = before.get(cell).map_or(NOT_RUN, |_| NOT_THERE);
             let kernels = table.rows.entry(cell.row.clone()).or_default();
-            let row =
-                kernels.entry(cell.release).or_insert_with(|| vec![NOT_RUN.to_owned(); width]);
+            let row = kernels.entry(cell.release).or_insert_with(|| vec![other.to_owned(); width]);
             if let Some(place) = row.get_mut(at) {
                 place.clone_from(value);
             }
@@ -153,6 +163,11 @@ fn parts(line: &str) -> Option<Vec<String>> {
 }
 
 impl Table {
+    /// True if a row names the kernel.
+    fn has(&self, release: Release) -> bool {
+        self.rows.values().any(|kernels| kernels.contains_key(&release))
+    }
+
     fn read(lines: &[&str]) -> Result<Self> {
         let (head, rest) = lines.split_at_checked(2).context("no head")?;
         let columns = head.first().and_then(|line| parts(line)).context("no head")?;
@@ -185,6 +200,9 @@ impl fmt::Display for Table {
                     None => alike.push((vec![release.to_string()], cells)),
                 }
             }
+            let is_nothing = |cells: &[String]| cells.iter().all(|cell| cell == NOT_THERE);
+            let is_somewhere = alike.iter().any(|(_, cells)| !is_nothing(cells));
+            alike.retain(|(_, cells)| !(is_somewhere && is_nothing(cells)));
             for (releases, cells) in alike {
                 writeln!(f, "| {row} | {} | {} |", releases.join(", "), cells.join(" | "))?;
             }
@@ -227,6 +245,30 @@ mod tests {
         tables.take(&back).unwrap();
         assert!(tables.written(PAGE).contains("| b | 6.1, 6.12 | yes | no |\n"));
         tables.take(&measured("limiter-cell: t | b | z | no\n", "6.12")).unwrap_err();
+    }
+
+    #[test]
+    fn what_a_kernel_has_not_needs_no_row() {
+        let mut tables = Tables::read(PAGE).unwrap();
+        let cells = "limiter-cell: t | b | x | not there\nlimiter-cell: t | b | y | not there\n\
+                     limiter-cell: t | c | x | yes\nlimiter-cell: t | d | x | not there\n\
+                     limiter-cell: t | d | y | not there\n";
+        let new = measured(cells, "6.18");
+        tables.take(&new).unwrap();
+        let page = tables.written(PAGE);
+        let rows = "| b | 6.1, 6.12 | yes | no |\n| c | 6.18 | yes | - |\n\
+                    | d | 6.18 | not there | not there |\n\n";
+        assert!(page.contains(rows), "{page}");
+        let again = Tables::read(&page).unwrap();
+        for (cell, value) in &new {
+            assert_eq!(again.get(cell), Some(value.as_str()), "{cell}");
+        }
+        let other = measured("limiter-cell: t | b | x | yes\n", "6.6");
+        assert_eq!(other.keys().map(|cell| again.get(cell)).collect::<Vec<_>>(), [None]);
+        // A column that is run again says nothing of the others.
+        tables = again;
+        tables.take(&measured("limiter-cell: t | b | x | not there\n", "6.18")).unwrap();
+        assert_eq!(tables.written(PAGE), page);
     }
 
     #[test]

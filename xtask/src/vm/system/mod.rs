@@ -137,6 +137,7 @@ fn run(
             kernel,
             archive: archive.path(),
             disk: Some(disk.path()),
+            cards: None,
             words: &format!("limiter.boot={boot}"),
             log: &log,
         };
