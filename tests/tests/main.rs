@@ -68,6 +68,7 @@ mod patterns;
 mod privilege;
 mod proxy;
 mod request_bans;
+mod request_rows;
 mod rule_sets;
 mod sandbox;
 mod second_daemon;

@@ -100,7 +100,7 @@ fn limiter(directory: &Path) -> (Server, SocketAddr) {
         max_connections: 100,
         threads: 1,
         response_headers: false,
-        bans: None,
+        daemon: None,
         cluster: None,
         deadline: DEFAULT_DEADLINE,
         max_waiting: 100,
