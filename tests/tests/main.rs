@@ -70,6 +70,7 @@ mod privilege;
 mod proxy;
 mod queue;
 mod request_bans;
+mod request_rows;
 mod rule_sets;
 mod sandbox;
 mod second_daemon;

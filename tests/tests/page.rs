@@ -13,6 +13,7 @@ use limiter_tests::generator::{Generator, Pattern, Stream};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::packet::Frame;
 use limiter_tests::root::require_root;
+use limiter_tests::serve::Serve;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
 use limiter_tests::{command, work_dir::WorkDir};
@@ -34,7 +35,19 @@ const RULES: &str = r#"descriptors:
 /// The key of `WebDriver` for the arrow to the right.
 const RIGHT: &str = "\u{e014}";
 
-const VIEWS: [&str; 5] = ["sources", "rules", "events", "interfaces", "tune"];
+const VIEWS: [&str; 6] = ["sources", "rules", "events", "interfaces", "requests", "tune"];
+
+/// A rule for requests, with a name that is markup.
+const REQUESTS: &str = r#"domain: auth
+descriptors:
+  - key: auth_type
+    value: login
+    descriptors:
+      - key: remote_address
+        rate_limit: {unit: hour, requests_per_unit: 2}
+  - key: <b>
+    rate_limit: {name: "<img src=x onerror=1>", unit: hour, requests_per_unit: 1}
+"#;
 
 /// Packets of one source, ten times its limit, for longer than a test takes.
 fn sender(bed: &Testbed) -> Result<Generator> {
@@ -175,6 +188,25 @@ fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
     browser.wait("the sender's drops are seen", &dropped)?;
     browser.enter("#tune-file", &tuned(&limiter, &bed.dir)?)?;
     browser.wait("the heat map", "return document.querySelectorAll('.heat').length === 2")?;
+    // The tab of requests is there while they are reported, and the keys pass over it otherwise.
+    ensure!(browser.run("return document.getElementById('tab-requests').hidden")? == true);
+    browser.run("document.getElementById('tab-interfaces').focus()")?;
+    browser.enter("#tab-interfaces", RIGHT)?;
+    shown(&browser, "tune")?;
+    let serve = Serve::start(&limiter, bed.dir.path(), &bed.dir.write("r.yaml", REQUESTS)?)?;
+    let login = r#"{"domain": "auth", "descriptors": [{"entries": [
+        {"key": "auth_type", "value": "login"}, {"key": "remote_address", "value": "192.0.2.7"}]}]}"#;
+    for status in [200, 200, 429] {
+        ensure!(serve.ask("POST", "/json", login)?.0 == status);
+    }
+    let tab = "return !document.getElementById('tab-requests').hidden";
+    browser.wait("the tab of requests", tab)?;
+    browser.run("document.getElementById('tab-requests').click()")?;
+    let refused = "return document.querySelector('#requests-table td[data-head=\"Refused\"]')\
+                   ?.textContent === '1'";
+    browser.wait("the request that was refused", refused)?;
+    let first = browser.text("#requests-table td")?;
+    ensure!(first == "auth: auth_type=login remote_address", "{first}");
     let grounds: Result<BTreeSet<String>> = ["light", "dark"]
         .into_iter()
         .map(|scheme| {
@@ -246,6 +278,8 @@ fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
         "return document.getElementById('source-title').textContent === '203.0.113.5'",
     )?;
     shown(&browser, "events")?;
+    serve.close()?;
+    browser.wait("no tab of requests", "return document.getElementById('tab-requests').hidden")?;
     let said = browser.console()?;
     ensure!(said.is_empty(), "the console has errors: {said:?}");
     drop(traffic);

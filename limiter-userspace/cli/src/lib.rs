@@ -41,7 +41,7 @@ mod rule_sets;
 #[cfg(feature = "requests")]
 mod serve;
 #[cfg(feature = "requests")]
-mod serve_bans;
+mod serve_daemon;
 mod shells;
 #[cfg(feature = "replay")]
 mod simulate;

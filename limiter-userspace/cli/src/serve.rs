@@ -12,7 +12,7 @@ use limiter_requests::{Listen, Options, ServeError, StateOptions};
 use super::answer::Answer;
 use super::args::time::{deadline, interval};
 use super::failure::Failure;
-use super::serve_bans::OverSocket;
+use super::serve_daemon::OverSocket;
 
 /// Threads that answer, unless the arguments say how many: a proxy beside them needs the others.
 const MOST_THREADS: usize = 4;
@@ -87,7 +87,7 @@ impl Serve {
             max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
             threads: self.threads.map_or_else(processors, usize::from),
             response_headers: self.response_headers,
-            bans: Some(Arc::new(OverSocket::new(daemon))),
+            daemon: Some(Arc::new(OverSocket::new(daemon))),
             cluster: cluster.transpose().map_err(ServeError::from)?,
             deadline: self.deadline,
             max_waiting: usize::try_from(self.max_waiting).unwrap_or(usize::MAX),

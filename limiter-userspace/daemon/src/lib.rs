@@ -39,6 +39,7 @@ mod refusals;
 pub mod render;
 mod repeated_errors;
 mod request_bans;
+mod request_reports;
 mod routes;
 pub mod rule_files;
 mod rule_sets;

@@ -22,6 +22,7 @@ use super::memory::HeapTrim;
 use super::notify::Notifier;
 use super::repeated_errors::RepeatedErrors;
 use super::request_bans::{BanBudget, RequestRules};
+use super::request_reports::RequestReports;
 use super::rule_files::Digest;
 use super::rule_sets::{Ground, RuleSets};
 use super::state_dir::{APPLIED, Damage, StateDir};
@@ -53,6 +54,8 @@ pub(super) struct Service {
     pub(super) request_rules: RequestRules,
     /// The rate of new bans by them.
     pub(super) ban_budget: BanBudget,
+    /// What became of requests, as `limiter serve` reports it.
+    pub(super) request_reports: RequestReports,
     /// True if the last look at the interfaces did not come to all.
     has_more_links: bool,
     /// Repeated failures, which are reported once.
@@ -104,6 +107,7 @@ impl Service {
             cluster: Membership::default(),
             request_rules,
             ban_budget: BanBudget::default(),
+            request_reports: RequestReports::default(),
             has_more_links: false,
             repeated_errors: RepeatedErrors::default(),
             heap_trim: HeapTrim::default(),

@@ -19,6 +19,7 @@ use limiter_decision::ban::{BanTerms, History, Strike, strike};
 use limiter_rules::model::Ban;
 
 use crate::counters::BanBecame;
+use crate::daemon::Daemon;
 use crate::key::{Key, source};
 use crate::rules::{EntryOf, Rule, RuleBan};
 
@@ -61,16 +62,6 @@ pub enum BanAnswer {
     OverBudget,
     /// A guard of the daemon refused it.
     Refused(String),
-}
-
-/// What bans sources: the daemon, asked over its socket. Calls may block for a while.
-pub trait Bans: fmt::Debug + Send + Sync {
-    /// Asks for bans: an answer for each, in their order.
-    ///
-    /// # Errors
-    ///
-    /// Why none of them was made, with the remedy.
-    fn ban(&self, asked: &[AskedBan]) -> Result<Vec<BanAnswer>, String>;
 }
 
 /// The words of the log; none for what is as it should be.
@@ -163,7 +154,7 @@ impl RequestBans {
     /// Starts the thread that asks for bans. It ends when [`RequestBans::close`] is called.
     pub(crate) fn start(
         self: &Arc<Self>,
-        daemon: Arc<dyn Bans>,
+        daemon: Arc<dyn Daemon>,
     ) -> std::io::Result<JoinHandle<()>> {
         let (sender, waiting) = sync_channel(WAITING);
         *lock(&self.queue) = Some(sender);
@@ -261,7 +252,7 @@ impl RequestBans {
     }
 
     /// Asks for bans as long as there may be more.
-    fn ask(&self, daemon: &dyn Bans, waiting: &Receiver<Waiting>) {
+    fn ask(&self, daemon: &dyn Daemon, waiting: &Receiver<Waiting>) {
         while let Ok(first) = waiting.recv() {
             let all: Vec<Waiting> =
                 std::iter::once(first).chain(waiting.try_iter().take(AT_ONCE - 1)).collect();

@@ -15,14 +15,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, interval_at};
 
-use crate::bans::Bans;
 use crate::clock::Moment;
 use crate::connections::{Answers, serve};
+use crate::daemon::Daemon;
 use crate::grpc::Grpc;
 use crate::leases::{HeldLeases, LeaseTable};
 use crate::limiter::Limiter;
 use crate::listen::{self, Listen, Listener};
 use crate::node;
+use crate::report::Reporter;
 use crate::service::{Service, Waiting};
 use crate::state::{State, StateError, StateOptions};
 
@@ -42,8 +43,9 @@ pub struct Options {
     pub threads: usize,
     /// True if answers over gRPC name headers for the proxy to add.
     pub response_headers: bool,
-    /// What bans the sources that rules name; if there is none, nobody is banned.
-    pub bans: Option<Arc<dyn Bans>>,
+    /// The daemon, which bans the sources that rules name and shows what became of requests; if
+    /// there is none, nobody is banned.
+    pub daemon: Option<Arc<dyn Daemon>>,
     /// How limits of a cluster are shared; if not at all, this process counts for itself.
     pub cluster: Option<Config>,
     /// The longest time that a request waits for the other nodes.
@@ -130,6 +132,8 @@ pub struct Server {
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// The thread that asks for bans.
     bans: Option<JoinHandle<()>>,
+    /// The thread that reports to the daemon.
+    reporter: Option<Reporter>,
     /// The thread that does what the node reports.
     node: Option<JoinHandle<io::Result<()>>>,
     /// The thread of queues.
@@ -184,7 +188,7 @@ impl Server {
             node = Some(start_node(&answers, leases, config)?);
         }
         let (stop, stopped) = watch::channel(false);
-        let bans = options.bans.clone().map(|daemon| service.limiter.bans().start(daemon));
+        let bans = options.daemon.clone().map(|daemon| service.limiter.bans().start(daemon));
         let bans = bans.transpose().map_err(system("start a thread"))?;
         let mut server = Self {
             service,
@@ -195,6 +199,7 @@ impl Server {
             stop,
             threads: Vec::new(),
             bans,
+            reporter: None,
             node,
             queues,
         };
@@ -210,6 +215,11 @@ impl Server {
             };
             let thread = thread::Builder::new().name(format!("requests-{number}")).spawn(answer);
             server.threads.push(thread.map_err(system("start a thread"))?);
+        }
+        if let Some(daemon) = options.daemon.clone() {
+            let listen = server.addresses.iter().map(Listen::to_string).collect();
+            let reporter = Reporter::start(&server.service, daemon, listen);
+            server.reporter = Some(reporter.map_err(system("start a thread"))?);
         }
         Ok(server)
     }
@@ -259,6 +269,9 @@ impl Server {
                 Ok(Err(source)) => result = Err(ServeError::System { what: "answer", source }),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
+        }
+        if let Some(Err(panic)) = self.reporter.map(Reporter::stop) {
+            std::panic::resume_unwind(panic);
         }
         self.service.node.stop();
         self.service.queues.stop();

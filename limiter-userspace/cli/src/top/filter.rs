@@ -1,6 +1,7 @@
 //! Filters of the lists: a prefix of sources, and words of a rule.
 
 use limiter_daemon::api::events::Episode;
+use limiter_daemon::api::requests::RequestRow;
 use limiter_daemon::api::sources::{OtherDrops, SourceRow};
 use limiter_rules::{Selector, source_text};
 
@@ -36,6 +37,10 @@ impl Filter {
 
     pub(super) fn has_rule(&self, row: &RuleRow) -> bool {
         self.names([Some(&row.rule), row.name.as_deref()])
+    }
+
+    pub(super) fn has_request(&self, row: &RequestRow) -> bool {
+        self.names([Some(&row.title()), Some(&row.rule)])
     }
 
     pub(super) fn has_episode(&self, episode: &Episode) -> bool {

@@ -18,6 +18,10 @@ pub(super) enum Flow {
     Quit,
 }
 
+/// The answer where there are no rules for requests to be seen.
+const NONE_SERVES: &str = "no `limiter serve` reports to this daemon: start it as root or as the \
+                           daemon's user, with its --socket";
+
 /// Rows that a page has, more or less.
 const PAGE: usize = 15;
 
@@ -48,12 +52,14 @@ fn in_list(state: &mut State, key: KeyCode) -> Flow {
         KeyCode::PageUp => state.choose(state.cursor.saturating_sub(PAGE)),
         KeyCode::Home | KeyCode::Char('g') => state.choose(0),
         KeyCode::End | KeyCode::Char('G') => state.choose(usize::MAX),
-        KeyCode::Tab => return open(state, state.tab.next()),
-        KeyCode::BackTab => return open(state, state.tab.previous()),
+        KeyCode::Tab => return open(state, state.beside(false)),
+        KeyCode::BackTab => return open(state, state.beside(true)),
         KeyCode::Char('1') => return open(state, Tab::Sources),
         KeyCode::Char('2') => return open(state, Tab::Rules),
         KeyCode::Char('3') => return open(state, Tab::Interfaces),
         KeyCode::Char('4') => return open(state, Tab::Events),
+        KeyCode::Char('5') if state.has(Tab::Requests) => return open(state, Tab::Requests),
+        KeyCode::Char('5') => state.say(NONE_SERVES, true),
         KeyCode::Char('s') => return sort(state, false),
         KeyCode::Char('S') => return sort(state, true),
         KeyCode::Char('o') => state.turn_round(),

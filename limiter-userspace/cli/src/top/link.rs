@@ -7,6 +7,7 @@ use limiter_daemon::api::events::Events;
 use limiter_daemon::api::history::History;
 use limiter_daemon::api::limits::SetLimit;
 use limiter_daemon::api::lists::{ListName, ListsChanged, SetList};
+use limiter_daemon::api::requests::Requests;
 use limiter_daemon::api::rules::Changed;
 use limiter_daemon::api::source::SourceView;
 use limiter_daemon::api::sources::{By, MOST_SOURCES};
@@ -68,6 +69,7 @@ pub(super) trait Link {
     fn history(&self, after: Option<u64>) -> Result<History>;
     fn stats(&self) -> Result<Stats>;
     fn events(&self) -> Result<Events>;
+    fn requests(&self) -> Result<Requests>;
     fn source(&self, address: &str) -> Result<SourceView>;
     /// Does it, and says what was done.
     fn act(&self, action: &Action) -> Result<String>;
@@ -112,6 +114,10 @@ impl Link for Client {
 
     fn events(&self) -> Result<Events> {
         self.get("/v1/events")
+    }
+
+    fn requests(&self) -> Result<Requests> {
+        self.get("/v1/requests")
     }
 
     fn source(&self, source: &str) -> Result<SourceView> {

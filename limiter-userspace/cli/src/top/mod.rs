@@ -39,8 +39,8 @@ const TURN: Duration = Duration::from_millis(100);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Keys: arrows or j and k choose, Enter shows one source, and there b \
                         denies it for a time and d for good (both by the deny list), a allows \
-                        it, l limits it and u undoes that; 1 to 4 or tab for sources, rules, \
-                        interfaces and events, s and S sort by another column, / filters by a \
+                        it, l limits it and u undoes that; 1 to 5 or tab for sources, rules, \
+                        interfaces, events and requests, s and S sort by another column, / filters by a \
                         prefix and f by a rule, p pauses, ? for help, q ends it. NO_COLOR turns \
                         colours off.")]
 pub(super) struct Look {

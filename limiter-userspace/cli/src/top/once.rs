@@ -4,16 +4,40 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::Duration;
 
+use limiter_daemon::api::requests::Requests;
 use limiter_daemon::api::sources::{By, SourceList};
 use limiter_daemon::api::sources::{drop_words, each_second, per_second};
 use limiter_daemon::api::top::Top;
-use limiter_daemon::control::Client;
+use limiter_daemon::control::{Client, ClientError};
 use limiter_daemon::render;
 
 use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::sources::{drop_rates, rates};
+
+/// The frame as a document.
+#[derive(Debug, serde::Serialize)]
+struct Once {
+    #[serde(flatten)]
+    list: SourceList,
+    /// Rules for requests, where a `limiter serve` reports.
+    #[serde(flatten, skip_serializing_if = "is_empty")]
+    requests: Requests,
+}
+
+/// What `limiter serve` reports.
+fn requests(client: &Client) -> Result<Requests, ClientError> {
+    match client.get("/v1/requests") {
+        // A daemon of an older version shows no requests.
+        Err(ClientError::Refused { status: 404, .. }) => Ok(Requests::default()),
+        answer => answer,
+    }
+}
+
+fn is_empty(requests: &Requests) -> bool {
+    requests.processes.is_empty()
+}
 
 pub(super) fn once(
     client: &Client,
@@ -27,8 +51,8 @@ pub(super) fn once(
         let _: std::fmt::Result = write!(path, "&prefix={within}");
     }
     if output != Output::Table {
-        let list: SourceList = client.get(&path)?;
-        return Ok(output.document(&list)?.unwrap_or_default().into());
+        let once = Once { list: client.get(&path)?, requests: requests(client)? };
+        return Ok(output.document(&once)?.unwrap_or_default().into());
     }
     let look = || client.get::<Top>("/v1/top?limit=1");
     let before = look()?;
@@ -48,5 +72,10 @@ pub(super) fn once(
         per_second(dropped),
     );
     text.push_str(&render::text(&list));
+    let requests = requests(client)?;
+    if !requests.processes.is_empty() {
+        text.push('\n');
+        text.push_str(&render::text(&requests));
+    }
     Ok(text.into())
 }

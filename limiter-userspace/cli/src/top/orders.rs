@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 
 use limiter_daemon::api::events::Episode;
+use limiter_daemon::api::requests::{RequestCounts, RequestRates};
 use limiter_daemon::api::sources::By;
 use limiter_daemon::api::status::Interface;
 
-use super::state::{RuleRow, Tab};
+use super::state::{RequestRow, RuleRow, Tab};
 
 /// An order of a list: a column of those that it can be sorted by, and whether the least comes
 /// first.
@@ -25,6 +26,9 @@ impl Order {
             Tab::Rules => &["DROPPED/S", "PASSED/S", "OVER/S", "DROPPED", "PASSED", "OVER", "RULE"],
             Tab::Interfaces => &["INTERFACE", "DROPPED/S", "PASSED/S"],
             Tab::Events => &["BEGAN", "LASTED", "REPORTED", "SOURCE", "RULE"],
+            Tab::Requests => {
+                &["REFUSED/S", "PASSED/S", "OVER/S", "REFUSED", "PASSED", "OVER", "RULE"]
+            }
         }
     }
 
@@ -58,6 +62,24 @@ impl Order {
             "PASSED" => b.counts[passed].cmp(&a.counts[passed]),
             "OVER" => b.counts[over].cmp(&a.counts[over]),
             _ => a.title().cmp(b.title()),
+        });
+    }
+
+    pub(super) fn requests(self, rows: &mut [RequestRow]) {
+        let rate =
+            |row: &RequestRow, of: fn(&RequestRates) -> f64| row.at.rates.as_ref().map_or(-1.0, of);
+        let rates = |a: &RequestRow, b: &RequestRow, of| rate(b, of).total_cmp(&rate(a, of));
+        let counts = |a: &RequestRow, b: &RequestRow, of: fn(&RequestCounts) -> u64| {
+            of(&b.at.counts).cmp(&of(&a.at.counts))
+        };
+        self.sort(rows, |a, b| match self.column(Tab::Requests) {
+            "REFUSED/S" => rates(a, b, |rates| rates.refused),
+            "PASSED/S" => rates(a, b, |rates| rates.passed),
+            "OVER/S" => rates(a, b, |rates| rates.over),
+            "REFUSED" => counts(a, b, RequestCounts::refused),
+            "PASSED" => counts(a, b, RequestCounts::passed),
+            "OVER" => counts(a, b, RequestCounts::passed_over),
+            _ => a.at.title().cmp(&b.at.title()),
         });
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use limiter_daemon::api::events::Episode;
+use limiter_daemon::api::requests::{self, Requests};
 use limiter_daemon::api::source::SourceView;
 use limiter_daemon::api::sources::Dropped;
 use limiter_daemon::api::sources::{By, SourceRow};
@@ -25,10 +26,13 @@ pub(super) enum Tab {
     Rules,
     Interfaces,
     Events,
+    /// Rules for requests: only while a `limiter serve` reports.
+    Requests,
 }
 
 impl Tab {
-    pub(super) const ALL: [Self; 4] = [Self::Sources, Self::Rules, Self::Interfaces, Self::Events];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Sources, Self::Rules, Self::Interfaces, Self::Events, Self::Requests];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -36,20 +40,8 @@ impl Tab {
             Self::Rules => "rules",
             Self::Interfaces => "interfaces",
             Self::Events => "events",
+            Self::Requests => "requests",
         }
-    }
-
-    pub(super) const fn next(self) -> Self {
-        match self {
-            Self::Sources => Self::Rules,
-            Self::Rules => Self::Interfaces,
-            Self::Interfaces => Self::Events,
-            Self::Events => Self::Sources,
-        }
-    }
-
-    pub(super) const fn previous(self) -> Self {
-        self.next().next().next()
     }
 }
 
@@ -109,6 +101,22 @@ impl RuleRow {
     }
 }
 
+/// A process of `limiter serve`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Serving {
+    pub(super) words: String,
+    /// True if its numbers are old.
+    pub(super) silent: bool,
+}
+
+/// A rule for requests of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RequestRow {
+    pub(super) pid: u32,
+    pub(super) silent: bool,
+    pub(super) at: requests::RequestRow,
+}
+
 /// The counts of the rules at a look.
 #[derive(Debug)]
 struct RulesBefore {
@@ -126,7 +134,7 @@ pub(super) struct State {
     pub(super) by: By,
     pub(super) filter: Filter,
     /// Orders of the lists, in the order of [`Tab::ALL`].
-    orders: [Order; 4],
+    orders: [Order; Tab::ALL.len()],
     /// True while nothing new is asked for.
     pub(super) paused: bool,
     /// The chosen row of the tab.
@@ -144,6 +152,9 @@ pub(super) struct State {
     pub(super) rules: Vec<RuleRow>,
     pub(super) interfaces: Vec<Interface>,
     pub(super) events: Vec<Episode>,
+    /// Lines about the processes of `limiter serve` that report.
+    pub(super) serving: Vec<Serving>,
+    pub(super) requests: Vec<RequestRow>,
     pub(super) view: Option<SourceView>,
     pub(super) totals: Totals,
     /// Drops now, by what drops the packets.
@@ -159,7 +170,7 @@ impl State {
             tab: Tab::default(),
             by,
             filter: Filter { within, rule: None },
-            orders: [Order::default(); 4],
+            orders: [Order::default(); Tab::ALL.len()],
             paused: false,
             cursor: 0,
             chosen: None,
@@ -172,6 +183,8 @@ impl State {
             rules: Vec::new(),
             interfaces: Vec::new(),
             events: Vec::new(),
+            serving: Vec::new(),
+            requests: Vec::new(),
             view: None,
             totals: Totals::default(),
             dropped_by: None,
@@ -196,6 +209,7 @@ impl State {
         match self.tab {
             Tab::Rules => self.take_rules(link.stats()?),
             Tab::Events => self.events = link.events()?.episodes,
+            Tab::Requests => self.take_requests(link.requests()?),
             Tab::Sources | Tab::Interfaces => {}
         }
         if self.tab != Tab::Rules {
@@ -234,6 +248,10 @@ impl State {
             Tab::Events => {
                 self.events.retain(|episode| self.filter.has_episode(episode));
                 order.events(&mut self.events);
+            }
+            Tab::Requests => {
+                self.requests.retain(|row| self.filter.has_request(&row.at));
+                order.requests(&mut self.requests);
             }
         }
         let found = self.chosen.as_ref().and_then(|chosen| {
@@ -294,12 +312,38 @@ impl State {
         self.before = Some(RulesBefore { counts: now, clock, of });
     }
 
+    fn take_requests(&mut self, requests: Requests) {
+        (self.serving, self.requests) = (Vec::new(), Vec::new());
+        for process in requests.processes {
+            let (words, pid, silent) = (process.words(), process.pid, process.silent);
+            self.serving.push(Serving { words, silent });
+            let row = |at| RequestRow { pid, silent, at };
+            self.requests.extend(process.rules.into_iter().map(row));
+        }
+    }
+
+    /// True if there is something to be seen in a tab, as far as is known without asking for it.
+    pub(super) fn has(&self, tab: Tab) -> bool {
+        let reports = || self.status.as_ref().is_some_and(|status| status.requests.processes > 0);
+        tab != Tab::Requests || tab == self.tab || reports()
+    }
+
+    /// The next tab, or the one before.
+    pub(super) fn beside(&self, back: bool) -> Tab {
+        let count = Tab::ALL.len();
+        let step = if back { count - 1 } else { 1 };
+        let tabs = (1..count).map(|steps| (self.tab as usize + steps * step) % count);
+        let mut tabs = tabs.filter_map(|index| Tab::ALL.get(index).copied());
+        tabs.find(|tab| self.has(*tab)).unwrap_or(self.tab)
+    }
+
     pub(super) fn rows(&self) -> usize {
         match self.tab {
             Tab::Sources => self.top.sources.len(),
             Tab::Rules => self.rules.len(),
             Tab::Interfaces => self.interfaces.len(),
             Tab::Events => self.events.len(),
+            Tab::Requests => self.requests.len(),
         }
     }
 
@@ -313,6 +357,12 @@ impl State {
                 .events
                 .get(row)
                 .map(|at| format!("{} {} {} {:?}", at.source, at.began, at.reason, at.rule)),
+            Tab::Requests => {
+                let named = |RequestRow { pid, at, .. }: &RequestRow| {
+                    format!("{pid} {} {}", at.domain, at.rule)
+                };
+                self.requests.get(row).map(named)
+            }
         }
     }
 

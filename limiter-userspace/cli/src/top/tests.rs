@@ -10,6 +10,7 @@ use limiter_daemon::api::events::{Episode, Events, Sample};
 use limiter_daemon::api::history::{History, Mark, Point, Rates};
 use limiter_daemon::api::limits::LimitView;
 use limiter_daemon::api::lists::ListName;
+use limiter_daemon::api::requests::Requests;
 use limiter_daemon::api::source::{RuleDrops, SourceView};
 use limiter_daemon::api::sources::{DroppedBy, SourceRow};
 use limiter_daemon::api::stats::{Outcomes, RuleCounts, Stats};
@@ -31,6 +32,7 @@ struct Fake {
     counted: RefCell<u64>,
     marks: RefCell<Vec<Mark>>,
     episodes: RefCell<Vec<Episode>>,
+    requests: RefCell<Requests>,
 }
 
 fn refused(message: &str) -> ClientError {
@@ -96,6 +98,7 @@ impl Link for Fake {
             watch: None,
             changed_on_disk: None,
             changed_before_start: None,
+            requests: self.requests.borrow().sum(),
             trial: None,
             last_trial: None,
         })
@@ -120,6 +123,10 @@ impl Link for Fake {
 
     fn events(&self) -> Result<Events, ClientError> {
         self.answer(Events { episodes: self.episodes.borrow().clone(), ..Events::default() })
+    }
+
+    fn requests(&self) -> Result<Requests, ClientError> {
+        self.answer(self.requests.borrow().clone())
     }
 
     fn stats(&self) -> Result<Stats, ClientError> {

@@ -12,6 +12,7 @@ pub mod limits;
 pub mod lists;
 pub mod neighbours;
 pub mod reach;
+pub mod requests;
 pub mod rules;
 pub mod source;
 pub mod sources;

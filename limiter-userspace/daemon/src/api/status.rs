@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::history::Rates;
 use super::neighbours::{OtherProgram, ThenProgram};
+use super::requests::ReportedRequests;
 use super::rules::{Trial, TrialEnd};
 use super::sources::per_second;
 use super::words;
@@ -77,6 +78,9 @@ pub struct Status {
     /// Watch over the rule files; none without one.
     #[serde(default)]
     pub watch: Option<Watching>,
+    /// Rules for requests that processes of `limiter serve` report.
+    #[serde(default)]
+    pub requests: ReportedRequests,
     /// The rule set on trial, if one is.
     #[serde(default)]
     pub trial: Option<Trial>,
@@ -379,6 +383,9 @@ impl Render for Status {
         row("limits", limits.to_owned());
         let edits = self.edits;
         row("rules", format!("{} in force, {edits} of them by `limiter set`", self.rules));
+        if self.requests.processes > 0 {
+            row("requests", self.requests.words());
+        }
         row("generation", self.generation.to_string());
         for file in &self.rules_files {
             row("rule file", file.clone());

@@ -13,7 +13,7 @@ const FRAME: &str = include_str!("page.html");
 const STYLES: [&str; 2] = [include_str!("style/page.css"), include_str!("style/parts.css")];
 
 /// The script, part by part, in the order of use: one module, whose parts see each other.
-const SCRIPTS: [&str; 15] = [
+const SCRIPTS: [&str; 16] = [
     include_str!("script/text.js"),
     include_str!("script/shell.js"),
     include_str!("script/element.js"),
@@ -26,6 +26,7 @@ const SCRIPTS: [&str; 15] = [
     include_str!("script/source.js"),
     include_str!("script/rules.js"),
     include_str!("script/interfaces.js"),
+    include_str!("script/requests.js"),
     include_str!("script/events.js"),
     include_str!("script/tune.js"),
     include_str!("script/main.js"),

@@ -15,6 +15,7 @@ pub(super) mod openapi;
 #[cfg(feature = "page")]
 pub(super) mod page;
 pub(super) mod request_bans;
+pub(super) mod requests;
 pub(super) mod rules;
 pub(super) mod source;
 pub(super) mod sources;
@@ -43,6 +44,7 @@ pub(super) fn routes() -> Routes<Service> {
         .and(lists::routes())
         .and(bans::routes())
         .and(request_bans::routes())
+        .and(requests::routes())
         .and(events::routes())
         .and(capture::routes())
         .and(rules::routes())
@@ -76,5 +78,6 @@ pub(super) fn page(service: Shared, port: u16) -> Router {
         .and(source::routes())
         .and(events::routes())
         .and(utilization::routes())
+        .and(requests::routes())
         .to_browsers(service, port)
 }

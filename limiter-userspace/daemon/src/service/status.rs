@@ -1,5 +1,7 @@
 //! State of the daemon, from all of its parts.
 
+use std::time::Instant;
+
 use limiter_datapath::{Attachment, Datapath, LinkState};
 
 use super::Service;
@@ -101,6 +103,7 @@ impl Service {
                 .map(|on_disk| ChangedOnDisk { error: on_disk.error.clone() }),
             changed_before_start: self.rule_sets.at_start.clone(),
             watch: self.rule_sets.watch,
+            requests: self.request_reports.sum(Instant::now()),
             trial,
             last_trial: self.rule_sets.last_trial.clone(),
         })

@@ -39,6 +39,8 @@ use crate::routes as api;
         api::bans::ban,
         api::bans::unban,
         api::request_bans::by_requests,
+        api::requests::requests,
+        api::requests::report,
         api::events::events,
         api::capture::capture,
         api::capture::captures,

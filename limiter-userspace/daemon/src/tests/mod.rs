@@ -28,6 +28,7 @@ mod openapi;
 mod page;
 mod recent;
 mod request_bans;
+mod request_reports;
 mod rule_sets;
 mod set;
 mod shared;

@@ -192,7 +192,7 @@ fn other_sites_get_nothing() {
 /// Every path that the daemon describes, by any method.
 #[test]
 fn nothing_that_changes_is_served_beside_the_page() {
-    const READ: [&str; 8] = [
+    const READ: [&str; 9] = [
         "/",
         "/v1/status",
         "/v1/top",
@@ -201,6 +201,7 @@ fn nothing_that_changes_is_served_beside_the_page() {
         "/v1/sources/{address}",
         "/v1/events",
         "/v1/nearness",
+        "/v1/requests",
     ];
     let server = Server::start();
     let description = server.ask(At::Socket, "GET", "/v1/openapi.json", &[]).body;

@@ -8,13 +8,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use limiter_requests::{AskedBan, BanAnswer, Bans, DEFAULT_DEADLINE, Listen, Options, Server};
+use limiter_requests::{
+    AskedBan, BanAnswer, DEFAULT_DEADLINE, Daemon, Listen, NotReported, Options, Report,
+    RequestCounts, Server,
+};
 use serde_json::json;
 
 /// A daemon of the test, which may hang or be away.
 #[derive(Debug, Default)]
 pub(crate) struct Fake {
     asked: Mutex<Vec<AskedBan>>,
+    reports: Mutex<Vec<Report>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -41,7 +45,7 @@ impl Fake {
     }
 }
 
-impl Bans for Fake {
+impl Daemon for Fake {
     fn ban(&self, asked: &[AskedBan]) -> Result<Vec<BanAnswer>, String> {
         assert!(!asked.is_empty() && asked.len() <= 32, "{}", asked.len());
         let state = self.state.lock().unwrap();
@@ -52,6 +56,17 @@ impl Bans for Fake {
         self.asked.lock().unwrap().extend_from_slice(asked);
         let missing = usize::from(state == State::Odd);
         Ok(asked.iter().skip(missing).map(|_| BanAnswer::Made).collect())
+    }
+
+    fn report(&self, report: &Report) -> Result<(), NotReported> {
+        match *self.state.lock().unwrap() {
+            State::Away => return Err(NotReported::Away),
+            State::Odd => return Err(NotReported::Refused("another version".to_owned())),
+            State::Answers | State::Hangs => {}
+        }
+        self.reports.lock().unwrap().push(report.clone());
+        self.changed.notify_all();
+        Ok(())
     }
 }
 
@@ -80,7 +95,7 @@ impl Running {
             max_connections: 16,
             response_headers: false,
             threads: 1,
-            bans: Some(Arc::<Fake>::clone(&fake)),
+            daemon: Some(Arc::<Fake>::clone(&fake)),
             cluster: None,
             deadline: DEFAULT_DEADLINE,
             max_waiting: 100,
@@ -229,4 +244,34 @@ fn no_answer_waits_for_the_daemon() {
     over("192.0.2.2".to_owned());
     let counts = [("made", many - left_out), ("queue_full", left_out), ("no_daemon", 2)];
     running.wait_until(&counts);
+}
+
+/// The daemon is told what became of requests so far, and in the last report that there are no more.
+#[test]
+fn the_daemon_is_told_what_became_of_requests_and_that_the_process_ends() {
+    let mut running = Running::start("rate_limit: {rate: 2/hour, name: log-in}");
+    let answers = ["192.0.2.1"; 3].map(|source| running.request(source, 1));
+    assert_eq!(answers, [200, 200, 429]);
+    let reports = running.fake.reports.lock().unwrap();
+    let is_not_told = |reports: &mut Vec<Report>| {
+        reports.last().is_none_or(|report| report.rules[0].counts.over == 0)
+    };
+    let patience = Duration::from_secs(30);
+    let (mut reports, _) =
+        running.fake.changed.wait_timeout_while(reports, patience, is_not_told).unwrap();
+    let told = reports.pop().unwrap();
+    drop(reports);
+    let [rule] = &told.rules[..] else { panic!("{told:?}") };
+    assert_eq!((&*rule.domain, &*rule.rule), ("d", "remote_address"));
+    assert_eq!(rule.name.as_deref(), Some("log-in"));
+    let counts = RequestCounts { within: 2, over: 1, ..RequestCounts::default() };
+    assert_eq!(rule.counts, counts);
+    assert_eq!((told.keys, told.max_keys, told.others.0, told.ends), (1, 100_000, 0, false));
+    assert_eq!(told.listen, [format!("unix:{}", running.directory.path().join("s").display())]);
+    running.server.take().unwrap().stop().unwrap();
+    let reports = running.fake.reports.lock().unwrap();
+    let [rest @ .., last] = &reports[..] else { panic!("no report") };
+    assert!(last.ends && rest.iter().all(|report| !report.ends));
+    assert_eq!((last.began, last.rules[0].counts), (told.began, counts));
+    assert!(last.at >= told.at);
 }

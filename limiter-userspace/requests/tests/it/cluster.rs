@@ -343,7 +343,7 @@ fn nobody_is_banned_because_redis_does_not_answer() {
     let node = started(|options| {
         as_node(options, &redis, "a", 1, &rules);
         options.deadline = Duration::from_millis(1);
-        options.bans = Some(Arc::<Fake>::clone(&daemon));
+        options.daemon = Some(Arc::<Fake>::clone(&daemon));
     });
     let source = json!({"key": "remote_address", "value": "192.0.2.1"});
     let other = json!([{"key": "k", "value": "other"}, source]);

@@ -129,7 +129,7 @@ fn serving(rules: PathBuf) -> (Server, SocketAddr) {
         max_connections: 100,
         threads: 1,
         response_headers: false,
-        bans: None,
+        daemon: None,
         cluster: None,
         deadline: DEFAULT_DEADLINE,
         max_waiting: 100,

@@ -47,7 +47,7 @@ pub(crate) fn started(change: impl FnOnce(&mut Options)) -> Running {
         max_connections: 100,
         threads: 1,
         response_headers: false,
-        bans: None,
+        daemon: None,
         cluster: None,
         deadline: DEFAULT_DEADLINE,
         max_waiting: 100,

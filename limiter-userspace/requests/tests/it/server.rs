@@ -287,7 +287,7 @@ fn what_cannot_be_served_is_refused() {
         max_connections: 1,
         threads: 1,
         response_headers: false,
-        bans: None,
+        daemon: None,
         cluster: None,
         deadline: DEFAULT_DEADLINE,
         max_waiting: 100,

@@ -13,9 +13,9 @@ use super::theme::Theme;
 
 const HELP: [(&str, &str); 18] = [
     ("arrows, j, k", "choose a row; PgUp, PgDn, g, G"),
-    ("Tab, 1 to 4", "sources, rules, interfaces, events"),
+    ("Tab, 1 to 5", "sources, rules, interfaces, events, requests"),
     ("s, S", "sort by the next column, or the one before"),
-    ("o", "turn the order round: rules, interfaces, events"),
+    ("o", "turn the order round, but of sources"),
     ("/", "only sources in a prefix"),
     ("f", "only what is of a rule: a part of its name or keys"),
     ("Esc", "take the filters away"),

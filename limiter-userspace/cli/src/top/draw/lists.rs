@@ -1,4 +1,4 @@
-//! The four lists.
+//! The lists of what is about packets.
 
 use limiter_daemon::api::events::{Episode, packet};
 use limiter_daemon::api::history::Rates;
@@ -19,11 +19,11 @@ use super::super::state::{RuleRow, State};
 use super::columns::{Column, Sorted, table};
 use super::theme::Theme;
 
-const fn left(name: &'static str, width: u16, rank: u8) -> Column {
+pub(super) const fn left(name: &'static str, width: u16, rank: u8) -> Column {
     Column { name, width, rank, right: false }
 }
 
-const fn right(name: &'static str, width: u16, rank: u8) -> Column {
+pub(super) const fn right(name: &'static str, width: u16, rank: u8) -> Column {
     Column { name, width, rank, right: true }
 }
 
@@ -139,7 +139,7 @@ pub(super) fn rules(frame: &mut Frame<'_>, area: Rect, state: &State, theme: The
 }
 
 /// The order of a list other than that of sources.
-fn sorted(state: &State) -> Sorted {
+pub(super) fn sorted(state: &State) -> Sorted {
     let order = state.order();
     (order.column(state.tab), order.ascending)
 }

@@ -5,6 +5,7 @@ mod columns;
 mod dialogs;
 mod history;
 mod lists;
+mod requests;
 mod source;
 mod theme;
 
@@ -54,6 +55,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
         (None, Tab::Rules) => lists::rules(frame, body, state, theme),
         (None, Tab::Interfaces) => lists::interfaces(frame, body, state, theme),
         (None, Tab::Events) => lists::events(frame, body, state, theme),
+        (None, Tab::Requests) => requests::draw(frame, body, state, theme),
     }
     frame.render_widget(Paragraph::new(footer(state, theme)), foot);
     if let Some(dialog) = &state.dialog {
@@ -120,7 +122,7 @@ const fn order(by: By) -> &'static str {
 
 fn tabs(state: &State, theme: Theme) -> Line<'static> {
     let mut line = Vec::new();
-    for (number, tab) in Tab::ALL.into_iter().enumerate() {
+    for (number, tab) in Tab::ALL.into_iter().enumerate().filter(|(_, tab)| state.has(*tab)) {
         let style = if tab == state.tab {
             theme.key().add_modifier(Modifier::REVERSED)
         } else {
@@ -167,6 +169,7 @@ fn footer(state: &State, theme: Theme) -> Line<'static> {
             ("q", "quit"),
         ],
         (None, Tab::Rules) => &[("Enter", "its sources"), SORT, RULE, PAUSE, HELP, QUIT],
+        (None, Tab::Requests) => &[SORT, ("o", "turn"), RULE, PAUSE, HELP, QUIT],
         (None, Tab::Interfaces) => &[SORT, ("o", "turn"), PAUSE, HELP, QUIT],
         (None, Tab::Sources | Tab::Events) => {
             &[("Enter", "source"), SORT, ("/", "prefix"), RULE, PAUSE, HELP, QUIT]

@@ -1,6 +1,9 @@
 //! Drawings of the screen.
 
 use limiter_daemon::api::history::{Mark, MarkKind};
+use limiter_daemon::api::requests::{
+    OtherRequestRules, RequestCounts, RequestProcess, RequestRates, RequestRow, Requests,
+};
 use limiter_daemon::api::source::RuleDrops;
 use limiter_daemon::api::sources::{By, DroppedBy, OtherDrops};
 use limiter_daemon::api::top::Top;
@@ -186,6 +189,7 @@ fn what_matters_most_stays_where_there_is_little_room() {
 #[test]
 fn no_size_is_too_small_or_too_large() {
     let fake = fake();
+    *fake.requests.borrow_mut() = requests(&[1, 2]);
     let mut state = looked(&fake);
     let question = "Drop everything from 2001:db8:1234:5678::/64?".to_owned();
     let action = Action::Deny { source: "192.0.2.1".to_owned(), seconds: None };
@@ -232,6 +236,7 @@ fn nothing_that_steers_a_terminal_is_drawn() {
         row.rule = Some("a\u{1b}[2J\u{9b}31m\u{202e}z\n".to_owned());
         row.limit = Some("\u{7}100/s".to_owned());
     }
+    *fake.requests.borrow_mut() = requests(&[1]);
     let mut state = State::new(By::Rate, None);
     state.refresh(&fake);
     state.say("\u{1b}]0;title\u{7}", true);
@@ -408,4 +413,71 @@ fn without_colours_there_are_none() {
         assert!(!colored(&plain));
         assert!(plain.content.iter().any(|cell| cell.modifier.contains(Modifier::REVERSED)));
     }
+}
+
+fn requests(pids: &[u32]) -> Requests {
+    let row = |domain: &str, name: Option<&str>, over, rates| RequestRow {
+        domain: domain.to_owned(),
+        rule: "auth_type=login remote_address".to_owned(),
+        name: name.map(str::to_owned),
+        counts: RequestCounts { within: 12_000, over, shadow: 7, ..RequestCounts::default() },
+        rates,
+    };
+    let rates = RequestRates { passed: 40.0, refused: 2.5, over: 0.0 };
+    let process = |pid: &u32| RequestProcess {
+        pid: *pid,
+        listen: vec!["http://127.0.0.1:8081".to_owned()],
+        keys: 90,
+        max_keys: 1_000_000,
+        rules: vec![row("a\u{1b}pi", Some("keys"), 0, None), row("auth", None, 345, Some(rates))],
+        others: OtherRequestRules::default(),
+        ..RequestProcess::default()
+    };
+    Requests { processes: pids.iter().map(process).collect() }
+}
+
+/// Rules for requests are listed while somebody reports them, and there is no place for them
+/// otherwise.
+#[test]
+fn rules_for_requests_are_listed_while_they_are_reported() {
+    let fake = fake();
+    let mut state = looked(&fake);
+    assert!(!text(&drawn(&state, 100, 12, false)).contains("requests"));
+    *fake.requests.borrow_mut() = requests(&[4242]);
+    state.refresh(&fake);
+    assert!(text(&drawn(&state, 100, 12, false)).contains("4 events  5 requests"));
+    state.open(Tab::Requests);
+    state.refresh(&fake);
+    let shown = text(&drawn(&state, 120, 12, false));
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = shown.lines().map(words).collect();
+    let process = "http://127.0.0.1:8081 (pid 4242): 2 rules, 90 of 1,000,000 keys in use";
+    assert_eq!(lines[4], process, "{shown}");
+    assert_eq!(lines[5], "RULE ▼REFUSED/S PASSED/S OVER/S REFUSED PASSED OVER", "{shown}");
+    let rule = "auth: auth_type=login remote_address 2.5 40 0 345 12,007 7";
+    assert_eq!(lines[6], rule, "{shown}");
+    assert_eq!(lines[7], "a\u{fffd}pi: keys - - - 0 12,007 7", "{shown}");
+    assert!(lines[11].contains("s sort") && !lines[11].contains("Enter"), "{shown}");
+
+    // Two processes: which one it is, and whose numbers are old.
+    *fake.requests.borrow_mut() = requests(&[4242, 4243]);
+    let silent = |state: &mut State| {
+        let mut requests = fake.requests.borrow_mut();
+        (requests.processes[1].silent, requests.processes[1].age_ms) = (true, 7000);
+        drop(requests);
+        state.refresh(&fake);
+    };
+    silent(&mut state);
+    let shown = text(&drawn(&state, 120, 14, false));
+    assert!(shown.contains("no report for 7 s: these numbers are old"), "{shown}");
+    assert!(shown.contains(" PROCESS") && shown.contains("    4243"), "{shown}");
+    state.filter.rule = Some("KEYS".to_owned());
+    state.refresh(&fake);
+    assert_eq!(state.rows(), 2, "one of each process");
+
+    *fake.requests.borrow_mut() = Requests::default();
+    state.refresh(&fake);
+    assert!(text(&drawn(&state, 100, 12, false)).contains("no `limiter serve` reports any more"));
+    state.open(Tab::Sources);
+    assert!(!text(&drawn(&state, 100, 12, false)).contains("requests"));
 }

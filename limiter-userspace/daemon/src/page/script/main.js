@@ -4,7 +4,7 @@
 const EVERY = 1000;
 const SLOWEST = 5000;
 
-const TABS = ["sources", "rules", "events", "interfaces", "tune"];
+const TABS = ["sources", "rules", "events", "interfaces", "requests", "tune"];
 
 class Page {
   constructor() {
@@ -22,6 +22,7 @@ class Page {
     this.rules = new Rules();
     this.events = new Events(open);
     this.interfaces = new Interfaces();
+    this.requests = new Requests();
     this.tune = new Tune();
     this.stats = new Seldom(EVERY, () => ask("/v1/stats"));
     this.utilization = new Seldom(10_000, () => ask("/v1/nearness"));
@@ -34,13 +35,14 @@ class Page {
     tabs.forEach((tab, index) => {
       tab.addEventListener("click", () => this.turn(TABS[index]));
       tab.addEventListener("keydown", (event) => {
-        const last = TABS.length - 1;
-        const to = { ArrowRight: index === last ? 0 : index + 1, Home: 0, End: last,
-          ArrowLeft: index === 0 ? last : index - 1 }[event.key];
+        const shown = tabs.filter((tab) => !tab.hidden);
+        const [at, last] = [shown.indexOf(tab), shown.length - 1];
+        const to = { ArrowRight: at === last ? 0 : at + 1, Home: 0, End: last,
+          ArrowLeft: at === 0 ? last : at - 1 }[event.key];
         if (to === undefined) return;
         event.preventDefault();
-        tabs[to].focus();
-        this.turn(TABS[to]);
+        shown[to].focus();
+        this.turn(TABS[tabs.indexOf(shown[to])]);
       });
     });
     this.events.listen(() => this.soon());
@@ -154,6 +156,9 @@ class Page {
     drawStates(top, status);
     this.head(top, status);
     if (tab === "sources") this.sources.draw(top);
+    // A daemon that was not told of requests has nothing to show about them.
+    byId("tab-requests").hidden = tab !== "requests" && !status.requests?.processes;
+    if (tab === "requests") this.requests.draw(await ask("/v1/requests"));
     if (tab === "events") this.events.draw(await this.events.answer());
     if (tab === "rules" || tab === "interfaces") {
       const due = this.stats.answer;

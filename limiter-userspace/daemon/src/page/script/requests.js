@@ -1,0 +1,60 @@
+// The rules for requests, of each `limiter serve` that reports to the daemon.
+
+class Requests {
+  constructor() {
+    const rate = (of) => (row) => perSecond(row.rates?.[of] ?? NaN);
+    const by = (of) => (row) => row.rates?.[of];
+    this.table = new Table(byId("requests-table"), "Requests", [
+      {
+        head: "Rule", text: (row) => clean(`${row.domain}: ${row.name ?? row.rule}`),
+        sub: (row) => clean(row.name ? row.rule : ""), by: (row) => `${row.domain}: ${row.rule}`,
+      },
+      {
+        head: "Refused/s", number: true, text: rate("refused"), by: by("refused"),
+        warn: (row) => row.rates?.refused > 0,
+      },
+      { head: "Passed/s", number: true, text: rate("passed"), by: by("passed") },
+      { head: "Over, passed/s", number: true, text: rate("over"), by: by("over") },
+      { head: "Refused", number: true, text: (row) => number(refusedOf(row)), by: refusedOf },
+      { head: "Passed", number: true, text: (row) => number(passedOf(row)), by: passedOf },
+      {
+        head: "Over, passed", number: true, text: (row) => number(softOf(row)), by: softOf,
+        title: () => "Over a soft limit, or in shadow mode, and passed",
+      },
+      { head: "Process", number: true, text: (row) => String(row.pid) },
+    ], {
+      kind: (row) => (row.silent ? "full" : row.rates?.refused > 0 ? "dropping" : ""),
+      words: (row) => [row.domain, row.rule, row.name, String(row.pid)],
+    });
+  }
+
+  draw({ processes }) {
+    const rows = processes.flatMap(({ pid, silent, rules }) =>
+      rules.map((row) => ({ ...row, pid, silent })));
+    rows.sort((a, b) => (b.rates?.refused ?? 0) - (a.rates?.refused ?? 0)
+      || refusedOf(b) - refusedOf(a));
+    const found = this.table.show(rows, (row) => `${row.pid} ${row.domain} ${row.rule}`,
+      MOST_RULES);
+    tell(byId("requests-note"), rows.length === 0 ? "No limiter serve reports."
+      : [partOf(found, rows.length, "rule"),
+        found > MOST_RULES ? `The ${number(MOST_RULES)} with the most refused are shown.` : "",
+      ].filter(Boolean).join(" "));
+    putAll(byId("requests-processes"), processes.map((process) =>
+      make("p", { class: process.silent ? "near" : "quiet" }, wordsOf(process))));
+  }
+}
+
+const softOf = ({ counts }) => counts.over_soft + counts.shadow;
+const refusedOf = ({ counts }) => counts.over + counts.full_refused;
+const passedOf = (row) =>
+  row.counts.within + row.counts.unlimited + row.counts.full_passed + softOf(row);
+
+// A line about a process.
+function wordsOf({ listen, pid, age_ms: age, silent, keys, max_keys: most, others }) {
+  return clean([
+    `${listen.join(", ")} (pid ${pid}): ${number(keys)} of ${number(most)} keys in use`,
+    others.rules > 0 ? `${counted(others.rules, "more rule")} not shown:`
+      + ` ${number(passedOf(others))} passed, ${number(refusedOf(others))} refused` : "",
+    silent ? `no report for ${span(age / 1000)}: these numbers are old` : "",
+  ].filter(Boolean).join("; "));
+}

@@ -1,0 +1,152 @@
+//! What processes of `limiter serve` report about their rules for requests: the latest of each,
+//! while it reports.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use limiter_text::plain::clean;
+
+use crate::api::bans::RequestRule;
+use crate::api::requests::{
+    MOST_ADDRESSES, MOST_RULES, ReportRequests, ReportedRequests, ReportedRule, RequestCounts,
+    RequestProcess, RequestRates, RequestRow, Requests,
+};
+use crate::control::Refusal;
+
+/// Processes whose reports are kept.
+const MOST_PROCESSES: usize = 16;
+
+/// Characters of an address, and of the name of a rule.
+const MOST_TEXT: usize = 300;
+
+/// Age of the latest report from which its numbers are old. There is one a second.
+const SILENT: Duration = Duration::from_secs(5);
+
+/// Age at which a process is forgotten: it was killed, or it hangs.
+const FORGOTTEN: Duration = Duration::from_mins(1);
+
+/// A process: its id, and when it began.
+type Process = (u32, u64);
+
+#[derive(Debug)]
+struct Known {
+    at: Instant,
+    /// The process's own clock.
+    clock_ns: u64,
+    shown: RequestProcess,
+}
+
+impl Known {
+    fn is_recent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) < FORGOTTEN
+    }
+}
+
+/// The latest report of each process.
+#[derive(Debug, Default)]
+pub(crate) struct RequestReports(BTreeMap<Process, Known>);
+
+impl RequestReports {
+    /// Takes a report.
+    pub(crate) fn take(
+        &mut self,
+        report: ReportRequests,
+        now: Instant,
+    ) -> Result<ReportedRequests, Refusal> {
+        if report.rules.len() > MOST_RULES || report.listen.len() > MOST_ADDRESSES {
+            return Err(Refusal::Invalid(format!(
+                "{} rules and {} addresses are too many for a report: give {MOST_RULES} rules and \
+                 {MOST_ADDRESSES} addresses at most, and the sum of the other rules in `others`",
+                report.rules.len(),
+                report.listen.len(),
+            )));
+        }
+        self.0.retain(|_, known| known.is_recent(now));
+        let process = (report.pid, report.began_ms);
+        let before = self.0.remove(&process);
+        if report.ends {
+            return Ok(self.sum(now));
+        }
+        if self.0.len() >= MOST_PROCESSES {
+            return Err(Refusal::Conflict(format!(
+                "{MOST_PROCESSES} processes of `limiter serve` report already, and no more are \
+                 shown: end one, or wait {} s if one was killed",
+                FORGOTTEN.as_secs()
+            )));
+        }
+        let clock_ns = report.clock_ns;
+        self.0.insert(process, Known { at: now, clock_ns, shown: shown(report, before.as_ref()) });
+        Ok(self.sum(now))
+    }
+
+    /// All that report, and those that did lately.
+    pub(crate) fn list(&self, now: Instant) -> Requests {
+        let with_age = |known: &Known| {
+            let age = now.saturating_duration_since(known.at);
+            let mut process = RequestProcess {
+                age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
+                silent: age >= SILENT,
+                ..known.shown.clone()
+            };
+            if process.silent {
+                process.rules.iter_mut().for_each(|row| row.rates = None);
+            }
+            process
+        };
+        Requests { processes: self.known(now).map(with_age).collect() }
+    }
+
+    /// How many they are.
+    pub(crate) fn sum(&self, now: Instant) -> ReportedRequests {
+        self.known(now).fold(ReportedRequests::default(), |sum, known| ReportedRequests {
+            processes: sum.processes + 1,
+            rules: sum.rules.saturating_add(known.shown.rules_in_all()),
+        })
+    }
+
+    /// Those that are not to be forgotten.
+    fn known(&self, now: Instant) -> impl Iterator<Item = &Known> {
+        self.0.values().filter(move |known| known.is_recent(now))
+    }
+}
+
+/// A report in plain text of bounded length, with rates since the one before.
+fn shown(report: ReportRequests, before: Option<&Known>) -> RequestProcess {
+    let bounded = |text: &str| clean(&text.chars().take(MOST_TEXT).collect::<String>());
+    let counts_before: HashMap<(&str, &str), &RequestCounts> = before
+        .iter()
+        .flat_map(|known| &known.shown.rules)
+        .map(|row| ((row.domain.as_str(), row.rule.as_str()), &row.counts))
+        .collect();
+    let nanos = before.and_then(|known| report.clock_ns.checked_sub(known.clock_ns));
+    let row = |ReportedRule { domain, rule, name, counts }: ReportedRule| {
+        let RequestRule { domain, rule } = RequestRule::named(&domain, &rule);
+        let then = counts_before.get(&(domain.as_str(), rule.as_str()));
+        let rates = then.zip(nanos).and_then(|(then, nanos)| rates(then, &counts, nanos));
+        RequestRow { name: name.as_deref().map(bounded), domain, rule, counts, rates }
+    };
+    RequestProcess {
+        pid: report.pid,
+        listen: report.listen.iter().map(|at| bounded(at)).collect(),
+        age_ms: 0,
+        silent: false,
+        keys: report.keys,
+        max_keys: report.max_keys,
+        rules: report.rules.into_iter().map(row).collect(),
+        others: report.others,
+    }
+}
+
+/// What became of descriptors a second; none if a counter began anew: the rule was away meanwhile.
+#[expect(clippy::cast_precision_loss, reason = "a rate is shown with few digits")]
+fn rates(then: &RequestCounts, now: &RequestCounts, nanos: u64) -> Option<RequestRates> {
+    let rate = |of: fn(&RequestCounts) -> u64| {
+        let more = of(now).checked_sub(of(then))?;
+        (nanos > 0).then(|| more as f64 * 1e9 / nanos as f64)
+    };
+    Some(RequestRates {
+        passed: rate(RequestCounts::passed)?,
+        refused: rate(RequestCounts::refused)?,
+        over: rate(RequestCounts::passed_over)?,
+    })
+}

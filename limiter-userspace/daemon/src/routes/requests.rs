@@ -1,0 +1,46 @@
+//! Reports of `limiter serve` about rules for requests, and what is shown of them.
+
+use std::time::Instant;
+
+use axum::extract::{DefaultBodyLimit, Extension, State};
+use axum::routing::get;
+
+use crate::api::requests::{ReportRequests, ReportedRequests, Requests};
+use crate::control::{Answer, JsonBody, Peer, Routes, change, read};
+use crate::service::{Service, Shared};
+
+/// Bytes of a report: as many as the longest texts of all of its rules can take.
+const MOST_BODY: usize = 4 << 20;
+
+pub(super) fn routes() -> Routes<Service> {
+    let methods = get(requests).put(report).layer(DefaultBodyLimit::max(MOST_BODY));
+    Routes::default().at("/v1/requests", methods)
+}
+
+/// What became of requests, by the rules that `limiter serve` answers by
+#[utoipa::path(
+    get,
+    path = "/v1/requests",
+    responses((status = 200, description = "Done.", body = Requests))
+)]
+pub(super) async fn requests(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+) -> Answer {
+    read(&service, &peer, |service| Ok(service.request_reports.list(Instant::now()))).await
+}
+
+/// Reports what became of requests
+#[utoipa::path(
+    put,
+    path = "/v1/requests",
+    request_body = ReportRequests,
+    responses((status = 200, description = "Done.", body = ReportedRequests))
+)]
+pub(super) async fn report(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    JsonBody(report): JsonBody<ReportRequests, MOST_BODY>,
+) -> Answer {
+    change(&service, &peer, |service| service.request_reports.take(report, Instant::now()))
+}

@@ -1,0 +1,125 @@
+//! Reports of `limiter serve`: what is shown of them, for how long, and how much is kept.
+
+use std::time::{Duration, Instant};
+
+use crate::api::requests::{
+    MOST_RULES, OtherRequestRules, ReportRequests, ReportedRequests, ReportedRule, RequestCounts,
+    RequestRates,
+};
+use crate::control::Refusal;
+use crate::render;
+use crate::request_reports::RequestReports;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn rule(rule: &str, within: u64, over: u64) -> ReportedRule {
+    let counts = RequestCounts { within, over, ..RequestCounts::default() };
+    ReportedRule { domain: "auth".to_owned(), rule: rule.to_owned(), name: None, counts }
+}
+
+fn report(pid: u32, seconds: u64, rules: Vec<ReportedRule>) -> ReportRequests {
+    ReportRequests {
+        pid,
+        began_ms: 7,
+        clock_ns: seconds * 1_000_000_000,
+        listen: vec!["http://127.0.0.1:8081".to_owned()],
+        keys: 1,
+        max_keys: 1_000_000,
+        rules,
+        ..ReportRequests::default()
+    }
+}
+
+#[test]
+fn rates_of_requests_are_of_two_reports_of_one_process() {
+    let (mut reports, now) = (RequestReports::default(), Instant::now());
+    let rates = |reports: &RequestReports| {
+        let processes = reports.list(now).processes;
+        processes.iter().flat_map(|of| &of.rules).map(|row| row.rates).collect::<Vec<_>>()
+    };
+    assert!(reports.list(now).processes.is_empty());
+    let shadow = |shadow| {
+        let counts = RequestCounts { within: 5, shadow, full_refused: 2, ..Default::default() };
+        ReportedRule { counts, ..rule("b", 0, 0) }
+    };
+    reports.take(report(1, 10, vec![rule("a", 100, 10), shadow(0)]), now).unwrap();
+    assert_eq!(rates(&reports), [None; 2]);
+    reports.take(report(1, 12, vec![shadow(6), rule("a", 140, 11), rule("c", 9, 9)]), now).unwrap();
+    let rate = |passed, refused, over| Some(RequestRates { passed, refused, over });
+    assert_eq!(rates(&reports), [rate(3.0, 0.0, 3.0), rate(20.0, 0.5, 0.0), None]);
+    // A counter that began anew, and another process with the same id.
+    reports.take(report(1, 13, vec![rule("a", 3, 0)]), now).unwrap();
+    assert_eq!(rates(&reports), [None]);
+    let other = ReportRequests { began_ms: 8, ..report(1, 20, vec![rule("a", 500, 0)]) };
+    let sum = reports.take(other, now).unwrap();
+    assert_eq!(sum, ReportedRequests { processes: 2, rules: 2 });
+    assert_eq!(rates(&reports), [None; 2]);
+}
+
+/// Old numbers are never shown as live: they are marked, and then forgotten; and those of a process
+/// that ends are forgotten at once.
+#[test]
+fn what_is_not_reported_any_more_is_marked_and_forgotten() {
+    let (mut reports, now) = (RequestReports::default(), Instant::now());
+    for seconds in [1, 2] {
+        reports.take(report(1, seconds, vec![rule("a", seconds, 0)]), now).unwrap();
+    }
+    reports.take(report(2, 1, Vec::new()), now + 50 * SECOND).unwrap();
+    let at = |reports: &RequestReports, seconds| reports.list(now + seconds * SECOND);
+    let live = &at(&reports, 4).processes[0];
+    assert!(!live.silent && live.rules[0].rates.is_some() && live.age_ms == 4000);
+    let old = &at(&reports, 5).processes[0];
+    assert!(old.silent && old.rules[0].rates.is_none());
+    let words = "http://127.0.0.1:8081 (pid 1): 1 rule, 1 of 1,000,000 keys in use; no report for \
+                 5 s: these numbers are old";
+    assert_eq!(old.words(), words);
+    assert_eq!(at(&reports, 59).processes.len(), 2);
+    assert_eq!(at(&reports, 60).processes.len(), 1);
+    assert_eq!(reports.sum(now + 60 * SECOND), ReportedRequests { processes: 1, rules: 0 });
+    let ends = ReportRequests { ends: true, ..report(2, 2, Vec::new()) };
+    let sum = reports.take(ends, now + 51 * SECOND).unwrap();
+    assert_eq!(sum.processes, 1);
+    assert_eq!(at(&reports, 51).processes[0].pid, 1);
+}
+
+#[test]
+fn reports_are_bounded() {
+    let (mut reports, now) = (RequestReports::default(), Instant::now());
+    let many = vec![rule("a", 0, 0); MOST_RULES + 1];
+    let refused = reports.take(report(1, 1, many), now);
+    assert!(matches!(refused, Err(Refusal::Invalid(why)) if why.starts_with("1001 rules and 1 ")));
+    for pid in 1..=16 {
+        reports.take(report(pid, 1, Vec::new()), now).unwrap();
+    }
+    let refused = reports.take(report(17, 1, Vec::new()), now);
+    assert!(matches!(refused, Err(Refusal::Conflict(why)) if why.starts_with("16 processes")));
+    // Those that are known go on, and a place is free once one is forgotten.
+    reports.take(report(16, 2, Vec::new()), now + 59 * SECOND).unwrap();
+    reports.take(report(17, 1, Vec::new()), now + 60 * SECOND).unwrap();
+    assert_eq!(reports.list(now + 60 * SECOND).processes.len(), 2);
+}
+
+/// Texts of a report are plain, and as long as a line at most.
+#[test]
+fn a_report_is_shown_as_plain_text() {
+    let (mut reports, now) = (RequestReports::default(), Instant::now());
+    let named = ReportedRule { name: Some("log\u{1b}in".to_owned()), ..rule("a", 1234, 5) };
+    let long = rule(&"x".repeat(1000), 0, 0);
+    let others = RequestCounts { within: 1000, over: 20, ..RequestCounts::default() };
+    let others = OtherRequestRules { rules: 2, counts: others };
+    let told = ReportRequests { others, ..report(4242, 1, vec![named, long]) };
+    reports.take(told, now).unwrap();
+    let list = reports.list(now);
+    assert_eq!(list.processes[0].rules[1].rule.len(), 300);
+    let text = render::text(&list);
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<String> = text.lines().map(words).collect();
+    assert_eq!(
+        lines[0],
+        "requests at http://127.0.0.1:8081 (pid 4242): 4 rules, 1 of 1,000,000 keys in use; 2 rules \
+         are not shown: 1,000 passed, 20 refused"
+    );
+    assert_eq!(lines[1], "RULE REFUSED/S PASSED/S OVER/S REFUSED PASSED OVER");
+    assert_eq!(lines[2], "auth: log\u{fffd}in - - - 5 1,234 0");
+    assert_eq!(reports.sum(now).words(), "4 rules of 1 process of `limiter serve`");
+}
