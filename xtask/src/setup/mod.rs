@@ -81,10 +81,8 @@ const SERVICE: &[Tool] = &[
 /// The proxy that asks about requests.
 const PROXY: &[Tool] = &[Tool { program: "nginx", package: "nginx-light" }];
 /// Others, for the tests alone.
-const PROXIES: &[Tool] = &[
-    Tool { program: "haproxy", package: "haproxy" },
-    Tool { program: "caddy", package: "caddy" },
-];
+const PROXIES: &[Tool] =
+    &[Tool { program: "haproxy", package: "haproxy" }, Tool { program: "caddy", package: "caddy" }];
 /// The store of limits over many nodes.
 const STORE: &[Tool] = &[Tool { program: "redis-server", package: "redis-server" }];
 /// For the tests of its TLS.

@@ -10,9 +10,9 @@ mod hostile;
 mod matching;
 mod oracle;
 mod proxies;
-mod quota;
 mod queue_access;
 mod queues;
+mod quota;
 #[expect(clippy::expect_used, dead_code, reason = "as the tests of the cluster use it")]
 #[path = "../../../cluster/tests/cluster/server.rs"]
 mod redis_server;
