@@ -406,9 +406,12 @@ for _ = 1, tonumber(ARGV[3]) do
       remove(bucket, member, hits, id)
     elseif leaves_at(limits, state, count) <= now then
       charge(bucket, limits, state, count)
-      redis.call('XADD', READY, '*', 'payload', field(fields, 'payload'), 'id',
-        field(fields, 'id'), 'attempt', field(fields, 'attempt'), 'since', since,
-        'entry', bucket .. ' ' .. hits .. ' ' .. order)
+      local new = {'payload', field(fields, 'payload'), 'id', field(fields, 'id'), 'attempt',
+        field(fields, 'attempt'), 'since', since, 'entry', bucket .. ' ' .. hits .. ' ' .. order}
+      -- The id has the time at which it was charged, unless the clock was set back.
+      local at = exact(math.floor(now / 1000)) .. '-*'
+      local added = redis.pcall('XADD', READY, at, unpack(new))
+      if type(added) == 'table' then redis.call('XADD', READY, '*', unpack(new)) end
       remove(bucket, member, hits, id)
       left = left + 1
     end

@@ -420,7 +420,7 @@ fn what_nobody_acknowledges_comes_back_and_is_a_dead_letter_in_the_end() {
 struct Done {
     /// What they got: the id in the stream, the payload and the attempt.
     taken: Vec<(String, String, String)>,
-    acknowledged: HashSet<String>,
+    worked: HashSet<String>,
     deaths: u32,
 }
 
@@ -443,9 +443,9 @@ fn dying_workers(socket: &Path, name: usize, done: &Mutex<Done>, stop: &AtomicBo
             done.lock().unwrap().taken.extend(seen);
             let dies_at = (fastrand::u32(..4) == 0).then(|| fastrand::usize(..=taken.len()));
             for entry in taken.iter().take(dies_at.unwrap_or(usize::MAX)) {
-                if link.acknowledge(&entry.id).is_ok() {
-                    done.lock().unwrap().acknowledged.insert(of(entry, "payload"));
-                }
+                // The work is done. An answer that is lost leaves open whether Redis knows it.
+                done.lock().unwrap().worked.insert(of(entry, "payload"));
+                let _unsure = link.acknowledge(&entry.id);
             }
             if dies_at.is_some() {
                 done.lock().unwrap().deaths += 1;
@@ -465,7 +465,7 @@ impl Drop for Ends<'_> {
 }
 
 /// Payloads of three keys go through workers that die at random, and a Redis that is killed and
-/// comes back. Every payload that was queued is acknowledged; of each key first deliveries are in
+/// comes back. Every payload that was queued is done; of each key first deliveries are in
 /// order, and nothing leaves faster than the limit, deliveries that come back included.
 #[test]
 fn no_payload_is_lost_by_workers_that_die_and_a_redis_that_is_killed() {
@@ -503,9 +503,9 @@ fn no_payload_is_lost_by_workers_that_die_and_a_redis_that_is_killed() {
             }
         }
         let (begin, mut link) = (Instant::now(), Link::at(&socket));
-        until("everything is acknowledged", || {
+        until("everything is done", || {
             let done = done.lock().unwrap();
-            let missing = queued.iter().filter(|payload| !done.acknowledged.contains(*payload));
+            let missing = queued.iter().filter(|payload| !done.worked.contains(*payload));
             let missing: Vec<_> = missing.collect();
             if begin.elapsed() > PATIENCE * 4 / 5 {
                 let lengths = ["waiting", "ready", "dead"].map(|place| link.length(place));
@@ -516,9 +516,9 @@ fn no_payload_is_lost_by_workers_that_die_and_a_redis_that_is_killed() {
         });
     });
     let mut done = done.into_inner().unwrap();
-    let (count, acknowledged) = (queued.len(), done.acknowledged.len());
+    let (count, worked) = (queued.len(), done.worked.len());
     println!(
-        "{count} queued, {unsure} unsure, {acknowledged} acknowledged, {kills} kills, {} deaths, \
+        "{count} queued, {unsure} unsure, {worked} done, {kills} kills, {} deaths, \
          {} taken",
         done.deaths,
         done.taken.len()
