@@ -14,14 +14,15 @@ use crate::counters::{Became, Unanswered};
 use crate::decision::{Charges, Limits, Over, least, take_back};
 use crate::key::{Key, Secret};
 use crate::leases::LeaseTable;
-use crate::limiter_queue::{Settled, left_of_queue};
 use crate::question::{Answer, Asked, Detail, MAX_DESCRIPTORS, Refused, Status};
 use crate::reservations::{GivenBack, Reservations};
 use crate::rules::{Rule, Rules, Terms};
 use crate::shared::Patience;
 use crate::snapshot::{self, Loaded, Snapshot, Unusable};
 use crate::store::{Full, KeyLimits, Store};
-use crate::target::{SharedCharge, State, Target, is_over, nearest, replace};
+use crate::target::{
+    Settled, SharedCharge, State, Target, is_over, left_of_queue, nearest, replace,
+};
 
 /// The limiter: rules in force, and buckets.
 pub struct Limiter {

@@ -17,7 +17,7 @@ use tokio::task::LocalSet;
 use tokio::time::sleep;
 
 use crate::counters::Unanswered;
-use crate::key::Secret;
+use crate::key::{Secret, hex};
 use crate::queue::{InForce, PayloadIn, RuleQueue};
 
 /// Requests on their way to the thread.
@@ -297,16 +297,4 @@ fn pause(queue: &InForce, turned: &Turned) -> Duration {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Bytes in hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Strings take everything.
-        let _: std::fmt::Result = write!(text, "{byte:02x}");
-    }
-    text
 }
