@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use limiter_cluster::QueueStore;
 use limiter_cluster::node::StartError;
-use limiter_cluster::queue::{Payload, QueueAnswer, QueueAsk, QueueStore, Room, Turn, Turned};
+use limiter_cluster::queue::{Payload, QueueAnswer, QueueAsk, Room, Turn, Turned};
 use limiter_cluster::redis::RedisSettings;
 use limiter_cluster::store::StoreError;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
