@@ -76,8 +76,8 @@ local function store(bucket, limits, state)
   redis.call('ZADD', DRAINED, exact(latest), bucket)
 end
 
--- The state of a bucket at now: for each limit {tat, part}. What is converted, because the clock was
--- set back or the limit is another one, is kept: converted anew each time, it would never end.
+-- The state of a bucket at now: for each limit {tat, part}. What is converted, because the clock
+-- was set back or the limit is another one, is kept: converted anew each time, it would never end.
 local function state_of(bucket, limits)
   local all, converted = {}, false
   local raw = redis.call('HGET', BUCKETS, bucket)
@@ -253,9 +253,9 @@ if ARGV[1] == 'ask' then
   return answer(2, left, number)
 end
 
--- ARGV[2] instance of the mover, ARGV[3] entries that leave at most, ARGV[4] age, ARGV[5] visibility
--- in milliseconds, ARGV[6] attempts, ARGV[7] most dead letters, then for each rule of the mover: its
--- tag and its limits.
+-- ARGV[2] instance of the mover, ARGV[3] entries that leave at most, ARGV[4] age, ARGV[5]
+-- visibility in milliseconds, ARGV[6] attempts, ARGV[7] most dead letters, then for each rule of
+-- the mover: its tag and its limits.
 -- Answers {now, 1 for a turn or 0 where another mover is at work, entries that left, that came back
 -- from workers, that died of age, of attempts, of their hits, dead letters that were dropped,
 -- when the next may leave (-1: nothing waits), 1 if workers do not read, entries that wait, that
@@ -406,9 +406,12 @@ for _ = 1, tonumber(ARGV[3]) do
       remove(bucket, member, hits, id)
     elseif leaves_at(limits, state, count) <= now then
       charge(bucket, limits, state, count)
-      redis.call('XADD', READY, '*', 'payload', field(fields, 'payload'), 'id',
-        field(fields, 'id'), 'attempt', field(fields, 'attempt'), 'since', since,
-        'entry', bucket .. ' ' .. hits .. ' ' .. order)
+      local new = {'payload', field(fields, 'payload'), 'id', field(fields, 'id'), 'attempt',
+        field(fields, 'attempt'), 'since', since, 'entry', bucket .. ' ' .. hits .. ' ' .. order}
+      -- The id has the time at which it was charged, unless the clock was set back.
+      local at = exact(math.floor(now / 1000)) .. '-*'
+      local added = redis.pcall('XADD', READY, at, unpack(new))
+      if type(added) == 'table' then redis.call('XADD', READY, '*', unpack(new)) end
       remove(bucket, member, hits, id)
       left = left + 1
     end

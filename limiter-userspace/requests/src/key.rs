@@ -91,6 +91,18 @@ impl Begun {
     }
 }
 
+/// Bytes in hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Strings take everything.
+        let _: fmt::Result = write!(text, "{byte:02x}");
+    }
+    text
+}
+
 /// A digest of texts that is the same on all nodes, and for which nobody finds two lists of texts.
 pub(crate) fn digest(first: &[&str], rest: impl Iterator<Item: AsRef<str>>) -> Digest {
     let mut digest = Context::new(&SHA256);

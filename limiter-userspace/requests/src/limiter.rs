@@ -14,14 +14,13 @@ use crate::counters::Unanswered;
 use crate::decision::{Charges, Limits, Over, least, take_back};
 use crate::key::{Key, Secret};
 use crate::leases::LeaseTable;
-use crate::limiter_queue::Settled;
 use crate::question::{Answer, Asked, Detail, MAX_DESCRIPTORS, Refused};
 use crate::reservations::{GivenBack, Reservations};
 use crate::rules::{EntryOf, Rule, Rules, Terms};
 use crate::shared::Patience;
 use crate::snapshot::{self, Loaded, Snapshot, Unusable};
 use crate::store::{Full, KeyLimits, Store};
-use crate::target::{SharedCharge, State, Target, is_over, replace};
+use crate::target::{Settled, SharedCharge, State, Target, is_over, replace};
 
 /// The limiter: rules in force, and buckets.
 pub struct Limiter {

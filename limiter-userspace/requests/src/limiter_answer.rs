@@ -8,9 +8,8 @@ use crate::clock::Moment;
 use crate::counters::Became;
 use crate::decision::{Left, ReadyLimit};
 use crate::limiter::Limiter;
-use crate::limiter_queue::left_of_queue;
 use crate::question::{Answer, Detail, Status};
-use crate::target::{State, Target, nearest};
+use crate::target::{State, Target, left_of_queue, nearest};
 
 impl Limiter {
     /// What is left of the limits of a descriptor.

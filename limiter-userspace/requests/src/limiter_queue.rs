@@ -1,25 +1,16 @@
 //! Decisions by limits that a queue decides.
 
 use limiter_cluster::queue::{QueueAnswer, QueueBecame};
-use limiter_rules::file::requests::RequestLimit;
 
 use crate::clock::Moment;
-use crate::decision::{Charges, Left};
-use crate::key::{Key, Secret};
+use crate::decision::Charges;
+use crate::key::{Key, Secret, hex};
 use crate::limiter::{self, Limiter};
 use crate::question::{Asked, Refused};
 use crate::queue::{Kept, NotQueued, PayloadIn, RuleQueue, Waits};
-use crate::queues::hex;
 use crate::rules::Rules;
 use crate::shared::Patience;
-use crate::target::{State, Target};
-
-/// A request that all limits have decided but that of a queue.
-pub(crate) struct Settled<'a> {
-    pub(crate) targets: Vec<Option<Target<'a>>>,
-    pub(crate) over: bool,
-    pub(crate) moment: Moment,
-}
+use crate::target::{Settled, State, Target};
 
 /// A request that its queue is to decide.
 pub(crate) struct Queued {
@@ -131,15 +122,4 @@ impl Limiter {
         }
         Some(Kept { queue: rule.queue, id, became })
     }
-}
-
-/// What is left of the limits of a rule that a queue decides, as far as that was asked.
-pub(crate) fn left_of_queue(target: &Target<'_>) -> Vec<(RequestLimit, Left)> {
-    let (Some(rule), Some((limits, _))) = (&target.rule.queue, &target.limits) else {
-        return Vec::new();
-    };
-    let Some((_, Some(answer))) = &target.queue else { return Vec::new() };
-    let written: Vec<RequestLimit> =
-        limits.limits.all().iter().map(|limit| limit.written).collect();
-    rule.left(&written, answer)
 }

@@ -10,8 +10,7 @@ use limiter_sharing::rate::Rate;
 
 use crate::counters::Unanswered;
 use crate::decision::{Left, amount};
-use crate::key::digest;
-use crate::queues::hex;
+use crate::key::{digest, hex};
 
 /// A queue in force.
 #[derive(Debug)]

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use limiter_cluster::QueueStore;
 use limiter_cluster::node::StartError;
-use limiter_cluster::queue::{Payload, QueueAnswer, QueueAsk, QueueStore, Room, Turn, Turned};
+use limiter_cluster::queue::{Payload, QueueAnswer, QueueAsk, Room, Turn, Turned};
 use limiter_cluster::redis::RedisSettings;
 use limiter_cluster::store::StoreError;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -17,7 +18,7 @@ use tokio::task::LocalSet;
 use tokio::time::sleep;
 
 use crate::counters::Unanswered;
-use crate::key::Secret;
+use crate::key::{Secret, hex};
 use crate::queue::{InForce, PayloadIn, RuleQueue};
 
 /// Requests on their way to the thread.
@@ -297,16 +298,4 @@ fn pause(queue: &InForce, turned: &Turned) -> Duration {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Bytes in hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Strings take everything.
-        let _: std::fmt::Result = write!(text, "{byte:02x}");
-    }
-    text
 }

@@ -17,7 +17,7 @@ use crate::clock::{self, Moment};
 use crate::counters::Unanswered;
 use crate::files;
 use crate::limiter::Limiter;
-use crate::limiter_queue::{Queued, Settled};
+use crate::limiter_queue::Queued;
 use crate::node::Node;
 use crate::question::{Answer, Asked, Detail, Refused};
 use crate::queue::{NotQueued, PayloadIn};
@@ -27,6 +27,7 @@ use crate::rules::Rules;
 use crate::shared::Patience;
 use crate::snapshot::{Loaded, Snapshot};
 use crate::state::State;
+use crate::target::Settled;
 
 /// Why a request was refused undecided.
 #[derive(Clone, Copy, Debug)]

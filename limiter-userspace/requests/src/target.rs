@@ -6,6 +6,7 @@ use limiter_cluster::queue::QueueAnswer;
 use limiter_common::wire::TableKey;
 use limiter_rules::file::requests::RequestLimit;
 
+use crate::clock::Moment;
 use crate::counters::Unanswered;
 use crate::decision::{Charges, Left};
 use crate::key::Key;
@@ -113,4 +114,22 @@ pub(crate) fn replace(targets: &mut [Option<Target<'_>>]) {
             *slot = None;
         }
     }
+}
+
+/// A request that all limits have decided but that of a queue.
+pub(crate) struct Settled<'a> {
+    pub(crate) targets: Vec<Option<Target<'a>>>,
+    pub(crate) over: bool,
+    pub(crate) moment: Moment,
+}
+
+/// What is left of the limits of a rule that a queue decides, as far as that was asked.
+pub(crate) fn left_of_queue(target: &Target<'_>) -> Vec<(RequestLimit, Left)> {
+    let (Some(rule), Some((limits, _))) = (&target.rule.queue, &target.limits) else {
+        return Vec::new();
+    };
+    let Some((_, Some(answer))) = &target.queue else { return Vec::new() };
+    let written: Vec<RequestLimit> =
+        limits.limits.all().iter().map(|limit| limit.written).collect();
+    rule.left(&written, answer)
 }

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use fastrand::Rng;
-use limiter_cluster::queue::{
-    Payload, QueueAsk, QueueBecame, QueueLimit, QueueStore, Room, Turn, most_hits,
-};
+use limiter_cluster::QueueStore;
+use limiter_cluster::queue::{Payload, QueueAsk, QueueBecame, QueueLimit, Room, Turn, most_hits};
 use limiter_cluster::redis::{QUEUE, Scripts};
 use limiter_sharing::rate::Rate;
 
