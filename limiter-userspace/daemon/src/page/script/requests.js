@@ -39,8 +39,14 @@ class Requests {
       : [partOf(found, rows.length, "rule"),
         found > MOST_RULES ? `The ${number(MOST_RULES)} with the most refused are shown.` : "",
       ].filter(Boolean).join(" "));
-    putAll(byId("requests-processes"), processes.map((process) =>
-      make("p", { class: process.silent ? "near" : "quiet" }, wordsOf(process))));
+    // The lines stay the same elements, so that a selection stays.
+    const lines = byId("requests-processes");
+    processes.forEach((process, index) => {
+      const line = lines.children[index] ?? lines.appendChild(make("p"));
+      line.className = process.silent ? "near" : "quiet";
+      tell(line, wordsOf(process));
+    });
+    while (lines.children.length > processes.length) lines.lastChild.remove();
   }
 }
 
