@@ -297,7 +297,8 @@ impl Contender {
             let at = at.join(" ");
             let listed = format!("`{rules}`, `{at}`, `--source-table {source_store}`");
             let (room, shipped) = match limit.each() {
-                [(_, Of::All)] => ("--max-sources", SHIPPED),
+                // A rule for what goes out has keys.
+                [(_, Of::All)] if !tool.is_out() => ("--max-sources", SHIPPED),
                 _ => ("--max-keys", SHIPPED_KEYS),
             };
             if entries == shipped {
