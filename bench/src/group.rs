@@ -20,6 +20,8 @@ pub enum Group {
     Packets,
     /// The whole way over a cable, beside hashlimit, nft and tc.
     Path,
+    /// The whole way over a cable to a limit at tc, in and out, beside nft and tc.
+    Tc,
     /// Packets a second of several CPUs on the same sources, over those of one.
     Contention,
     /// Kernel memory for each source and each key, beside hashlimit and nft.
@@ -67,6 +69,7 @@ impl Group {
         match self {
             Self::Packets => packets::run::run(options),
             Self::Path => path::run::run(options),
+            Self::Tc => path::at_tc::run(options),
             Self::Contention => contention::run::run(options),
             Self::Memory => memory::run::run(options),
             Self::Control => control::run::run(options),

@@ -1,4 +1,4 @@
-//! Rules by source for iptables and nft, as their manuals have them, at the receiving end of a
+//! Rules by source for iptables, nft and tc, as their manuals have them, at the receiving end of a
 //! cable.
 
 use std::fmt::Write as _;
@@ -65,6 +65,8 @@ impl Of {
 pub enum Hook {
     /// At ingress of the interface, before the IP stack.
     Ingress,
+    /// At egress of the interface, by destination: behind all but what tc does.
+    Egress,
     /// In prerouting, at raw priority: before connection tracking and routing.
     Prerouting,
 }
@@ -108,12 +110,13 @@ pub fn hashlimit(netns: &Netns, program: &str, limit: &Limit<'_>, more: &str) ->
 /// When they are refused.
 pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limits: &[Limit<'_>]) -> Result<String> {
     let table = limits.first().context("no limit")?.name;
-    let (family, chain, place) = match hook {
-        Hook::Ingress => {
-            let device = RECEIVER.interface;
-            ("netdev", "ingress", format!("hook ingress device {device} priority -500"))
+    let device = |chain| format!("hook {chain} device {} priority -500", RECEIVER.interface);
+    let (family, chain, place, address) = match hook {
+        Hook::Ingress => ("netdev", "ingress", device("ingress"), "saddr"),
+        Hook::Egress => ("netdev", "egress", device("egress"), "daddr"),
+        Hook::Prerouting => {
+            ("ip", "prerouting", "hook prerouting priority raw".to_owned(), "saddr")
         }
-        Hook::Prerouting => ("ip", "prerouting", "hook prerouting priority raw".to_owned()),
     };
     let (statement, timeout, listed_as) = match kept {
         Kept::Minute => ("update", "timeout 1m;", ", timeout 1m"),
@@ -128,8 +131,8 @@ pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limits: &[Limit<'_>]) -> Resul
         )?;
         writeln!(
             rules,
-            "{of} {statement} @{name} {{ ip saddr limit rate over {rate} burst {burst} packets }} \
-             drop"
+            "{of} {statement} @{name} {{ ip {address} limit rate over {rate} burst {burst} \
+             packets }} drop"
         )?;
     }
     let script = format!(
@@ -144,4 +147,31 @@ pub fn nft(netns: &Netns, hook: Hook, kept: Kept, limits: &[Limit<'_>]) -> Resul
         Ok(format!("{rule}, with set size {entries}{listed_as}"))
     });
     Ok(each.collect::<Result<Vec<_>>>()?.join("; "))
+}
+
+/// `tc police` for everything in a direction, `ingress` or `egress`: the least rate and burst that
+/// it takes, which let a packet of 60 bytes pass each minute. Returns the filter as it was given.
+/// It has one bucket, so that many sources need as many filters.
+///
+/// # Errors
+///
+/// When it is refused, as by a kernel without `act_police` or `cls_matchall`.
+pub fn police(netns: &Netns, interface: &str, direction: &str) -> Result<String> {
+    netns.run("tc", ["qdisc", "add", "dev", interface, "clsact"])?;
+    let filter = format!(
+        "filter add dev {interface} {direction} protocol all pref 1 matchall action police rate \
+         8bit burst 64 conform-exceed drop/ok"
+    );
+    netns.run("tc", filter.split(' '))?;
+    Ok(format!("tc {filter}"))
+}
+
+/// True if this kernel has what [`police`] takes.
+///
+/// # Errors
+///
+/// When no namespace can be made to try it in.
+pub fn has_police() -> Result<bool> {
+    let netns = Netns::create("police")?;
+    Ok(police(&netns, "lo", "ingress").is_ok())
 }

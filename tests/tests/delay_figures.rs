@@ -1,5 +1,5 @@
-//! What waiting gives TCP, beside the other ways to limit a rate, and how precisely packets depart:
-//! figures of an emulated kernel with `fq`, for docs/delay.md.
+//! What waiting gives TCP, beside the other ways to limit a rate, how precisely packets depart, and
+//! what a limit delivers of its rate: figures of an emulated kernel with `fq`, for docs/delay.md.
 
 // Figures of other kernels, in docs/delay.md: 1200 s each.
 
@@ -16,7 +16,8 @@ use limiter_tests::interrupt::Interrupt;
 use limiter_tests::limiter::Limiter;
 use limiter_tests::netns::Netns;
 use limiter_tests::oracle::Limit;
-use limiter_tests::packet_socket::{send_at, timed};
+use limiter_tests::packet_socket::{segment, send_at, timed};
+use limiter_tests::requests::bounds;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
@@ -100,13 +101,18 @@ fn limiter(bed: &Testbed, rules: &str) -> Result<Option<Limiter>> {
         println!("this kernel has no fq: figures are of others");
         return Ok(None);
     }
+    started(bed, rules).map(Some)
+}
+
+/// A limiter of what goes out of the sending end.
+fn started(bed: &Testbed, rules: &str) -> Result<Limiter> {
     let file = bed.dir.write("rules.yaml", rules)?;
     let (binary, interface) = (limiter_tests::limiter::binary()?, SENDER.interface);
     let (dir, bpffs) = (bed.dir.path(), bed.bpffs.path());
     let mut limiter = Limiter::within(&bed.sender, binary, &file, interface, dir, bpffs);
     limiter.options(["--direction", "out"]);
     limiter.start()?;
-    Ok(Some(limiter))
+    Ok(limiter)
 }
 
 /// Ports of the streams that wait, by rate; those of the streams that are dropped are behind.
@@ -174,7 +180,7 @@ fn tcp_beside_other_ways() -> Result<()> {
     println!("figure: | payload of one TCP stream, of the limit |{}", heads.concat());
     println!("figure: |---|{}", "---|".repeat(RATES.len()));
     for (way, shares) in Way::ALL.into_iter().zip(&mut shares) {
-        let cells: String = shares.iter_mut().map(|shares| spread(shares)).collect();
+        let cells: String = shares.iter_mut().map(|shares| spread(shares, 1)).collect();
         println!("figure: | {} |{cells}", way.text());
     }
     println!("figure:");
@@ -222,12 +228,12 @@ fn tcp_by_longest_wait() -> Result<()> {
     bed.close()
 }
 
-/// The median, the least and the most, as a cell of a table.
-fn spread(values: &mut [f64]) -> String {
+/// The median, the least and the most, with so many decimals, as a cell of a table.
+fn spread(values: &mut [f64], decimals: usize) -> String {
     values.sort_unstable_by(f64::total_cmp);
     match (values.first(), values.get(values.len() / 2), values.last()) {
         (Some(least), Some(median), Some(most)) => {
-            format!(" {median:.1} % ({least:.1} to {most:.1}) |")
+            format!(" {median:.decimals$} % ({least:.decimals$} to {most:.decimals$}) |")
         }
         _ => " - |".to_owned(),
     }
@@ -302,6 +308,100 @@ fn departures_beside_fq_alone() -> Result<()> {
         late.sort_unstable();
         let [median, most] = [50, 99].map(|of_100| percentile(late, of_100) / 1_000);
         println!("figure: | {who} | {median} µs | {most} µs |");
+    }
+    println!("figure:");
+    limiter.close()?;
+    bed.close()
+}
+
+/// Bytes of a datagram, and of its headers on the wire.
+const DATAGRAM: u16 = 1_000;
+const HEADERS: u64 = 14 + 20 + 8;
+
+/// Datagrams of a super-frame, super-frames of the limit in a second, and those at once.
+const SEGMENTS: u16 = 5;
+const FRAMES: u64 = 50;
+const BURST: u32 = 6;
+
+/// The limits whose rates are measured: a port, what is counted, and the action.
+const LIMITS: [(u16, &str, &str); 4] = [
+    (9_200, "packets", "drop"),
+    (9_201, "bytes", "drop"),
+    (9_202, "packets", "{delay: {longest: 200ms}}"),
+    (9_203, "bytes", "{delay: {longest: 200ms}}"),
+];
+
+fn rule((port, count, action): (u16, &str, &str)) -> String {
+    let each = if count == "bytes" { u64::from(DATAGRAM) + HEADERS } else { 1 };
+    let frame = u64::from(SEGMENTS) * each;
+    let (rate, burst) = (frame * FRAMES, frame * u64::from(BURST));
+    format!(
+        "  - key: destination_port\n    value: {port}\n    direction: out\n    descriptors:\n      \
+         - key: remote_address\n        rate_limit: {{unit: second, requests_per_unit: {rate}, \
+         burst: {burst}, count: {count}}}\n        action: {action}\n"
+    )
+}
+
+/// Of twice the rate for a while, in super-frames of so many datagrams: delivered over what an exact
+/// bucket lets pass of the same frames at the same times, in percent.
+fn held(
+    [from, to]: [&Netns; 2],
+    (port, longest): (u16, Duration),
+    segments: u16,
+    interrupt: &Interrupt,
+) -> Result<f64> {
+    let target = SocketAddr::from((RECEIVER.ipv4, port));
+    let socket = from.enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))??;
+    segment(&socket, DATAGRAM)?;
+    let every = Duration::from_secs(1) / (2 * u32::try_from(FRAMES)?);
+    let pace = Pace { each: u32::from(SEGMENTS / segments), every };
+    let sent = collect(to, target, pace, Duration::from_secs(8), interrupt, |number| {
+        let mut datagram = number.to_vec();
+        datagram.resize(usize::from(DATAGRAM), 0);
+        // One that is dropped on its way out is no error of every kernel.
+        drop(socket.send_to(&datagram.repeat(usize::from(segments)), target));
+        Ok(())
+    })?;
+    let offered = u64::try_from(sent.times.len())? * u64::from(segments);
+    let limit = 8 * FRAMES * u64::from(SEGMENTS);
+    ensure!(offered > limit, "the machine is too busy: {offered} of {}", 2 * limit);
+    let each = u32::from(SEGMENTS / segments);
+    let limit = Limit::per_second(FRAMES * u64::from(each), BURST * each);
+    let exact = bounds::allowed(&sent.times, &limit, longest);
+    let arrived = u64::try_from(sent.arrivals.len())? / u64::from(segments);
+    // The middle of what is possible.
+    Ok(percent_of(2 * arrived, exact.start() + exact.end()))
+}
+
+#[test]
+#[ignore = "figures of an emulated kernel: `cargo xtask vm --figures`"]
+fn delivered_over_configured() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("held")?;
+    let has_fq = hold(&bed.sender, SENDER.interface)?;
+    let limits = if has_fq { &LIMITS[..] } else { LIMITS.split_at(2).0 };
+    let rules: Vec<String> = limits.iter().map(|limit| rule(*limit)).collect();
+    let limiter = started(&bed, &format!("descriptors:\n{}", rules.concat()))?;
+    let interrupt = Interrupt::watch()?;
+    let ends = [&*bed.sender, &*bed.receiver];
+    let sizes = [SEGMENTS, 1];
+    let mut shares = vec![[Vec::new(), Vec::new()]; limits.len()];
+    for _ in 0..ROUNDS {
+        for (&(port, count, action), shares) in limits.iter().zip(&mut shares) {
+            for (segments, shares) in sizes.into_iter().zip(shares) {
+                let longest = Duration::from_millis(if action == "drop" { 0 } else { 200 });
+                let share = held(ends, (port, longest), segments, &interrupt)?;
+                eprintln!("{action}, {count}, {segments} in a frame: {share:.2} %");
+                shares.push(share);
+            }
+        }
+    }
+    println!();
+    println!("figure: | delivered, of an exact bucket | frames of {SEGMENTS} | one by one |");
+    println!("figure: |---|---|---|");
+    for ((_, count, action), shares) in limits.iter().zip(&mut shares) {
+        let cells: String = shares.iter_mut().map(|shares| spread(shares, 2)).collect();
+        println!("figure: | `action: {action}`, {count} |{cells}");
     }
     println!("figure:");
     limiter.close()?;

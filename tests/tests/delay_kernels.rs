@@ -11,12 +11,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use limiter_tests::cpu;
 use limiter_tests::delay::{
     self,
     report::{departures, late},
     traffic::{Pace, Sent, datagrams},
 };
 use limiter_tests::interrupt::Interrupt;
+use limiter_tests::netns::Netns;
 use limiter_tests::oracle::Limit;
 use limiter_tests::packet_socket::receive_buffer;
 use limiter_tests::requests::bounds;
@@ -126,12 +128,7 @@ fn packets_wait_in_fq_and_nowhere_else() -> Result<()> {
     limiter.ok(["reload"])?;
     let said = limiter.ok(["status"])?;
     ensure!(!said.contains("packets of a flow"), "{said}");
-    let spread = burst(&bed)?;
-    ensure!(spread.is(BURST + WAITING)?, "{spread}");
-    for (place, arrived) in (0..).zip(spread.arrivals) {
-        let earliest = Duration::from_secs(1) * (place + 1_u32).saturating_sub(BURST) / RATE;
-        ensure!(arrived >= earliest, "number {place} is early: {arrived:?} of {earliest:?}");
-    }
+    waited(&burst(&bed)?)?;
     let stats = limiter.ok(["stats"])?;
     ensure!(stats.contains("delayed"), "{stats}");
     limiter.close()?;
@@ -302,6 +299,133 @@ fn packets_that_come_in_wait_in_an_ifb() -> Result<()> {
     limiter.on_pins("detach")?;
     ensure!(holding(&bed)?.is_empty(), "{}", holding(&bed)?);
     ensure!(sent()?.arrivals.len() == usize::try_from(SENT)?, "something limits after `detach`");
+    limiter.close()?;
+    bed.close()
+}
+
+/// Flows that send at the same time, and datagrams of each.
+const FLOWS: u8 = 8;
+const OF_EACH: u8 = 50;
+
+/// Sends by several flows at once, on all CPUs; what arrives of each is in order.
+fn flows([from, to]: [&Netns; 2], target: SocketAddr) -> Result<Burst> {
+    let at = to.enter(|| UdpSocket::bind(target))??;
+    receive_buffer(&at, 8 << 20)?;
+    // Longer than any packet waits.
+    at.set_read_timeout(Some(Duration::from_secs(2)))?;
+    let cpus = thread::available_parallelism()?.get();
+    let begun = Instant::now();
+    let sending = thread::scope(|scope| {
+        let send = |flow: u8| {
+            scope.spawn(move || -> Result<Duration> {
+                let socket = from.enter(|| UdpSocket::bind("0.0.0.0:0"))??;
+                cpu::pin(None, usize::from(flow) % cpus)?;
+                for number in 0..OF_EACH {
+                    // One that is dropped on its way out is no error of every kernel.
+                    drop(socket.send_to(&[flow, number], target));
+                }
+                Ok(begun.elapsed())
+            })
+        };
+        let threads: Vec<_> = (0..FLOWS).map(send).collect();
+        let ends = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ends.collect::<Result<Vec<_>>>()
+    })?;
+    let sending = sending.into_iter().max().context("nobody sent")?;
+    let (mut arrivals, mut last) = (Vec::new(), [None; FLOWS as usize]);
+    let mut datagram = [0; 2];
+    while at.recv(&mut datagram).is_ok() {
+        arrivals.push(begun.elapsed());
+        let [flow, number] = datagram;
+        let last = last.get_mut(usize::from(flow)).context("a flow that nobody sent")?;
+        ensure!(*last < Some(number), "flow {flow}: {number} behind {last:?}");
+        *last = Some(number);
+    }
+    Ok(Burst { sending, arrivals })
+}
+
+/// As many arrive as may wait, and none before the rate and the burst allow as many.
+fn waited(burst: &Burst) -> Result<()> {
+    ensure!(burst.is(BURST + WAITING)?, "{burst}");
+    for (place, arrived) in (0..).zip(&burst.arrivals) {
+        let earliest = Duration::from_secs(1) * (place + 1_u32).saturating_sub(BURST) / RATE;
+        ensure!(*arrived >= earliest, "number {place} is early: {arrived:?} of {earliest:?}");
+    }
+    Ok(())
+}
+
+/// One limit over all queues of an interface: its bucket says when a packet departs, and each queue
+/// has an fq of its own.
+#[test]
+fn flows_of_one_limit_wait_in_the_queues_of_mq() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("delaymq")?;
+    let queues = ["numtxqueues", "4", "numrxqueues", "4"];
+    let peer = ["type", "veth", "peer", "name", "queue1", "netns", bed.sender.name()];
+    bed.receiver.ip(["link", "add", "queue0"]
+        .into_iter()
+        .chain(queues)
+        .chain(peer)
+        .chain(queues))?;
+    let [ours, theirs] = [(&bed.receiver, "queue0"), (&bed.sender, "queue1")];
+    for ((netns, interface), address) in [(ours, "198.51.100.1/24"), (theirs, "198.51.100.2/24")] {
+        netns.ip(["address", "add", address, "dev", interface])?;
+        netns.ip(["link", "set", interface, "up"])?;
+    }
+    let fq = |words: String| -> Result<bool> {
+        let output = bed.receiver.output(Command::new("tc").args(words.split(' ')))?;
+        Ok(output.status.success())
+    };
+    fq("qdisc replace dev queue0 root handle 1: mq".to_owned())?;
+    for queue in 1..=4 {
+        let fq = fq(format!("qdisc replace dev queue0 parent 1:{queue} fq flow_limit 1000"))?;
+        if !fq {
+            println!("this kernel has no mq with fq: other kernels show this");
+            return bed.close();
+        }
+    }
+    let mut rules = outgoing_udp(&format!("rate: {RATE}/s, burst: {BURST}"));
+    rules.push_str("        action: {delay: {longest: 500ms}}\n");
+    let mut limiter = bed.limiter(&rules)?;
+    limiter.on("queue0").options(["--direction", "out"]);
+    limiter.start()?;
+    let said = limiter.said();
+    ensure!(!said.contains("do not wait"), "{said}");
+    let target = SocketAddr::from(([198, 51, 100, 2], 9_000));
+    waited(&flows([&*bed.receiver, &*bed.sender], target)?)?;
+    let shown = bed.receiver.run("tc", ["-s", "qdisc", "show", "dev", "queue0"])?;
+    let of_fq = shown.split("qdisc ").filter(|part| part.starts_with("fq "));
+    let used = of_fq.filter(|part| !part.contains(" Sent 0 bytes")).count();
+    ensure!(used > 1, "all flows were in one queue: {shown}");
+    limiter.close()?;
+    bed.close()
+}
+
+/// What comes in on several CPUs at once, and waits in one ifb.
+#[test]
+fn flows_that_come_in_on_several_cpus_wait_in_an_ifb() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("delaycpus")?;
+    let rules = format!(
+        "descriptors:\n  - key: protocol\n    value: udp\n    descriptors:\n      - key: \
+         remote_address\n        rate_limit: {{rate: {RATE}/s, burst: {BURST}}}\n        action: \
+         {{delay: {{longest: 500ms}}}}\n"
+    );
+    let mut limiter = bed.limiter(&rules)?;
+    limiter.options(["--hook", "tc"]);
+    limiter.start()?;
+    if holding(&bed)?.is_empty() {
+        println!("this kernel has no ifb with fq: what comes in goes on at once");
+        limiter.close()?;
+        return bed.close();
+    }
+    for _ in 0..3 {
+        waited(&flows([&*bed.sender, &*bed.receiver], SocketAddr::from((RECEIVER.ipv4, 9_000)))?)?;
+        // Full again.
+        thread::sleep(Duration::from_secs(1));
+    }
     limiter.close()?;
     bed.close()
 }

@@ -47,6 +47,7 @@ mod hangup;
 mod harness;
 mod killed;
 mod kinds_of_frames;
+mod lane_figures;
 mod layer3;
 mod leases;
 mod lessons;

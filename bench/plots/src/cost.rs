@@ -91,7 +91,7 @@ fn draw(svg: &mut String, page: &str) -> Result<()> {
     };
     for (top, sources) in (0..).map(|group| TOP + group * GROUP).zip(SOURCES) {
         let bottom = top + 4 * BAR;
-        area.draw(&text(sources.to_owned(), (LEFT - 12, (top + bottom) / 2), 17, right))?;
+        area.draw(&text(sources.to_owned(), (LEFT - 12, i32::midpoint(top, bottom)), 17, right))?;
         for (y, (tool, _, colour)) in (0..).map(|bar| top + bar * BAR).zip(TOOLS) {
             let nanos = nanos(page, sources, tool)?;
             let end = place(nanos);

@@ -1,6 +1,7 @@
 //! Plots of what each algorithm admits, made by the code of the data path from the same loads, of
 //! all algorithms side by side, of what nodes that share a limit pass, made by the simulator of
-//! their tests, and the chart of the README, of the figures in docs/performance.md.
+//! their tests, the chart of the README, of the figures in docs/performance.md, and that of
+//! docs/slower-lane.md, of the figures there.
 //!
 //! `cargo xtask plots` writes them to docs/plots; with `--check` it compares them with what is
 //! there.
@@ -9,6 +10,7 @@ mod cluster;
 mod compare;
 mod cost;
 mod draw;
+mod lane;
 mod loads;
 mod meters;
 #[path = "../../../limiter-userspace/cluster/tests/cluster/simulator/mod.rs"]
@@ -40,6 +42,7 @@ fn main() -> Result<ExitCode> {
     }
     let docs = directory.parent().unwrap_or(&directory);
     plots.push((directory.join("cost.svg"), cost::plot(docs)?));
+    plots.push((directory.join("slower-lane.svg"), lane::plot(docs)?));
     let loads = docs.join("loads");
     let of_cluster = cluster::plots()?.into_iter().map(|(name, svg)| (name.to_owned(), svg));
     for (name, svg) in of_cluster.chain(compare::plots(&loads)?) {

@@ -125,6 +125,6 @@ const fn colour(tool: Tool) -> RGBColor {
         Tool::NftIngress => COLOURS[4],
         Tool::Generic => COLOURS[5],
         Tool::NftPrerouting => COLOURS[6],
-        Tool::Nothing | Tool::Drop => COLOURS[7],
+        _ => COLOURS[7],
     }
 }

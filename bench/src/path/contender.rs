@@ -3,7 +3,9 @@
 use anyhow::Result;
 use aya::Ebpf;
 use limiter_tests::limiter::Limiter;
+use limiter_tests::netns::Netns;
 use limiter_tests::testbed::Testbed;
+use limiter_tests::veth::RECEIVER;
 
 use super::programs::{self, Program};
 use crate::peers::{self, Hook, Kept, Of};
@@ -23,7 +25,7 @@ pub enum Tool {
     Lines,
     /// This project, in generic mode.
     Generic,
-    /// The hand-written program at tc ingress.
+    /// The hand-written program at tc, for what comes in.
     PacedTc,
     /// `nft limit` in a dynamic set at netdev ingress.
     NftIngress,
@@ -31,10 +33,30 @@ pub enum Tool {
     NftPrerouting,
     /// `iptables -m hashlimit` in raw PREROUTING.
     Hashlimit,
+    /// A program at tc that drops everything: the least that this way costs.
+    DropTc,
+    /// This project at tc.
+    LimiterTc,
+    /// This project at tc, with the buckets of sources in lines.
+    LinesTc,
+    /// `tc police`, for what comes in.
+    Police,
+    /// What goes out is dropped at tc. What has come in is routed back to its source.
+    DropOut,
+    /// The hand-written program at tc, for what goes out.
+    PacedOut,
+    /// This project at tc, for what goes out.
+    LimiterOut,
+    /// This project at tc, for what goes out, with buckets in lines.
+    LinesOut,
+    /// `nft limit` in a dynamic set at netdev egress.
+    NftEgress,
+    /// `tc police`, for what goes out.
+    PoliceOut,
 }
 
 impl Tool {
-    /// Every tool that is measured.
+    /// Tools that are measured beside the bare drop at XDP.
     pub const ALL: [Self; 10] = [
         Self::Nothing,
         Self::Drop,
@@ -58,8 +80,35 @@ impl Tool {
         Self::Hashlimit,
     ];
 
-    /// Tools that limiter is to be ahead of.
-    pub const PEERS: [Self; 3] = [Self::NftIngress, Self::NftPrerouting, Self::Hashlimit];
+    /// Tools that are measured beside the bare drop at tc: of what comes in, and of what goes out.
+    pub const AT_TC: [[Self; 6]; 2] = [
+        [
+            Self::DropTc,
+            Self::PacedTc,
+            Self::LimiterTc,
+            Self::LinesTc,
+            Self::NftIngress,
+            Self::Police,
+        ],
+        [
+            Self::DropOut,
+            Self::PacedOut,
+            Self::LimiterOut,
+            Self::LinesOut,
+            Self::NftEgress,
+            Self::PoliceOut,
+        ],
+    ];
+
+    /// Tools that limiter is to be ahead of, at one hook or the other.
+    pub const PEERS: [Self; 6] = [
+        Self::NftIngress,
+        Self::NftPrerouting,
+        Self::Hashlimit,
+        Self::Police,
+        Self::NftEgress,
+        Self::PoliceOut,
+    ];
 
     /// Name in tables.
     pub const fn name(self) -> &'static str {
@@ -70,16 +119,49 @@ impl Tool {
             Self::Limiter => "limiter, native",
             Self::Lines => "limiter, native, lines",
             Self::Generic => "limiter, generic",
-            Self::PacedTc => "hand-written, tc",
+            Self::PacedTc | Self::PacedOut => "hand-written, tc",
             Self::NftIngress => "nft, netdev ingress",
             Self::NftPrerouting => "nft, raw prerouting",
             Self::Hashlimit => "hashlimit, raw",
+            Self::DropTc | Self::DropOut => "bare drop, tc",
+            Self::LimiterTc | Self::LimiterOut => "limiter, tc",
+            Self::LinesTc | Self::LinesOut => "limiter, tc, lines",
+            Self::Police | Self::PoliceOut => "tc police",
+            Self::NftEgress => "nft, netdev egress",
         }
     }
 
     /// True if the tool looks at sources.
     pub const fn limits(self) -> bool {
-        !matches!(self, Self::Nothing | Self::Drop)
+        !matches!(self, Self::Nothing) && !self.is_bare()
+    }
+
+    /// True if it drops everything, and does nothing else.
+    pub const fn is_bare(self) -> bool {
+        matches!(self, Self::Drop | Self::DropTc | Self::DropOut)
+    }
+
+    /// True if it is `tc police`, which has one bucket, and no rate under a packet a minute.
+    pub const fn is_police(self) -> bool {
+        matches!(self, Self::Police | Self::PoliceOut)
+    }
+
+    /// True if it has its sources in lines.
+    pub const fn is_in_lines(self) -> bool {
+        matches!(self, Self::Lines | Self::LinesTc | Self::LinesOut)
+    }
+
+    /// True if it is for what goes out.
+    pub const fn is_out(self) -> bool {
+        matches!(
+            self,
+            Self::DropOut
+                | Self::PacedOut
+                | Self::LimiterOut
+                | Self::LinesOut
+                | Self::NftEgress
+                | Self::PoliceOut
+        )
     }
 }
 
@@ -115,13 +197,14 @@ impl Limit {
         (cost, cost * (burst as u64 - 1))
     }
 
-    /// For limiter: everybody has it.
-    fn rules(self) -> String {
+    /// For limiter: everybody has it. Of what goes out, only a rule for all packets.
+    fn rules(self, is_out: bool) -> String {
         let rules = self.each().iter().map(|(limit, of)| {
             let (rate, unit, burst) = limit.parts();
+            let direction = if is_out { "direction: out, " } else { "" };
             let of_source = format!(
-                "{{key: remote_address, rate_limit: {{unit: {unit}, requests_per_unit: {rate}, \
-                 burst: {burst}}}}}"
+                "{{key: remote_address, {direction}rate_limit: {{unit: {unit}, requests_per_unit: \
+                 {rate}, burst: {burst}}}}}"
             );
             let within = |key: &str| format!("{{key: {key}, descriptors: [{of_source}]}}");
             match of {
@@ -169,7 +252,7 @@ const NAMES: [&str; 4] = ["path", "path2", "path3", "path4"];
 /// A tool at work.
 pub struct Contender {
     limiter: Option<Limiter>,
-    program: Option<Ebpf>,
+    programs: Vec<Ebpf>,
     /// The rule as it was given, or as the tool lists it.
     pub listed: String,
 }
@@ -198,18 +281,24 @@ impl Contender {
             })
             .collect();
         let nft = |hook| peers::nft(netns, hook, Kept::Always, &rules);
-        let (mut limiter, mut program) = (None, None);
+        let (mut limiter, mut programs) = (None, Vec::new());
         let mut attach = |which| -> Result<String> {
-            program = Some(programs::attach(which, netns, limit.pace(), entries)?);
+            programs.push(programs::attach(which, netns, limit.pace(), entries)?);
             Ok(String::new())
         };
-        let mut start = |mode: &str, source_store: &str| -> Result<String> {
-            let rules = limit.rules();
+        if tool.is_out() {
+            forward(netns)?;
+            attach(Program::Turn)?;
+        }
+        let mut start = |at: [&str; 2], source_store: &str| -> Result<String> {
+            let rules = limit.rules(tool.is_out());
             let started = limiter.insert(bed.limiter(&rules)?);
-            started.options(["--mode", mode, "--source-table", source_store]);
-            let listed = format!("`{rules}`, `--mode {mode}`, `--source-table {source_store}`");
+            started.options(at).options(["--source-table", source_store]);
+            let at = at.join(" ");
+            let listed = format!("`{rules}`, `{at}`, `--source-table {source_store}`");
             let (room, shipped) = match limit.each() {
-                [(_, Of::All)] => ("--max-sources", SHIPPED),
+                // A rule for what goes out has keys.
+                [(_, Of::All)] if !tool.is_out() => ("--max-sources", SHIPPED),
                 _ => ("--max-keys", SHIPPED_KEYS),
             };
             if entries == shipped {
@@ -224,9 +313,19 @@ impl Contender {
             Tool::Drop => attach(Program::Drop)?,
             Tool::Paced => attach(Program::Paced)?,
             Tool::PacedTc => attach(Program::PacedTc)?,
-            Tool::Limiter => start("native", "hash")?,
-            Tool::Lines => start("native", "lines")?,
-            Tool::Generic => start("generic", "hash")?,
+            Tool::DropTc => attach(Program::DropTc)?,
+            Tool::DropOut => attach(Program::DropOut)?,
+            Tool::PacedOut => attach(Program::PacedOut)?,
+            Tool::Limiter => start(["--mode", "native"], "hash")?,
+            Tool::Lines => start(["--mode", "native"], "lines")?,
+            Tool::Generic => start(["--mode", "generic"], "hash")?,
+            Tool::LimiterTc => start(["--hook", "tc"], "hash")?,
+            Tool::LinesTc => start(["--hook", "tc"], "lines")?,
+            Tool::LimiterOut => start(["--direction", "out"], "hash")?,
+            Tool::LinesOut => start(["--direction", "out"], "lines")?,
+            Tool::NftEgress => nft(Hook::Egress)?,
+            Tool::Police => peers::police(netns, RECEIVER.interface, "ingress")?,
+            Tool::PoliceOut => peers::police(netns, RECEIVER.interface, "egress")?,
             Tool::NftIngress => nft(Hook::Ingress)?,
             Tool::NftPrerouting => nft(Hook::Prerouting)?,
             Tool::Hashlimit => {
@@ -234,7 +333,7 @@ impl Contender {
                 each.collect::<Result<Vec<_>>>()?.join("; ")
             }
         };
-        Ok(Self { limiter, program, listed })
+        Ok(Self { limiter, programs, listed })
     }
 
     /// Takes it down.
@@ -243,9 +342,20 @@ impl Contender {
     ///
     /// When limiter does not end in order.
     pub fn close(self) -> Result<()> {
-        drop(self.program);
+        drop(self.programs);
         self.limiter.map_or(Ok(()), Limiter::close)
     }
+}
+
+/// Lets a namespace route what comes in, from an address of its own, back by the same interface.
+fn forward(netns: &Netns) -> Result<()> {
+    let interface = RECEIVER.interface;
+    netns.sysctl("ipv4/ip_forward", "1")?;
+    netns.sysctl(&format!("ipv4/conf/{interface}/accept_local"), "1")?;
+    for scope in ["all", interface] {
+        netns.sysctl(&format!("ipv4/conf/{scope}/send_redirects"), "0")?;
+    }
+    Ok(())
 }
 
 /// The older of the two, which is a little faster, if it is there.

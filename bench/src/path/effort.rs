@@ -34,6 +34,8 @@ const MANY: Crowd = Crowd {
     ],
 };
 
+const UNIFORM: Crowd = Crowd { mixes: MANY.mixes.split_at(1).0, ..MANY };
+
 /// Crowds with a rule by port and source: as many keys as sources.
 const KEYED: [Crowd; 3] = [
     Crowd { sources: 1, mixes: &[Mix { name: "1 key", sources: Sources::One }] },
@@ -66,6 +68,8 @@ pub(super) enum Flood {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
     pub(super) crowds: &'static [Crowd],
+    /// Cases at tc.
+    pub(super) at_tc: &'static [Crowd],
     /// Cases with a rule by port and source.
     pub(super) keyed: &'static [Crowd],
     /// The case with four rules at once.
@@ -82,6 +86,7 @@ pub(super) struct Effort {
 impl Effort {
     pub(super) const FULL: Self = Self {
         crowds: &[ONE, SOME, MANY],
+        at_tc: &[ONE, SOME, UNIFORM],
         keyed: &KEYED,
         four: FOUR,
         rounds: 7,
@@ -102,6 +107,7 @@ impl Effort {
 
     pub(super) const QUICK: Self = Self {
         crowds: &[ONE, SOME],
+        at_tc: &[ONE, SOME],
         keyed: KEYED.split_at(2).0,
         four: FOUR,
         rounds: 3,

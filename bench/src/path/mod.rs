@@ -1,6 +1,7 @@
-//! `cargo xtask bench path`: the whole way of a packet over a cable, beside what else drops
+//! `cargo xtask bench path` and `tc`: the whole way of a packet over a cable, beside what else drops
 //! packets.
 
+pub mod at_tc;
 mod capacity;
 mod charts;
 mod conforming;

@@ -49,7 +49,7 @@ fn costs(page: &mut String, results: &Results) -> std::fmt::Result {
     )?;
     writeln!(page, "![Nanoseconds a packet by tool and number of sources]({COST})\n")?;
     for table in &results.tables {
-        cost(page, table)?;
+        cost(page, (table.mix.name, table), (&Tool::ALL, Tool::Limiter))?;
     }
     Ok(())
 }
@@ -64,22 +64,27 @@ fn keyed(page: &mut String, results: &Results) -> std::fmt::Result {
          the limit, and the fourth one, by time to live and source, drops it.\n"
     )?;
     for table in &results.keyed {
-        cost(page, table)?;
+        cost(page, (table.mix.name, table), (&Tool::ALL, Tool::Limiter))?;
     }
     Ok(())
 }
 
-fn cost(page: &mut String, table: &Table) -> std::fmt::Result {
-    writeln!(page, "### {}\n", table.mix.name)?;
+/// A table under a heading; its last column is over the own cost of a tool of limiter's.
+pub(super) fn cost(
+    page: &mut String,
+    (heading, table): (&str, &Table),
+    (tools, ours): (&[Tool], Tool),
+) -> std::fmt::Result {
+    writeln!(page, "### {heading}\n")?;
     writeln!(page, "| | whole way, ns | million a second | own, ns | own, over limiter's |")?;
     writeln!(page, "|---|--:|--:|--:|--:|")?;
-    let ours = table.own(Tool::Limiter).map_or(f64::NAN, |own| own.median);
-    for tool in Tool::ALL {
+    let ours = table.own(ours).map_or(f64::NAN, |own| own.median);
+    for &tool in tools {
         let (Some(total), Some(own)) = (table.total(tool), table.own(tool)) else { continue };
         let millions = 1e3 / total.median;
         write!(page, "| {} | {} | {millions:.2} | ", tool.name(), nanos(total))?;
         match tool {
-            Tool::Drop => writeln!(page, "0 | |")?,
+            _ if tool.is_bare() => writeln!(page, "0 | |")?,
             Tool::Nothing => writeln!(page, "{} | |", nanos(own))?,
             _ => writeln!(page, "{} | {:.1} |", nanos(own), own.median / ours)?,
         }
@@ -179,13 +184,7 @@ fn rules(page: &mut String, results: &Results) -> std::fmt::Result {
         page,
         "### The rules\n\nAs given, or as the tool lists them, under the most sources:\n"
     )?;
-    for (tool, rule) in results.rules.iter().filter(|(_, rule)| !rule.is_empty()) {
-        if rule.starts_with('`') {
-            writeln!(page, "- {}: {rule}", tool.name())?;
-        } else {
-            writeln!(page, "- {}: `{rule}`", tool.name())?;
-        }
-    }
+    listed(page, &results.rules)?;
     writeln!(
         page,
         "\nThe hand-written program ([paced.rs](../bench/ebpf/src/paced.rs)) reads the clock, \
@@ -197,4 +196,17 @@ fn rules(page: &mut String, results: &Results) -> std::fmt::Result {
         format!("{name}: {}", version.as_deref().unwrap_or("not on this machine"))
     });
     writeln!(page, "\n{}.", tools.collect::<Vec<_>>().join("; "))
+}
+
+/// The rules, as given or as the tools list them.
+pub(super) fn listed(page: &mut String, rules: &[(Tool, String)]) -> std::fmt::Result {
+    for (tool, rule) in rules.iter().filter(|(_, rule)| !rule.is_empty()) {
+        let (name, way) = (tool.name(), if tool.is_out() { ", outgoing" } else { "" });
+        if rule.starts_with('`') {
+            writeln!(page, "- {name}{way}: {rule}")?;
+        } else {
+            writeln!(page, "- {name}{way}: `{rule}`")?;
+        }
+    }
+    Ok(())
 }

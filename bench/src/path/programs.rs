@@ -17,11 +17,34 @@ pub(super) enum Program {
     Drop,
     /// XDP that limits, written by hand.
     Paced,
-    /// The hand-written program at tc ingress.
+    /// The hand-written program at tc, for what comes in.
     PacedTc,
+    /// The hand-written program at tc, for what goes out.
+    PacedOut,
+    /// At tc, what only drops what comes in.
+    DropTc,
+    /// At tc, what only drops what goes out.
+    DropOut,
+    /// At tc, what makes the source of what comes in its destination.
+    Turn,
 }
 
-/// Attaches one, natively, with room for `entries` sources. It goes with what is returned.
+impl Program {
+    /// Its name, and where it is at tc; none at XDP.
+    const fn place(self) -> (&'static str, Option<TcAttachType>) {
+        match self {
+            Self::Drop => ("empty", None),
+            Self::Paced => ("paced_xdp", None),
+            Self::PacedTc => ("paced_tc", Some(TcAttachType::Ingress)),
+            Self::PacedOut => ("paced_tc_out", Some(TcAttachType::Egress)),
+            Self::DropTc => ("empty_tc", Some(TcAttachType::Ingress)),
+            Self::DropOut => ("empty_tc", Some(TcAttachType::Egress)),
+            Self::Turn => ("turn", Some(TcAttachType::Ingress)),
+        }
+    }
+}
+
+/// Attaches one, natively, with room for `entries` addresses. It goes with what is returned.
 pub(super) fn attach(
     program: Program,
     netns: &Netns,
@@ -36,18 +59,14 @@ pub(super) fn attach(
         .load(&limiter_tests::program::aligned(OBJECT))?;
     let pace = ebpf.map_mut("PACE").context("no PACE")?;
     Array::<_, [u64; 2]>::try_from(pace)?.set(0, [cost, tolerance], 0)?;
-    let name = match program {
-        Program::Drop => "empty",
-        Program::Paced => "paced_xdp",
-        Program::PacedTc => "paced_tc",
-    };
+    let (name, at_tc) = program.place();
     let found = ebpf.program_mut(name).with_context(|| format!("no program {name}"))?;
     // An interface is looked up in the namespace of the thread.
     netns.enter(|| {
-        if program == Program::PacedTc {
+        if let Some(direction) = at_tc {
             let found: &mut SchedClassifier = found.try_into()?;
             found.load()?;
-            found.attach(RECEIVER.interface, TcAttachType::Ingress)?;
+            found.attach(RECEIVER.interface, direction)?;
         } else {
             let found: &mut Xdp = found.try_into()?;
             found.load()?;

@@ -79,7 +79,7 @@ pub fn run(options: &Options) -> Result<Measured> {
 }
 
 /// The costs of all tools under each mix of a crowd.
-fn costs(
+pub(super) fn costs(
     stands: &[Stand],
     crowd: &Crowd,
     effort: &Effort,

@@ -13,7 +13,7 @@ use crate::failure::Refused;
 use crate::{process, setup};
 
 /// The kernel's modules that a guest loads.
-const MODULES: [&str; 12] = [
+const MODULES: [&str; 13] = [
     "veth",
     "bonding",
     "8021q",
@@ -28,6 +28,8 @@ const MODULES: [&str; 12] = [
     "sch_ingress",
     "cls_matchall",
     "act_police",
+    // A packet's class, by its code point.
+    "cls_u32",
 ];
 /// Modules of a machine with a disk.
 const DISK_MODULES: [&str; 3] = ["veth", "virtio_pci", "virtio_blk"];
