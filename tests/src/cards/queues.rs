@@ -51,7 +51,8 @@ pub fn used(
 /// The children of `mq`, which are numbered from 1, in hexadecimal digits.
 fn sent(qdiscs: &Value) -> BTreeMap<u32, u64> {
     let of_queue = |qdisc: &Value| {
-        let (_, minor) = qdisc["parent"].as_str()?.split_once(':')?;
+        // That of clsact is in another place.
+        let minor = qdisc["parent"].as_str()?.strip_prefix(':')?;
         Some((u32::from_str_radix(minor, 16).ok()?.checked_sub(1)?, qdisc["packets"].as_u64()?))
     };
     qdiscs.as_array().into_iter().flatten().filter_map(of_queue).collect()
@@ -113,6 +114,7 @@ mod tests {
             {"kind": "mq", "handle": "0:", "root": true, "packets": 9},
             {"kind": "pfifo_fast", "handle": "0:", "parent": ":b", "packets": 5},
             {"kind": "pfifo_fast", "handle": "0:", "parent": ":1", "packets": 4},
+            {"kind": "clsact", "handle": "ffff:", "parent": "ffff:fff1", "packets": 3},
         ]);
         assert_eq!(sent(&qdiscs), [(0, 4), (10, 5)].into());
     }

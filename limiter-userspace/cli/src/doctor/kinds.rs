@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(without, WITHOUT);
         for way in [", XDP generic", ", tc in", ", tc out"] {
             for (driver, cell) in rows(way) {
-                assert_eq!(cell, "yes", "{driver}{way}");
+                assert!(["yes", "-"].contains(&cell), "{driver}{way}: {cell}");
             }
         }
     }

@@ -123,6 +123,13 @@ impl Tables {
             if let Some(place) = row.get_mut(at) {
                 place.clone_from(value);
             }
+            // Of a kernel that is new to the table, a row that was not run says so.
+            if !before.0.get(&cell.table).is_some_and(|table| table.has(cell.release)) {
+                for kernels in table.rows.values_mut() {
+                    let not_run = || vec![NOT_RUN.to_owned(); width];
+                    kernels.entry(cell.release).or_insert_with(not_run);
+                }
+            }
         }
         Ok(())
     }
@@ -256,6 +263,10 @@ mod tests {
         let new = measured(cells, "6.18");
         tables.take(&new).unwrap();
         let page = tables.written(PAGE);
+        // Nor does a row that was not run pass for one of a kernel that has it not.
+        let mut part = Tables::read(&page).unwrap();
+        part.take(&measured("limiter-cell: t | c | x | yes\n", "6.6")).unwrap();
+        assert!(part.written(PAGE).contains("| b | 6.6 | - | - |\n"), "{}", part.written(PAGE));
         let rows = "| b | 6.1, 6.12 | yes | no |\n| c | 6.18 | yes | - |\n\
                     | d | 6.18 | not there | not there |\n\n";
         assert!(page.contains(rows), "{page}");
