@@ -127,7 +127,9 @@ fn first(rules: &[&Arc<Rule>], most: usize) -> (Vec<RuleReport>, (usize, Request
     all.sort_by_key(|(counts, rule)| (Reverse(counts.weight()), &rule.domain, &rule.path));
     let others = all.split_off(most.min(all.len()));
     let mut sum = RequestCounts::default();
-    others.iter().for_each(|(counts, _)| sum.add(counts));
+    for (counts, _) in &others {
+        sum.add(counts);
+    }
     let report = |(counts, rule): (RequestCounts, &Arc<Rule>)| RuleReport {
         domain: rule.domain.clone(),
         rule: rule.path.clone(),
