@@ -233,7 +233,7 @@ mod tests {
     use crate::limiter::Limiter;
 
     fn limiter(values: usize) -> Limiter {
-        let rules: String = (0..values)
+        let rules: Vec<String> = (0..values)
             .map(|value| {
                 format!(
                     "  - {{key: k, value: v{value:02}, rate_limit: {{unit: hour, \
@@ -241,7 +241,7 @@ mod tests {
                 )
             })
             .collect();
-        let text = format!("domain: d\ndescriptors:\n{rules}");
+        let text = format!("domain: d\ndescriptors:\n{}", rules.concat());
         let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
         assert!(errors.is_empty(), "{errors:?}");
         let limiter = Limiter::new(100).unwrap();
