@@ -207,6 +207,7 @@ fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
     browser.wait("the request that was refused", refused)?;
     let first = browser.text("#requests-table td")?;
     ensure!(first == "auth: auth_type=login remote_address", "{first}");
+    browser.run("document.getElementById('tab-sources').click()")?;
     let grounds: Result<BTreeSet<String>> = ["light", "dark"]
         .into_iter()
         .map(|scheme| {

@@ -127,7 +127,9 @@ fn first(rules: &[&Arc<Rule>], most: usize) -> (Vec<RuleReport>, (usize, Request
     all.sort_by_key(|(counts, rule)| (Reverse(counts.weight()), &rule.domain, &rule.path));
     let others = all.split_off(most.min(all.len()));
     let mut sum = RequestCounts::default();
-    others.iter().for_each(|(counts, _)| sum.add(counts));
+    for (counts, _) in &others {
+        sum.add(counts);
+    }
     let report = |(counts, rule): (RequestCounts, &Arc<Rule>)| RuleReport {
         domain: rule.domain.clone(),
         rule: rule.path.clone(),
@@ -231,7 +233,7 @@ mod tests {
     use crate::limiter::Limiter;
 
     fn limiter(values: usize) -> Limiter {
-        let rules: String = (0..values)
+        let rules: Vec<String> = (0..values)
             .map(|value| {
                 format!(
                     "  - {{key: k, value: v{value:02}, rate_limit: {{unit: hour, \
@@ -239,7 +241,7 @@ mod tests {
                 )
             })
             .collect();
-        let text = format!("domain: d\ndescriptors:\n{rules}");
+        let text = format!("domain: d\ndescriptors:\n{}", rules.concat());
         let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
         assert!(errors.is_empty(), "{errors:?}");
         let limiter = Limiter::new(100).unwrap();

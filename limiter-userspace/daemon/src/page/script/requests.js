@@ -15,10 +15,10 @@ class Requests {
       },
       { head: "Passed/s", number: true, text: rate("passed"), by: by("passed") },
       { head: "Over, passed/s", number: true, text: rate("over"), by: by("over") },
-      { head: "Refused", number: true, text: (row) => number(refusedOf(row)), by: refusedOf },
-      { head: "Passed", number: true, text: (row) => number(passedOf(row)), by: passedOf },
+      { head: "Refused", number: true, text: (row) => number(wasRefused(row)), by: wasRefused },
+      { head: "Passed", number: true, text: (row) => number(wasPassed(row)), by: wasPassed },
       {
-        head: "Over, passed", number: true, text: (row) => number(softOf(row)), by: softOf,
+        head: "Over, passed", number: true, text: (row) => number(wasOver(row)), by: wasOver,
         title: () => "Over a soft limit, or in shadow mode, and passed",
       },
       { head: "Process", number: true, text: (row) => String(row.pid) },
@@ -32,7 +32,7 @@ class Requests {
     const rows = processes.flatMap(({ pid, silent, rules }) =>
       rules.map((row) => ({ ...row, pid, silent })));
     rows.sort((a, b) => (b.rates?.refused ?? 0) - (a.rates?.refused ?? 0)
-      || refusedOf(b) - refusedOf(a));
+      || wasRefused(b) - wasRefused(a));
     const found = this.table.show(rows, (row) => `${row.pid} ${row.domain} ${row.rule}`,
       MOST_RULES);
     tell(byId("requests-note"), rows.length === 0 ? "No limiter serve reports."
@@ -44,23 +44,23 @@ class Requests {
     processes.forEach((process, index) => {
       const line = lines.children[index] ?? lines.appendChild(make("p"));
       line.className = process.silent ? "near" : "quiet";
-      tell(line, wordsOf(process));
+      tell(line, processWords(process));
     });
     while (lines.children.length > processes.length) lines.lastChild.remove();
   }
 }
 
-const softOf = ({ counts }) => counts.over_soft + counts.shadow;
-const refusedOf = ({ counts }) => counts.over + counts.full_refused;
-const passedOf = (row) =>
-  row.counts.within + row.counts.unlimited + row.counts.full_passed + softOf(row);
+const wasOver = ({ counts }) => counts.over_soft + counts.shadow;
+const wasRefused = ({ counts }) => counts.over + counts.full_refused;
+const wasPassed = (row) =>
+  row.counts.within + row.counts.unlimited + row.counts.full_passed + wasOver(row);
 
 // A line about a process.
-function wordsOf({ listen, pid, age_ms: age, silent, keys, max_keys: most, others }) {
+function processWords({ listen, pid, age_ms: age, silent, keys, max_keys: most, others }) {
   return clean([
     `${listen.join(", ")} (pid ${pid}): ${number(keys)} of ${number(most)} keys in use`,
     others.rules > 0 ? `${counted(others.rules, "more rule")} not shown:`
-      + ` ${number(passedOf(others))} passed, ${number(refusedOf(others))} refused` : "",
+      + ` ${number(wasPassed(others))} passed, ${number(wasRefused(others))} refused` : "",
     silent ? `no report for ${span(age / 1000)}: these numbers are old` : "",
   ].filter(Boolean).join("; "));
 }
