@@ -331,7 +331,8 @@ const LIMITS: [(u16, &str, &str); 4] = [
     (9_203, "bytes", "{delay: {longest: 200ms}}"),
 ];
 
-fn rule((port, count, action): (u16, &str, &str)) -> String {
+/// The rule for datagrams to a port.
+fn rule_of_datagrams((port, count, action): (u16, &str, &str)) -> String {
     let each = if count == "bytes" { u64::from(DATAGRAM) + HEADERS } else { 1 };
     let frame = u64::from(SEGMENTS) * each;
     let (rate, burst) = (frame * FRAMES, frame * u64::from(BURST));
@@ -380,7 +381,7 @@ fn delivered_over_configured() -> Result<()> {
     let bed = Testbed::create("held")?;
     let has_fq = hold(&bed.sender, SENDER.interface)?;
     let limits = if has_fq { &LIMITS[..] } else { LIMITS.split_at(2).0 };
-    let rules: Vec<String> = limits.iter().map(|limit| rule(*limit)).collect();
+    let rules: Vec<String> = limits.iter().map(|limit| rule_of_datagrams(*limit)).collect();
     let limiter = started(&bed, &format!("descriptors:\n{}", rules.concat()))?;
     let interrupt = Interrupt::watch()?;
     let ends = [&*bed.sender, &*bed.receiver];

@@ -144,7 +144,7 @@ fn both_ways() -> Vec<u8> {
 
 #[test]
 fn answers_of_the_host_are_left_out() {
-    let host: std::net::IpAddr = "198.51.100.1".parse().unwrap();
+    let host: IpAddr = "198.51.100.1".parse().unwrap();
     let file = both_ways();
     let (numbers, left_out) = arrivals(&file, &Own::default());
     assert_eq!(numbers, (0..60).map(|turn| turn * 2 + 1).collect::<Vec<_>>());
