@@ -195,7 +195,8 @@ fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
     shown(&browser, "tune")?;
     let serve = Serve::start(&limiter, bed.dir.path(), &bed.dir.write("r.yaml", REQUESTS)?)?;
     let login = r#"{"domain": "auth", "descriptors": [{"entries": [
-        {"key": "auth_type", "value": "login"}, {"key": "remote_address", "value": "192.0.2.7"}]}]}"#;
+        {"key": "auth_type", "value": "login"},
+        {"key": "remote_address", "value": "192.0.2.7"}]}]}"#;
     for status in [200, 200, 429] {
         ensure!(serve.ask("POST", "/json", login)?.0 == status);
     }

@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -19,7 +18,7 @@ use limiter_decision::ban::{BanTerms, History, Strike, strike};
 use limiter_rules::model::Ban;
 
 use crate::counters::BanBecame;
-use crate::daemon::Daemon;
+use crate::daemon::{AskedBan, BanAnswer, Daemon};
 use crate::key::{Key, source};
 use crate::rules::{EntryOf, Rule, RuleBan};
 
@@ -37,32 +36,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Time between two lines of the log about one matter.
 const BETWEEN_LINES: Duration = Duration::from_mins(1);
-
-/// A ban that is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskedBan {
-    /// The source; of IPv6 all of its /64 is meant.
-    pub source: IpAddr,
-    /// The domain of the rule.
-    pub domain: Box<str>,
-    /// The keys and values of the rule, in one line.
-    pub rule: Box<str>,
-    /// How long it is to be. The strikes have been counted.
-    pub terms: Ban,
-}
-
-/// What became of one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BanAnswer {
-    /// The source is banned by it.
-    Made,
-    /// It was banned already.
-    InForce,
-    /// The rate of new bans was used up.
-    OverBudget,
-    /// A guard of the daemon refused it.
-    Refused(String),
-}
 
 /// The words of the log; none for what is as it should be.
 const fn words(became: BanBecame) -> Option<&'static str> {

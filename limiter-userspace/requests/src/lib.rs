@@ -41,15 +41,14 @@ mod state;
 mod store;
 mod target;
 
-pub use bans::{AskedBan, BanAnswer};
 pub use clock::Moment;
-pub use daemon::{Daemon, NotReported};
+pub use daemon::{AskedBan, BanAnswer, Daemon, NotReported, Report, RequestCounts, RuleReport};
 pub use decision::{Left, Limits, ReadyLimit};
 pub use files::{Files, files, read};
 pub use limiter::{Limiter, Reserved};
 pub use listen::Listen;
 pub use question::{Answer, Asked, Descriptor, Detail, MAX_DESCRIPTORS, Refused, Status};
-pub use report::{MOST_REPORTED, Report, RequestCounts, RuleReport};
+pub use report::MOST_REPORTED;
 pub use reservations::GivenBack;
 pub use rules::{Domain, Rule, RuleBan, RuleLimits, Rules, Terms};
 pub use server::{DEFAULT_DEADLINE, DEFAULT_LISTEN, Options, ServeError, Server, run};

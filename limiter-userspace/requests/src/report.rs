@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::counters::{Became, Counts};
-use crate::daemon::{Daemon, NotReported};
+use crate::daemon::{Daemon, NotReported, Report, RequestCounts, RuleReport};
 use crate::rules::Rule;
 use crate::service::Service;
 
@@ -25,64 +25,6 @@ const AWAY: Duration = Duration::from_secs(5);
 
 /// Time until the next attempt where the daemon takes no reports of this process.
 const REFUSED: Duration = Duration::from_mins(1);
-
-/// What became of descriptors of requests at a rule, since the rule came into force in this
-/// process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RequestCounts {
-    /// Within the limits, and charged.
-    pub within: u64,
-    /// Over a soft limit, and within its ceiling: passed.
-    pub over_soft: u64,
-    /// Over a limit: refused.
-    pub over: u64,
-    /// Over a limit in shadow mode: passed.
-    pub shadow: u64,
-    /// Passed, for nothing limits them.
-    pub unlimited: u64,
-    /// Within the limits, but refused for another descriptor: not charged.
-    pub not_charged: u64,
-    /// Without a bucket, and passed.
-    pub full_passed: u64,
-    /// Without a bucket, and refused.
-    pub full_refused: u64,
-    /// Without a bucket of their own, charged to the shared one: counted besides.
-    pub full_shared: u64,
-}
-
-/// A rule in a report.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleReport {
-    /// Its domain.
-    pub domain: Box<str>,
-    /// Its keys and values, in one line.
-    pub rule: Box<str>,
-    /// The name that its author gave it.
-    pub name: Option<Box<str>>,
-    /// What became of its descriptors.
-    pub counts: RequestCounts,
-}
-
-/// What became of requests of this process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
-    /// When reports began, by the clock of the wall.
-    pub began: SystemTime,
-    /// Time from then to this one, by a clock that does not jump.
-    pub at: Duration,
-    /// Addresses that requests come to.
-    pub listen: Vec<String>,
-    /// Keys that have a bucket.
-    pub keys: usize,
-    /// Keys that there is room for.
-    pub max_keys: usize,
-    /// Rules with the most over their limits, at most [`MOST_REPORTED`].
-    pub rules: Vec<RuleReport>,
-    /// How many more rules there are, and what became of their descriptors.
-    pub others: (usize, RequestCounts),
-    /// True if it is the last one: the process ends.
-    pub ends: bool,
-}
 
 impl RequestCounts {
     fn of(counts: Counts) -> Self {
