@@ -108,12 +108,13 @@ fn reported(report: &Report) -> ReportRequests {
 }
 
 fn counted(counts: Counts) -> RequestCounts {
-    let Counts { within, over_soft, over, shadow, unlimited, .. } = counts;
+    let Counts { within, over_soft, over, queued, shadow, unlimited, .. } = counts;
     let Counts { not_charged, full_passed, full_refused, full_shared, .. } = counts;
     RequestCounts {
         within,
         over_soft,
         over,
+        queued,
         shadow,
         unlimited,
         not_charged,

@@ -68,6 +68,8 @@ pub struct RequestCounts {
     pub over_soft: u64,
     /// Over a limit: refused.
     pub over: u64,
+    /// Over a limit, and kept in a queue: it goes later.
+    pub queued: u64,
     /// Over a limit in shadow mode: passed.
     pub shadow: u64,
     /// Passed, for nothing limits them.

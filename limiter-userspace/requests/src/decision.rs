@@ -3,6 +3,8 @@
 //! The words of a key are those of all limits of its rule, one after the other. They change by
 //! compare-and-exchange alone, as those of packets do.
 
+mod ahead;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use limiter_common::time::{MAX_TICKS, TICK_BITS, Ticks};
@@ -59,24 +61,6 @@ impl ReadyLimit {
         let all = Limit { increment, ..rate };
         let spec = LimitSpec::of_rate(self.spec.algorithm(), &all, self.spec.role());
         Some((spec.at(self.spec.first), arrival(1)))
-    }
-
-    /// [`ReadyLimit::meets`] of hits that may be as far ahead of the rate as `ahead` nanoseconds:
-    /// that much more may be owed. None of what is no rate.
-    fn meets_ahead(&self, moment: &Moment, hits: u64, ahead: u64) -> Option<(LimitSpec, Arrival)> {
-        let rate = self.is_rate().then(|| self.spec.rate())?;
-        let backlog = match self.spec.algorithm() {
-            // One hit is let in on top of the backlog.
-            Algorithm::LeakyBucket => rate.tolerance.checked_add(rate.increment >> rate.shift)?,
-            _ => rate.tolerance,
-        };
-        let tolerance = backlog.saturating_add(Ticks::from_nanos(ahead).get()).min(MAX_TICKS >> 1);
-        let increment = rate.increment.checked_mul(hits).filter(|all| *all <= MAX_TICKS >> 1)?;
-        let all = Limit { increment, tolerance, ..rate };
-        let spec = LimitSpec::of_rate(Algorithm::TokenBucket, &all, self.spec.role());
-        let arrival =
-            Arrival { now: moment.now, offset: WallOffset::BOOT, units: 1, is_super_frame: false };
-        Some((spec.at(self.spec.first), arrival))
     }
 
     /// The windows of the wall clock. A window of the calendar gets the number of its months and
@@ -288,61 +272,6 @@ impl Limits {
     /// Limits over which nothing passes.
     pub(crate) fn hard(&self) -> impl Iterator<Item = &ReadyLimit> {
         self.0.iter().filter(|limit| !limit.written.is_soft)
-    }
-
-    /// Charges as many hits as conform to the hard limits, at most `most`, where they may be `ahead` nanoseconds ahead
-    /// of the rate; returns how many. None where a limit is no rate.
-    pub(crate) fn charge_ahead(
-        &self,
-        words: &[AtomicU64],
-        moment: &Moment,
-        most: u64,
-        ahead: u64,
-    ) -> u64 {
-        let conform = |hits: u64| {
-            self.hard().all(|limit| {
-                limit.meets_ahead(moment, hits, ahead).is_some_and(|(spec, arrival)| {
-                    meter::peek(&spec, &Shared(words), false, &arrival) == Peek::Conforming
-                })
-            })
-        };
-        let mut tries = 0..TRIES;
-        while tries.next().is_some() {
-            let hits = least(0, most, |hits| hits == most || !conform(hits + 1)).unwrap_or(0);
-            if hits == 0 {
-                return 0;
-            }
-            let mut charges = Charges::default();
-            let all = self.hard().all(|limit| {
-                let Some((spec, arrival)) = limit.meets_ahead(moment, hits, ahead) else {
-                    return false;
-                };
-                let mut undo = Undo::default();
-                let outcome = meter::charge(&spec, &Shared(words), false, &arrival, &mut undo);
-                charges.push(undo);
-                outcome == Charged::Conforming
-            });
-            if all {
-                return hits;
-            }
-            // Somebody was faster.
-            take_back(words, &charges);
-        }
-        0
-    }
-
-    /// Takes hits back that were charged to token and leaky buckets.
-    pub(crate) fn give_back(&self, words: &[AtomicU64], hits: u64) {
-        for limit in self.hard().filter(|limit| limit.is_rate()) {
-            let Limit { increment, shift, .. } = limit.spec.rate();
-            // Rounded down: no more than was charged.
-            let cost = (u128::from(increment) * u128::from(hits)) >> shift;
-            let cost = u64::try_from(cost).unwrap_or(u64::MAX);
-            let Some(word) = words.get(usize::from(limit.spec.first)) else { continue };
-            let less = |raw: u64| Some((raw >> 1).saturating_sub(cost) << 1 | raw & 1);
-            // It always has a value.
-            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-        }
     }
 
     fn some(&self, places: Places) -> impl Iterator<Item = (usize, &ReadyLimit)> {

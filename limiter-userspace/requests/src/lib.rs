@@ -7,6 +7,7 @@ mod bans;
 mod check;
 mod clock;
 mod connections;
+mod contact;
 mod counters;
 mod daemon;
 mod decision;

@@ -33,6 +33,7 @@ impl RequestCounts {
             within: count(Became::Within),
             over_soft: count(Became::OverSoft),
             over: count(Became::Over),
+            queued: count(Became::Queued),
             shadow: count(Became::Shadow),
             unlimited: count(Became::Unlimited),
             not_charged: count(Became::NotCharged),
@@ -46,6 +47,7 @@ impl RequestCounts {
         self.within += other.within;
         self.over_soft += other.over_soft;
         self.over += other.over;
+        self.queued += other.queued;
         self.shadow += other.shadow;
         self.unlimited += other.unlimited;
         self.not_charged += other.not_charged;
@@ -56,7 +58,8 @@ impl RequestCounts {
 
     /// The order of rules in a report: by what was over a limit, then by what was within.
     const fn weight(&self) -> (u64, u64) {
-        (self.over + self.full_refused + self.over_soft + self.shadow, self.within)
+        let over = self.over + self.full_refused + self.queued + self.over_soft + self.shadow;
+        (over, self.within)
     }
 }
 

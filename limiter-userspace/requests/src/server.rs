@@ -17,12 +17,12 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, interval_at};
 
 use crate::clock::Moment;
 use crate::connections::{Answers, serve};
+use crate::contact;
 use crate::daemon::Daemon;
 use crate::grpc::Grpc;
 use crate::leases::{HeldLeases, LeaseTable};
 use crate::limiter::Limiter;
 use crate::listen::{self, Listen, Listener};
-use crate::node;
 use crate::report::Reporter;
 use crate::service::{Service, Waiting};
 use crate::state::{State, StateError, StateOptions};
@@ -304,7 +304,7 @@ fn start_node(
     answers.service.take_over(&answers.service.limiter.rules());
     let Answers { service, grpc } = answers.clone();
     let follow = move || {
-        runtime()?.block_on(node::follow(&service, &grpc, notices));
+        runtime()?.block_on(contact::follow(&service, &grpc, notices));
         Ok(())
     };
     let thread = thread::Builder::new().name("requests-node".to_owned()).spawn(follow);

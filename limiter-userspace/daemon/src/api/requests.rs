@@ -24,6 +24,8 @@ pub struct RequestCounts {
     pub over_soft: u64,
     /// Over a limit: refused.
     pub over: u64,
+    /// Over a limit, and kept in a queue: it goes later.
+    pub queued: u64,
     /// Over a limit in shadow mode: passed.
     pub shadow: u64,
     /// Passed, for nothing limits them.
@@ -151,7 +153,7 @@ pub struct RequestRates {
     pub passed: f64,
     /// Those that were refused.
     pub refused: f64,
-    /// Of what passed: over a soft limit, or in shadow mode.
+    /// Of what passed: over a soft limit, in shadow mode, or kept in a queue.
     pub over: f64,
 }
 
@@ -167,9 +169,9 @@ impl RequestCounts {
         self.over.saturating_add(self.full_refused)
     }
 
-    /// Of those that passed: over a soft limit, or in shadow mode.
+    /// Of those that passed: over a soft limit, in shadow mode, or kept in a queue.
     pub const fn passed_over(&self) -> u64 {
-        self.over_soft.saturating_add(self.shadow)
+        self.over_soft.saturating_add(self.shadow).saturating_add(self.queued)
     }
 }
 

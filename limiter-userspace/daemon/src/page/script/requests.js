@@ -19,7 +19,7 @@ class Requests {
       { head: "Passed", number: true, text: (row) => number(wasPassed(row)), by: wasPassed },
       {
         head: "Over, passed", number: true, text: (row) => number(wasOver(row)), by: wasOver,
-        title: () => "Over a soft limit, or in shadow mode, and passed",
+        title: () => "Over a soft limit, in shadow mode, or kept in a queue, and passed",
       },
       { head: "Process", number: true, text: (row) => String(row.pid) },
     ], {
@@ -50,7 +50,7 @@ class Requests {
   }
 }
 
-const wasOver = ({ counts }) => counts.over_soft + counts.shadow;
+const wasOver = ({ counts }) => counts.over_soft + counts.shadow + counts.queued;
 const wasRefused = ({ counts }) => counts.over + counts.full_refused;
 const wasPassed = (row) =>
   row.counts.within + row.counts.unlimited + row.counts.full_passed + wasOver(row);
