@@ -26,7 +26,7 @@ descriptors:
 ";
 
 /// Much longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn until(what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
@@ -55,7 +55,7 @@ fn process(limiter: &Limiter) -> Result<Value> {
 fn wait_for(limiter: &Limiter, rows: &Value) -> Result<()> {
     until(&format!("{rows} is shown"), || {
         let processes = processes(limiter)?;
-        let shown = processes.iter().flat_map(|process| process["rules"].as_array());
+        let shown = processes.iter().filter_map(|process| process["rules"].as_array());
         let row = |row: &Value| {
             let counts = &row["counts"];
             json!([row["domain"], row["rule"], counts["within"], counts["shadow"], counts["over"]])

@@ -289,13 +289,13 @@ fn what_waits_in_a_class_counts_as_delayed() {
         let mut frame = frame(100, false);
         // ECT(0): its sender understands congestion marks.
         frame[15] = 2;
-        let mut sent = Vec::new();
+        let mut outcomes = Vec::new();
         let mut rule = 0;
         for _ in 0..5 {
             let packet = Packet::at_tc(Framing::Ethernet, &frame, way, None, 1);
             let outcome = model.judge_packet(&packet, Ticks::from_nanos(START));
             let waits = model.waited(Ticks::from_nanos(START)).as_nanos() / 1_000_000;
-            sent.push((outcome.reason, waits, model.frame()[15]));
+            outcomes.push((outcome.reason, waits, model.frame()[15]));
             rule = if outcome.reason == Reason::OverLimit { outcome.rule } else { rule };
         }
         let expected = [
@@ -305,7 +305,7 @@ fn what_waits_in_a_class_counts_as_delayed() {
             (Reason::Delayed, 200, 3),
             (Reason::OverLimit, 0, 2),
         ];
-        assert_eq!(sent, expected, "{direction}");
+        assert_eq!(outcomes, expected, "{direction}");
         let counted = |number| {
             let counters = model.rule_counters(number);
             [counters.passed, counters.marked, counters.dropped].map(|tally| tally.packets)
