@@ -13,6 +13,7 @@ use limiter_common::wire::InterfaceCounters;
 use super::foreign::foreign;
 use super::interface::Interface;
 use super::kernel::Kernel;
+use super::machine::{driver_of, forgets_program};
 use super::neighbours::at_tc;
 use super::own_links::OwnLink;
 use super::programs::{self, HookProgram};
@@ -209,7 +210,18 @@ fn attach_new(
     let native = || (Mode::Native, XdpMode::Driver);
     let generic = || (Mode::Generic, XdpMode::Skb);
     let (mode, xdp_mode) = match choice {
-        ModeChoice::Native | ModeChoice::Auto => native(),
+        ModeChoice::Auto => match driver_of(interface.index) {
+            Some(driver) if forgets_program(&driver) => {
+                tracing::info!(
+                    "{}: generic mode, because in native mode {driver} forgets the program when \
+                     the link goes down",
+                    interface.name
+                );
+                generic()
+            }
+            _ => native(),
+        },
+        ModeChoice::Native => native(),
         ModeChoice::Generic => generic(),
     };
     match attach_in(program, interface, xdp_mode, pin) {

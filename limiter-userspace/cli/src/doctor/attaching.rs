@@ -92,20 +92,24 @@ pub(super) fn native(
         (Owner::Nobody | Owner::Other(_) | Owner::Unseen(_), _) if !at_tc.is_empty() => {
             Finding::ok(check, "it is limited at tc, which takes no native XDP")
         }
-        (Owner::Ours(Mode::Native), _)
-        | (Owner::Nobody, Ok(Some(NativeMode { is_there: true, .. })))
-            if kinds::forgets(link) =>
-        {
-            Finding::warning(
+        (Owner::Nobody, Ok(Some(NativeMode { is_there: true, .. }))) if kinds::forgets(link) => {
+            Finding::ok(
                 check,
                 format!(
-                    "{who} forgets a program in native mode when the link is set down: once it is \
-                     up again every packet passes, and the kernel still says that the program is \
-                     attached"
+                    "{who} forgets a program in native mode when the link is set down, so limiter \
+                     chooses generic mode"
                 ),
             )
-            .remedy("limit it in generic mode, with --mode generic, or at tc, with --hook tc")
         }
+        (Owner::Ours(Mode::Native), _) if kinds::forgets(link) => Finding::warning(
+            check,
+            format!(
+                "{who} forgets a program in native mode when the link is set down: once it is \
+                     up again every packet passes, and the kernel still says that the program is \
+                     attached"
+            ),
+        )
+        .remedy("limit it in generic mode, with --mode generic, or at tc, with --hook tc"),
         (Owner::Ours(Mode::Native), _) => {
             Finding::ok(check, format!("{who} runs the program itself"))
         }

@@ -7,7 +7,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-use crate::interface::Interface;
+use crate::interface::{self, Interface};
 use crate::{DatapathError, netlink};
 
 /// An interface, and how it is connected to others.
@@ -107,6 +107,20 @@ fn from_message(message: &LinkMessage) -> Link {
         kind,
         controller,
     }
+}
+
+/// Driver of a card in this network namespace, as far as the kernel reports it.
+pub(crate) fn driver_of(index: u32) -> Option<String> {
+    let mut asked = LinkMessage::default();
+    asked.header.index = index;
+    from_message(&interface::request(asked).ok()??).driver
+}
+
+/// True of a driver that forgets a program in native mode when the link goes down, seen on Linux
+/// 6.12: vmxnet3 clears it with the rings (`vmxnet3_rq_cleanup_all`). Then every packet passes, and
+/// the kernel still says that the program is attached.
+pub fn forgets_program(driver: &str) -> bool {
+    driver == "vmxnet3"
 }
 
 /// Driver of a device on a bus: sysfs has that for all network namespaces.
