@@ -463,6 +463,9 @@ impl Limiter {
                 targets.push(None);
                 continue;
             };
+            if rule.queue.is_some() && descriptor.limit.is_some() {
+                return Err(Refused::QueueLimit(number));
+            }
             replaces |= !rule.replaces.is_empty();
             let key = || rule.key(&self.secret, &descriptor.entries);
             let (mut shared, mut queue) = (None, None);

@@ -70,9 +70,10 @@ impl Limiter {
                 target.rule.counters.count(Became::FullShared, None);
             }
             target.rule.counters.count(became, value);
-            // A look is no strike, and nobody is banned for what others had of a shared bucket, or
-            // for a store that does not answer.
-            let is_strike = target.hits > 0 && target.unanswered.is_none();
+            // A look is no strike, and nobody is banned for what others had of a shared bucket or
+            // of a wider prefix, or for a store that does not answer.
+            let is_own = decides.aggregate == 0;
+            let is_strike = is_own && target.hits > 0 && target.unanswered.is_none();
             if over && became == Became::Over && decides.state == State::Over && is_strike {
                 self.bans.strike(&target.rule, target.entries, moment.now);
             }

@@ -74,6 +74,12 @@ pub enum Refused {
         "descriptor {0} falls under a rule with a queue, in whose turn requests may go: ask /json"
     )]
     QueueReserve(usize),
+    /// A limit of the request where a queue decides.
+    #[error(
+        "descriptor {0} brings a limit, and falls under a rule with a queue, in whose turn requests \
+         go: leave the limit out"
+    )]
+    QueueLimit(usize),
     /// Two rules with queues.
     #[error(
         "descriptors {0} and {1} fall under rules with queues, and a payload waits in one: ask for \

@@ -228,6 +228,8 @@ async fn checked(
     let decided = match wait {
         None => service.decide(&rules, &asked, None).await?,
         Some(longest) => {
+            let place = service.held_back.enter();
+            let longest = if place.is_some() { longest } else { 0 };
             let reserved = limiter.reserve(&rules, &asked, &Moment::now(), longest)?;
             hold(limiter, &reserved).await;
             reserved.answer
@@ -323,6 +325,8 @@ async fn reserve(service: &Service, request: Request<Incoming>) -> Result<Answer
         let reason = "maxWait is too long: at most 24 hours, and 60 s with \"wait\": true";
         return Err(Refusal::bad(reason));
     }
+    let place = holds.then(|| service.held_back.enter());
+    let longest = if matches!(place, Some(None)) { Duration::ZERO } else { longest };
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
     let reserved = limiter.reserve(&limiter.rules(), &asked.asked(), &Moment::now(), nanos)?;
     if holds {

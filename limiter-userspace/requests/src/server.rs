@@ -158,7 +158,10 @@ impl Server {
         let cluster = options.cluster.clone();
         let cluster = cluster.map(|config| (limiter.share(config.node.nodes.into()), config));
         let waiting = Waiting::new(options.deadline, options.max_waiting);
-        let service = Arc::new(Service::new(limiter, waiting));
+        // Half of what one thread has, whichever that is.
+        let held_back = options.max_connections / options.threads.max(1) / 2;
+        let held_back = Waiting::new(Duration::ZERO, held_back.max(1));
+        let service = Arc::new(Service::new(limiter, waiting, held_back));
         service.load(&options.rules).map_err(ServeError::Rules)?;
         if let (Some(state), Some(snapshot)) = (&state, snapshot) {
             service.go_on(state, snapshot);

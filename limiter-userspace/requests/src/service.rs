@@ -132,7 +132,7 @@ impl Waiting {
     }
 
     /// Takes a place; none if all are taken.
-    fn enter(&self) -> Option<Place<'_>> {
+    pub(crate) fn enter(&self) -> Option<Place<'_>> {
         let place = Place(&self.now);
         (self.now.fetch_add(1, Ordering::Relaxed) < self.most).then_some(place)
     }
@@ -146,16 +146,18 @@ pub(crate) struct Service {
     pub(crate) patience: Waiting,
     pub(crate) node: Node,
     pub(crate) quotas: Quotas,
+    /// Answers that are held back: never so many that others find no connection.
+    pub(crate) held_back: Waiting,
     pub(crate) queues: Queues,
     /// The files in force.
     files: Mutex<Arc<[(String, RequestFile)]>>,
 }
 
 impl Service {
-    pub(crate) fn new(limiter: Limiter, patience: Waiting) -> Self {
+    pub(crate) fn new(limiter: Limiter, patience: Waiting, held_back: Waiting) -> Self {
         let (stats, node) = (Stats::default(), Node::default());
         let (quotas, queues) = (Quotas::default(), Queues::default());
-        Self { limiter, stats, patience, node, quotas, queues, files: Mutex::default() }
+        Self { limiter, stats, patience, node, quotas, held_back, queues, files: Mutex::default() }
     }
 
     /// Decides a request, which waits for the store if it must, and not beyond the deadline.

@@ -204,6 +204,13 @@ fn nobody_is_banned_in_shadow_mode_or_for_a_shared_bucket() {
         Running::start("rate_limit: {unit: day, requests_per_unit: 0}, action: {ban: {}}");
     assert_eq!(blocked.request("192.0.2.1", 1), 429);
     blocked.wait_until(&[("made", 1)]);
+    // Nor for what the neighbours had of a wider prefix.
+    let wide = Running::start(
+        "rate_limit: {rate: 9/hour}, aggregates: [{v4_prefix_mask_len: 24, rate_limit: {rate: \
+         1/hour}}], action: {ban: {}}",
+    );
+    assert_eq!([wide.request("192.0.2.1", 1), wide.request("192.0.2.2", 1)], [200, 429]);
+    assert!(wide.became().is_empty());
     // Others have used what is shared without room: of that, nobody is guilty.
     let full = Running::with_room("rate_limit: {rate: 2/hour}, action: {ban: {}}", 1);
     let sources = ["1", "2", "3", "3", "1", "1"].map(|host| format!("192.0.2.{host}"));

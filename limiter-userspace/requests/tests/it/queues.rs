@@ -267,6 +267,9 @@ fn what_cannot_wait_is_refused_with_the_reason() {
     // In a reservation, or beside a second queue.
     let mut reserve = asked("z", &json!({"maxWait": "1s"}));
     refused(&node.ask("POST", "/reserve", "", &reserve.to_string()), 400, "rule with a queue");
+    let mut brings = asked("k", &json!({}));
+    brings["descriptors"][0]["limit"] = json!({"requestsPerUnit": 9, "unit": "SECOND"});
+    refused(&node.json(&brings), 400, "leave the limit out");
     reserve["payload"] = json!("x");
     refused(&node.ask("POST", "/reserve", "", &reserve.to_string()), 400, "which /json asks");
     let mut two = asked("z", &json!({"payload": "x"}));

@@ -1,7 +1,7 @@
 //! The server, as a client of HTTP sees it.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -176,6 +176,45 @@ fn a_reservation_waits_and_is_given_back() {
     // Held back until then: what comes after it is free to go at once.
     let held = reserve(json!({"max_wait": "10s", "wait": true}));
     assert_eq!((held.status, held.json()["allowed"].clone()), (200, json!(true)));
+    running.server.stop().unwrap();
+}
+
+/// Answers that are held back take at most half of the connections of a thread.
+#[test]
+fn answers_that_are_held_back_keep_nobody_out() {
+    let running = running(8);
+    let asked = json!({
+        "domain": "auth", "maxWait": "60s", "wait": true,
+        "descriptors": [{"entries": [{"key": "user", "value": "ann"}]}],
+    })
+    .to_string();
+    let take = |patience: Duration| {
+        let mut stream = running.connect();
+        stream.set_read_timeout(Some(patience)).unwrap();
+        let length = asked.len();
+        write!(
+            stream,
+            "POST /reserve HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{asked}"
+        )
+        .unwrap();
+        stream
+    };
+    let status = |stream: &mut TcpStream| {
+        let mut begin = [0; 12];
+        stream.read_exact(&mut begin).ok()?;
+        Some(String::from_utf8_lossy(&begin).into_owned())
+    };
+    let patience = Duration::from_secs(30);
+    for _ in 0..3 {
+        assert_eq!(status(&mut take(patience)).as_deref(), Some("HTTP/1.1 200"));
+    }
+    // Four wait for 20 s and longer.
+    let held: Vec<TcpStream> = (0..4).map(|_| take(patience)).collect();
+    // Whoever comes once they wait is answered at once; one before that is held back itself.
+    let refused = (0..600).find_map(|_| status(&mut take(Duration::from_millis(100))));
+    assert_eq!(refused.as_deref(), Some("HTTP/1.1 429"));
+    assert_eq!(running.one("user", "bob").status, 200);
+    drop(held);
     running.server.stop().unwrap();
 }
 

@@ -254,6 +254,17 @@ mod tests {
                 "the upper rate 2/s is below the lower one, 3/s",
             ),
             (
+                file(mails, "key: remote_address, budget: mails, action: {ban: {first: 1min}}"),
+                "ban beside budget",
+            ),
+            (
+                file(
+                    "",
+                    "key: k, rate_limit: {unit: day, requests_per_unit: 0, ceiling: {rate: 2/s}}",
+                ),
+                "ceiling beside requests_per_unit: 0",
+            ),
+            (
                 file("", "key: k, rate_limit: {rate: 1/s, peak: {rate: 2/s}}"),
                 "\"peak\" is not supported: a soft limit of requests has a `ceiling`",
             ),

@@ -328,6 +328,10 @@ impl Checked {
             Ok((queue, name.referenced.place()))
         });
         let ban = action.and_then(|action| action.ban.as_deref());
+        if let (Some(ban), Some(_)) = (ban, &budget) {
+            // It would fall on a source for what others had of the budget.
+            return Err(at(ban.referenced, Problem::Beside("ban", "budget")));
+        }
         Ok(Some(RequestRule {
             name: name.map(Box::from),
             replaces,

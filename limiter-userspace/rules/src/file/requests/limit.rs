@@ -33,6 +33,10 @@ pub(super) fn limit(raw: &Placed<RawRateLimit>) -> Result<Term, Failure> {
     }
     let zero = limit.requests_per_unit.as_ref().is_some_and(is_zero);
     let is_unlimited = limit.unlimited.as_ref().is_some_and(|unlimited| unlimited.value);
+    if let Some(ceiling) = limit.ceiling.as_ref().filter(|_| zero) {
+        let problem = Problem::Beside("ceiling", "requests_per_unit: 0");
+        return Err(at(ceiling.referenced, problem));
+    }
     if zero && !is_unlimited {
         // Whatever else is wrong with it is found with another number.
         let one = RawRateLimit {
