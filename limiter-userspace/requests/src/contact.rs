@@ -7,7 +7,6 @@ use crate::service::Service;
 
 /// Does what the node reports, until it ends.
 pub(crate) async fn follow(service: &Service, grpc: &Grpc, mut notices: Notices) {
-    grpc.report_contact(true).await;
     while let Some(notice) = notices.recv().await {
         let was = service.node.cut_off().is_some();
         handle(service, notice);

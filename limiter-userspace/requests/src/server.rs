@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -306,12 +306,19 @@ fn start_node(
     answers.service.node.join(cluster);
     answers.service.take_over(&answers.service.limiter.rules());
     let Answers { service, grpc } = answers.clone();
+    let (known, is_known) = mpsc::channel::<()>();
     let follow = move || {
-        runtime()?.block_on(contact::follow(&service, &grpc, notices));
+        let runtime = runtime()?;
+        runtime.block_on(grpc.report_contact(true));
+        drop(known);
+        runtime.block_on(contact::follow(&service, &grpc, notices));
         Ok(())
     };
     let thread = thread::Builder::new().name("requests-node".to_owned()).spawn(follow);
-    thread.map_err(|source| ServeError::System { what: "start a thread", source })
+    let thread = thread.map_err(|source| ServeError::System { what: "start a thread", source })?;
+    // Clients of the health service may ask as soon as the server answers.
+    let _: Result<(), mpsc::RecvError> = is_known.recv();
+    Ok(thread)
 }
 
 /// Serves until SIGTERM or SIGINT.
