@@ -68,7 +68,7 @@ fn a_program_of_somebody_else_is_a_problem_with_its_way_out() {
     let dropper = judged(&foreign("dropper", None));
     assert_eq!(dropper.level, Level::Problem);
     assert!(dropper.seen.ends_with("\"dropper\" (id 7), which is not ours"), "{dropper:?}");
-    // The command takes nothing from whoever runs it, and the words say what `xdp off` does.
+    // The command removes nobody else's program, and the text says what `xdp off` does.
     assert_eq!(dropper.command.as_deref(), Some("limiter run --iface eth0 --hook tc --rules FILE"));
     assert!(dropper.remedy.unwrap().contains("xdp off`, which ends what the program does"));
     let dispatcher = judged(&foreign("xdp_dispatcher", None));

@@ -44,7 +44,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Them
         right("OVER", 13, 7),
         right("PROCESS", 8, 4),
     ];
-    // Of one process nobody has to be told which it is.
+    // With one process, its line needs no name.
     let columns = match &columns {
         [shown @ .., _] if state.serving.len() == 1 => &shown[..],
         all => &all[..],
