@@ -147,8 +147,8 @@ impl Service {
         rule_sets.apply_rules(&mut ground, rules)
     }
 
-    /// Keeps what is on trial. The rules are in force already, and the session that confirms them got
-    /// through: what may drop packets of that session is reported, and refused by nothing.
+    /// Keeps what is on trial. The rules are in force already, and the session that confirms them
+    /// got through: what may drop its packets is reported, and nothing is refused.
     pub(crate) fn confirm_by(&mut self, session: Option<Session>) -> Result<Changed, Refusal> {
         let mut changed = self.confirm()?;
         let scene = self.scene(&UNCHANGED)?;
