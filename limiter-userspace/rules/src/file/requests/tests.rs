@@ -526,6 +526,28 @@ descriptors:
 }
 
 #[test]
+fn a_check_that_meets_no_rule_is_reported() {
+    let notes = |check: &str| {
+        let text = format!(
+            "domain: d\ncheck: [{check}]\ndescriptors:\n  - key: form\n    value: login\n    \
+             descriptors: [{{key: remote_address, rate_limit: {{rate: 2/min, burst: 2}}}}]\n"
+        );
+        parse(&text).notes.into_iter().map(|note| note.text).collect::<Vec<_>>()
+    };
+    let login = "{key: form, value: login}";
+    assert!(notes(&format!("[{login}, {{key: remote_address, header: x}}]")).is_empty());
+    assert!(notes("[{key: form, header: y}, {key: remote_address, header: x}]").is_empty());
+    for (check, keys) in [
+        (format!("[{login}, {{key: remote_adress, header: x}}]"), "form remote_adress"),
+        ("[{key: form, value: log-in}, {key: remote_address, header: x}]".to_owned(), "form"),
+        ("[{key: remote_address, header: x}]".to_owned(), "remote_address"),
+    ] {
+        let notes = notes(&check);
+        assert!(notes.len() == 1 && notes[0].contains(keys), "{notes:?}");
+    }
+}
+
+#[test]
 fn all_mistakes_of_a_file_are_found_at_once() {
     let text = "domain: d\ndescriptors:\n  - {key: a}\n  - {value: b}\n  - {key: c, value: x}\n";
     let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
