@@ -61,7 +61,7 @@ pub(crate) enum Strategy {
     },
 }
 
-/// What a client is told about a bucket.
+/// An answer to a client about a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// The strategy, and its life in nanoseconds.

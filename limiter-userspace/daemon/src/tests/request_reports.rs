@@ -107,8 +107,8 @@ fn a_report_is_shown_as_plain_text() {
     let long = rule(&"x".repeat(1000), 0, 0);
     let others = RequestCounts { within: 1000, over: 20, ..RequestCounts::default() };
     let others = OtherRequestRules { rules: 2, counts: others };
-    let told = ReportRequests { others, ..report(4242, 1, vec![named, long]) };
-    reports.take(told, now).unwrap();
+    let sent = ReportRequests { others, ..report(4242, 1, vec![named, long]) };
+    reports.take(sent, now).unwrap();
     let list = reports.list(now);
     assert_eq!(list.processes[0].rules[1].rule.len(), 300);
     let text = render::text(&list);

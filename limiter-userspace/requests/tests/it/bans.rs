@@ -253,7 +253,7 @@ fn no_answer_waits_for_the_daemon() {
     running.wait_until(&counts);
 }
 
-/// The daemon is told what became of requests so far, and in the last report that there are no more.
+/// Reports have what became of requests so far, and the last one says that the process ends.
 #[test]
 fn the_daemon_is_told_what_became_of_requests_and_that_the_process_ends() {
     let mut running = Running::start("rate_limit: {rate: 2/hour, name: log-in}");
@@ -266,19 +266,22 @@ fn the_daemon_is_told_what_became_of_requests_and_that_the_process_ends() {
     let patience = Duration::from_secs(30);
     let (mut reports, _) =
         running.fake.changed.wait_timeout_while(reports, patience, is_not_told).unwrap();
-    let told = reports.pop().unwrap();
+    let latest = reports.pop().unwrap();
     drop(reports);
-    let [rule] = &told.rules[..] else { panic!("{told:?}") };
+    let [rule] = &latest.rules[..] else { panic!("{latest:?}") };
     assert_eq!((&*rule.domain, &*rule.rule), ("d", "remote_address"));
     assert_eq!(rule.name.as_deref(), Some("log-in"));
     let counts = RequestCounts { within: 2, over: 1, ..RequestCounts::default() };
     assert_eq!(rule.counts, counts);
-    assert_eq!((told.keys, told.max_keys, told.others.0, told.ends), (1, 100_000, 0, false));
-    assert_eq!(told.listen, [format!("unix:{}", running.directory.path().join("s").display())]);
+    assert_eq!(
+        (latest.keys, latest.max_keys, latest.others.0, latest.ends),
+        (1, 100_000, 0, false)
+    );
+    assert_eq!(latest.listen, [format!("unix:{}", running.directory.path().join("s").display())]);
     running.server.take().unwrap().stop().unwrap();
     let reports = running.fake.reports.lock().unwrap();
     let [rest @ .., last] = &reports[..] else { panic!("no report") };
     assert!(last.ends && rest.iter().all(|report| !report.ends));
-    assert_eq!((last.began, last.rules[0].counts), (told.began, counts));
-    assert!(last.at >= told.at);
+    assert_eq!((last.began, last.rules[0].counts), (latest.began, counts));
+    assert!(last.at >= latest.at);
 }
