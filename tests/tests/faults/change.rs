@@ -8,7 +8,7 @@ use limiter_tests::limiter::Limiter;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 
-use super::inject::{self, BPF, Calls, FILES, OPEN, WRITE};
+use super::inject::{self, BPF, Calls, FILES, OPEN, Tally, WRITE};
 use super::scene::{
     DRAINING, MANAGEMENT, arrive, contents, drain, ensure_clean, ensure_clear_output,
     ensure_in_force,
@@ -16,9 +16,6 @@ use super::scene::{
 
 /// More calls than any change has.
 const MOST: usize = 400;
-
-/// How often a sample is gone through.
-const TRIES: usize = 3;
 
 /// Whom the changes are about: the rules before let five pass, the changed ones three.
 const OTHER: &str = "203.0.113.88";
@@ -112,13 +109,13 @@ impl Scene {
         Ok((!injected.is_empty()).then_some(failed))
     }
 
-    /// Every fault of a sample; says how many times the change failed.
-    fn all(&mut self, change: &Change, calls: Calls) -> Result<usize> {
-        let mut failed = 0;
+    /// Every fault of a sample.
+    fn all(&mut self, change: &Change, calls: Calls) -> Result<Tally> {
+        let mut tally = Tally::default();
         for case in calls.cases(MOST) {
             match self.try_with(change, calls, case)? {
-                Some(yes) => failed += usize::from(yes),
-                None => return Ok(failed),
+                Some(failed) => tally.count(true, failed),
+                None => return Ok(tally),
             }
         }
         anyhow::bail!("{}: more calls than {MOST}", change.name)
@@ -133,20 +130,6 @@ impl Scene {
         self.limiter.close()?;
         self.bed.close()
     }
-}
-
-/// Goes through a sample until so many changes of it failed. The daemon's housekeeping may come
-/// first, and its call have the fault in the place of the change's: one such does not show that
-/// strace did not count.
-fn enough(least: usize, mut sample: impl FnMut() -> Result<usize>) -> Result<()> {
-    let mut failed = 0;
-    for _ in 0..TRIES {
-        failed = sample()?;
-        if failed >= least {
-            return Ok(());
-        }
-    }
-    anyhow::bail!("{failed} of a sample failed, {least} were to: strace did not count the calls")
 }
 
 fn rules_of(other: &str) -> String {
@@ -199,7 +182,7 @@ fn a_change_of_which_a_bpf_call_fails_changes_nothing() -> Result<()> {
     require_root();
     let mut scene = Scene::new("faultchange")?;
     for change in [set(), apply(&scene.bed)?, confirm(&scene.bed)?] {
-        enough(3, || scene.all(&change, BPF)).context(change.name)?;
+        scene.all(&change, BPF)?.ensure_faults().context(change.name)?;
     }
     scene.close()
 }
@@ -209,14 +192,12 @@ fn a_change_of_which_a_file_call_fails_changes_nothing() -> Result<()> {
     require_root();
     let mut scene = Scene::new("faultstate")?;
     for change in [set(), apply(&scene.bed)?, confirm(&scene.bed)?] {
-        enough(3, || {
-            let mut failed = scene.all(&change, OPEN)? + scene.all(&change, WRITE)?;
-            for calls in FILES {
-                failed += scene.all(&change, calls)?;
-            }
-            Ok(failed)
-        })
-        .context(change.name)?;
+        let mut tally = scene.all(&change, OPEN)?;
+        tally += scene.all(&change, WRITE)?;
+        for calls in FILES {
+            tally += scene.all(&change, calls)?;
+        }
+        tally.ensure_faults().context(change.name)?;
     }
     scene.close()
 }
@@ -226,14 +207,14 @@ fn a_change_of_which_a_file_call_fails_changes_nothing() -> Result<()> {
 fn a_reload_of_which_a_call_fails_changes_nothing() -> Result<()> {
     require_root();
     let scene = Scene::new("faultreload")?;
-    enough(4, || reloads(&scene))?;
+    reloads(&scene)?.ensure_faults()?;
     scene.close()
 }
 
-/// Reloads with every fault of a sample; says how many failed.
-fn reloads(scene: &Scene) -> Result<usize> {
+/// Reloads with every fault of a sample.
+fn reloads(scene: &Scene) -> Result<Tally> {
     let rules = scene.limiter.rules().to_owned();
-    let mut failed = 0;
+    let mut tally = Tally::default();
     for calls in [BPF, OPEN] {
         for case in calls.cases(MOST) {
             fs::write(&rules, rules_of(OTHER))?;
@@ -242,10 +223,10 @@ fn reloads(scene: &Scene) -> Result<usize> {
             let output = scene.run(&words("reload"))?;
             let injected = strace.end()?;
             let when = format!("{case:?}: {}", injected.join("; "));
+            tally.count(!injected.is_empty(), !output.status.success());
             if output.status.success() {
                 ensure!(seen(&scene.limiter)? != scene.seen, "{when}: nothing changed");
             } else {
-                failed += 1;
                 ensure_clear_output(&output, &when)?;
                 ensure!(seen(&scene.limiter)? == scene.seen, "{when}: something changed");
                 scene.ok(&words("reload"))?;
@@ -258,7 +239,7 @@ fn reloads(scene: &Scene) -> Result<usize> {
             }
         }
     }
-    Ok(failed)
+    Ok(tally)
 }
 
 /// All entries of a command or none; the allowed and the denied get what they should.
@@ -266,23 +247,23 @@ fn reloads(scene: &Scene) -> Result<usize> {
 fn a_list_of_which_a_call_fails_gets_all_entries_or_none() -> Result<()> {
     require_root();
     let mut scene = Scene::new("faultlist")?;
-    enough(3, || lists(&scene))?;
+    lists(&scene)?.ensure_faults()?;
     scene.seen = seen(&scene.limiter)?;
     scene.close()
 }
 
 /// Runs the changes of lists with faults.
-fn lists(scene: &Scene) -> Result<usize> {
+fn lists(scene: &Scene) -> Result<Tally> {
     let change = deny();
-    let mut failed = 0;
+    let mut tally = Tally::default();
     for case in BPF.cases(MOST) {
         let log = scene.bed.dir.path().join("strace");
         let strace = inject::attach(&scene.limiter, BPF, case.0, case.1, &log)?;
         let output = scene.run(&change.words)?;
         let injected = strace.end()?;
         let when = format!("{case:?}: {}", injected.join("; "));
+        tally.count(!injected.is_empty(), !output.status.success());
         if !output.status.success() {
-            failed += 1;
             ensure_clear_output(&output, &when)?;
             ensure!(seen(&scene.limiter)? == scene.seen, "{when}: some are on the list");
             let passed = arrive(&scene.bed, &[[203, 0, 113, 99], [192, 0, 2, 66]])?;
@@ -299,5 +280,5 @@ fn lists(scene: &Scene) -> Result<usize> {
             break;
         }
     }
-    Ok(failed)
+    Ok(tally)
 }

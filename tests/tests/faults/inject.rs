@@ -1,9 +1,10 @@
 //! Calls to the kernel that fail, by strace.
 
 use std::fs;
+use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::strace::Strace;
 
@@ -102,6 +103,39 @@ impl Calls {
 fn injected(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
     text.lines().filter(|line| line.contains("(INJECTED)")).map(str::to_owned).collect()
+}
+
+/// What became of a sample of faults.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    /// Runs of which a call failed.
+    injected: usize,
+    /// Those that ended with an error: some calls only ask what the kernel has, and some are done
+    /// another way.
+    refused: usize,
+}
+
+impl Tally {
+    /// One run more.
+    pub(crate) fn count(&mut self, injected: bool, refused: bool) {
+        self.injected += usize::from(injected);
+        self.refused += usize::from(refused);
+    }
+
+    /// Checks that there were faults, and errors of them.
+    pub(crate) fn ensure_faults(self) -> Result<()> {
+        let Self { injected, refused } = self;
+        ensure!(injected >= 3, "{injected} runs had a fault: strace did not count the calls");
+        ensure!(refused >= 1, "none of {injected} faults was reported");
+        Ok(())
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.injected += other.injected;
+        self.refused += other.refused;
+    }
 }
 
 /// The start of a daemon of which a call fails.
