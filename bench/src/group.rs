@@ -30,7 +30,8 @@ pub enum Group {
     Control,
     /// Memory and processor time of the daemon, at rest and under a flood of events.
     Daemon,
-    /// Decisions about requests in process, beside limitador and governor.
+    /// Decisions about requests, in process and over gRPC, beside limitador, governor and a call of
+    /// Redis for each.
     Requests,
 }
 

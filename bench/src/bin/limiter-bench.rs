@@ -6,10 +6,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum as _};
 use limiter_bench::figure::{self, Figure, LOOKS};
 use limiter_bench::group::{Group, Measured, Options, PAGE};
+use limiter_bench::requests::served;
 use limiter_tests::root::is_root;
 
 /// Measures what limiter costs, group by group.
@@ -34,10 +35,28 @@ struct Args {
     /// with such a ratio is looked at up to twice more; one look in which a ratio holds is enough.
     #[arg(long)]
     check: bool,
+    /// Be one of the servers that are measured: its name, its address, and the socket of Redis.
+    #[arg(long, hide = true, num_args = 3)]
+    serve: Option<Vec<String>>,
+}
+
+/// Answers as one of the servers that `requests` measures.
+fn serve(words: &[String]) -> Result<()> {
+    let [peer, address, redis] = words else { bail!("--serve takes three words") };
+    served::answer(peer.parse()?, address.parse()?, redis)
 }
 
 fn main() -> ExitCode {
-    let Args { mut groups, output, docs, quick, only, check } = Args::parse();
+    let Args { mut groups, output, docs, quick, only, check, serve: server } = Args::parse();
+    if let Some(words) = server {
+        return match serve(&words) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("limiter-bench: {error:#}");
+                ExitCode::from(1)
+            }
+        };
+    }
     if !is_root() {
         eprintln!("limiter-bench: it loads BPF programs: run it as root");
         return ExitCode::from(2);

@@ -51,9 +51,21 @@ struct Budget {
 }
 
 const BUDGETS: [Budget; 3] = [
-    Budget { mix: "1 source", peer: 3.0, held: [[[1.4, 0.5]; 2]; 2] },
-    Budget { mix: "10,000 sources", peer: 3.0, held: [[[1.1, 0.5]; 2]; 2] },
-    Budget { mix: "1,000,000 sources", peer: 2.0, held: [[[0.9, 0.5]; 2]; 2] },
+    Budget {
+        mix: "1 source",
+        peer: 3.0,
+        held: [[[1.5, 0.45], [1.85, 0.6]], [[0.75, 0.2], [0.9, 0.25]]],
+    },
+    Budget {
+        mix: "10,000 sources",
+        peer: 3.0,
+        held: [[[1.25, 0.4], [1.2, 0.4]], [[0.7, 0.3], [0.7, 0.3]]],
+    },
+    Budget {
+        mix: "1,000,000 sources",
+        peer: 2.0,
+        held: [[[1.05, 0.55], [1.7, 0.85]], [[0.95, 0.46], [1.35, 0.65]]],
+    },
 ];
 
 /// The least that the program by hand is to cost of limiter's own cost.

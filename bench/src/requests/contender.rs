@@ -10,18 +10,21 @@ use limiter_requests::{Asked, Descriptor, Detail, Limiter, Moment};
 use limiter_rules::file::requests::RequestFile;
 
 /// Requests a second of each user: so many that most pass, and no bucket is full all the time.
-const RATE: u32 = 100;
+pub(super) const RATE: u32 = 100;
 
 /// Who decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Contender {
+pub enum Contender {
+    /// The crate limiter-requests.
     Limiter,
+    /// The crate limitador.
     Limitador,
+    /// The crate governor.
     Governor,
 }
 
 /// Decides about a user: true if the request passes.
-pub(super) type Decide = Box<dyn Fn(&str) -> Result<bool>>;
+pub(super) type Decide = Box<dyn Fn(&str) -> Result<bool> + Send + Sync>;
 
 impl Contender {
     pub(super) const ALL: [Self; 3] = [Self::Limiter, Self::Limitador, Self::Governor];

@@ -1,6 +1,9 @@
-//! `cargo xtask bench requests`: decisions about requests in process, beside the crates limitador
-//! and governor.
+//! `cargo xtask bench requests`: decisions about requests, in process and by servers over gRPC,
+//! beside the crates limitador and governor, and beside a call of Redis for each request.
 
+mod asked;
 mod contender;
 mod page;
 pub mod run;
+pub mod served;
+mod servers;

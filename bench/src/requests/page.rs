@@ -40,6 +40,6 @@ pub(super) fn markdown(rows: &[Row], effort: &Effort) -> String {
     page
 }
 
-fn spread(Spread { median, low, high }: Spread, digits: usize) -> String {
+pub(super) fn spread(Spread { median, low, high }: Spread, digits: usize) -> String {
     format!("{median:.digits$} ({low:.digits$} to {high:.digits$})")
 }

@@ -1,11 +1,11 @@
 //! Each limiter in turn, with the same users in the same order.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
 use super::contender::{Contender, Decide};
-use super::page;
+use super::{page, servers};
 use crate::figure::{Bound, Figure};
 use crate::group::{Measured, Options};
 use crate::spread::Spread;
@@ -53,7 +53,11 @@ pub fn run(options: &Options) -> Result<Measured> {
         }
         rows.push(row);
     }
-    let page = page::markdown(&rows, &effort);
+    let (rounds, seconds) = if options.quick { (1, 1) } else { (7, 3) };
+    let effort_of_servers = servers::Effort { rounds, time: Duration::from_secs(seconds) };
+    let (served, of_servers) = servers::measure(&effort_of_servers).context("servers")?;
+    figures.extend(of_servers);
+    let page = format!("{}\n{served}", page::markdown(&rows, &effort));
     Ok(Measured { page, figures, ..Measured::default() })
 }
 

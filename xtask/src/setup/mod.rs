@@ -142,7 +142,7 @@ impl Tools {
             Self::Test => &[
                 SANDBOX, TRAFFIC, PROXY, PROXIES, PEERS, SERVICE, STORE, TLS, DEB, ALERTS, BROWSER,
             ],
-            Self::Peers => &[SANDBOX, PEERS],
+            Self::Peers => &[SANDBOX, PEERS, STORE],
             Self::Vm => &[SANDBOX, GUEST],
             Self::VmCross => &[SANDBOX, GUEST, CROSS],
             Self::VmDevices => &[SANDBOX, GUEST, DEVICES],
