@@ -78,14 +78,18 @@ pub(crate) struct Answers {
 }
 
 /// Accepts connections and answers their requests, until `stop` says so; then those under way end.
+/// `thread` is the number of the calling thread.
 pub(crate) async fn serve(
     answers: Answers,
     listeners: Vec<Listener>,
     most: usize,
     stop: watch::Receiver<bool>,
+    thread: usize,
 ) -> io::Result<()> {
     let local = LocalSet::new();
     let grpc = Arc::clone(&answers.grpc);
+    let service = Arc::clone(&answers.service);
+    local.spawn_local(async move { service.lateness.watch(thread).await });
     let connections = Rc::new(Connections {
         answers,
         open: std::cell::RefCell::default(),

@@ -18,6 +18,7 @@ mod grpc;
 mod grpc_quota;
 mod json;
 mod key;
+mod lateness;
 mod leases;
 mod limiter;
 mod limiter_answer;

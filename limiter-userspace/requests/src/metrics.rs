@@ -96,6 +96,9 @@ pub(crate) fn page(service: &Service) -> String {
     let help = "Connections that were ended for newer ones.";
     page.metric("limiter_request_connections_evicted_total", Kind::Counter, help)
         .add(&[], stats.evicted());
+    let help = "How late the latest of the threads that answer was when it last looked.";
+    page.metric("limiter_request_late_seconds", Kind::Gauge, help)
+        .add(&[], service.lateness.worst().as_secs_f64());
     let [good, bad] = stats.reloads();
     let help = "Readings of the rule files. Rules stay in force where one failed.";
     page.metric("limiter_request_reloads_total", Kind::Counter, help)

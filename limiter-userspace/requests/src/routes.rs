@@ -80,21 +80,7 @@ async fn decided(service: &Service, request: Request<Incoming>) -> Result<Answer
         ("reserve", id, &Method::DELETE) if !id.is_empty() => give_back(service, id),
         ("json" | "reserve", "", _) => Ok(not_allowed(service, "POST")),
         ("reserve", _, _) => Ok(not_allowed(service, "DELETE")),
-        ("healthcheck", "", _) => Ok(match (service.node.cut_off(), service.queues.cut_off()) {
-            (None, None) => text(StatusCode::OK, "OK\n"),
-            (None, Some(error)) => plain(
-                StatusCode::OK,
-                format!("degraded: no contact to the {error}; nothing can wait in it\n"),
-            ),
-            // It answers, so nobody is to end it.
-            (Some(error), _) => plain(
-                StatusCode::OK,
-                format!(
-                    "degraded: no contact to the other nodes: {error}; rules with scope: cluster \
-                     do what on_partition says\n"
-                ),
-            ),
-        }),
+        ("healthcheck", "", _) => Ok(health(service)),
         ("metrics", "", _) => {
             let page = metrics::page(service);
             let mut answer = plain(StatusCode::OK, page);
@@ -107,6 +93,25 @@ async fn decided(service: &Service, request: Request<Incoming>) -> Result<Answer
             Err(Refusal::new(Why::Path, StatusCode::NOT_FOUND, reason))
         }
     }
+}
+
+/// What is wrong. The process answers, so nobody is to end it: the code is 200.
+fn health(service: &Service) -> Answered {
+    let nodes = service.node.cut_off().map(|error| {
+        format!(
+            "no contact to the other nodes: {error}; rules with scope: cluster do what \
+             on_partition says"
+        )
+    });
+    let queues = service.queues.cut_off();
+    let queues = queues.map(|error| format!("no contact to the {error}; nothing can wait in it"));
+    let late = service.lateness.is_late();
+    let late = late.then(|| "requests wait: more is asked than is answered in time".to_owned());
+    let wrong: Vec<_> = [nodes, queues, late].into_iter().flatten().collect();
+    if wrong.is_empty() {
+        return text(StatusCode::OK, "OK\n");
+    }
+    plain(StatusCode::OK, format!("degraded: {}\n", wrong.join("; ")))
 }
 
 fn plain(status: StatusCode, body: impl Into<Bytes>) -> Answered {

@@ -159,9 +159,10 @@ impl Server {
         let cluster = cluster.map(|config| (limiter.share(config.node.nodes.into()), config));
         let waiting = Waiting::new(options.deadline, options.max_waiting);
         // Half of what one thread has, whichever that is.
-        let held_back = options.max_connections / options.threads.max(1) / 2;
+        let threads = options.threads.max(1);
+        let held_back = options.max_connections / threads / 2;
         let held_back = Waiting::new(Duration::ZERO, held_back.max(1));
-        let service = Arc::new(Service::new(limiter, waiting, held_back));
+        let service = Arc::new(Service::new(limiter, waiting, held_back, threads));
         service.load(&options.rules).map_err(ServeError::Rules)?;
         if let (Some(state), Some(snapshot)) = (&state, snapshot) {
             service.go_on(state, snapshot);
@@ -206,7 +207,6 @@ impl Server {
             node,
             queues,
         };
-        let threads = options.threads.max(1);
         let most = options.max_connections.div_ceil(threads).max(1);
         for number in 0..threads {
             let listeners =
@@ -214,7 +214,7 @@ impl Server {
             let listeners = listeners.map_err(system("share the sockets"))?;
             let (answers, stopped) = (answers.clone(), stopped.clone());
             let answer = move || -> io::Result<()> {
-                runtime()?.block_on(serve(answers, listeners, most, stopped))
+                runtime()?.block_on(serve(answers, listeners, most, stopped, number))
             };
             let thread = thread::Builder::new().name(format!("requests-{number}")).spawn(answer);
             server.threads.push(thread.map_err(system("start a thread"))?);

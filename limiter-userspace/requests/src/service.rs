@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::clock::{self, Moment};
 use crate::counters::Unanswered;
 use crate::files;
+use crate::lateness::Lateness;
 use crate::limiter::Limiter;
 use crate::limiter_queue::Queued;
 use crate::node::Node;
@@ -149,15 +150,29 @@ pub(crate) struct Service {
     /// Answers that are held back: never so many that others find no connection.
     pub(crate) held_back: Waiting,
     pub(crate) queues: Queues,
+    pub(crate) lateness: Lateness,
     /// The files in force.
     files: Mutex<Arc<[(String, RequestFile)]>>,
 }
 
 impl Service {
-    pub(crate) fn new(limiter: Limiter, patience: Waiting, held_back: Waiting) -> Self {
-        let (stats, node) = (Stats::default(), Node::default());
-        let (quotas, queues) = (Quotas::default(), Queues::default());
-        Self { limiter, stats, patience, node, quotas, held_back, queues, files: Mutex::default() }
+    pub(crate) fn new(
+        limiter: Limiter,
+        patience: Waiting,
+        held_back: Waiting,
+        threads: usize,
+    ) -> Self {
+        Self {
+            limiter,
+            stats: Stats::default(),
+            patience,
+            node: Node::default(),
+            quotas: Quotas::default(),
+            held_back,
+            queues: Queues::default(),
+            lateness: Lateness::new(threads),
+            files: Mutex::default(),
+        }
     }
 
     /// Decides a request, which waits for the store if it must, and not beyond the deadline.
