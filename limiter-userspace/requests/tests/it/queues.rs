@@ -331,9 +331,16 @@ fn other_limits_count_what_waits_and_not_what_is_refused() {
 fn without_redis_a_payload_is_refused_and_nothing_is_lost() {
     let Some(mut redis) = Redis::start(&["--appendonly", "yes"]) else { return };
     let node = node(&redis, "a", &rules("", "rate: 1/s, burst: 1"));
-    assert_eq!(send(&node, "x", "0").status, 200);
-    let queued = (1..6).map(|number| send(&node, "x", &number.to_string()));
-    assert!(queued.map(|answer| answer.status).all(|status| status == 202));
+    // On a busy machine the first ones may come so late that they need not wait.
+    let mut queued: Vec<String> = (0..6).map(|number| number.to_string()).collect();
+    queued.retain(|payload| match send(&node, "x", payload).status {
+        202 => true,
+        status => {
+            assert_eq!(status, 200);
+            false
+        }
+    });
+    assert!(queued.len() > 2, "{queued:?}");
     redis.kill();
     let refused = send(&node, "x", "refused");
     assert_eq!(refused.status, 503);
@@ -350,10 +357,10 @@ fn without_redis_a_payload_is_refused_and_nothing_is_lost() {
     let (mut link, mut taken) = (Link::new(&redis), Vec::new());
     until("all leave", || {
         taken.extend(link.take("w", 100).unwrap_or_default());
-        taken.len() == 5
+        taken.len() == queued.len()
     });
     let payloads: Vec<String> = taken.iter().map(|entry| of(entry, "payload")).collect();
-    assert_eq!(payloads, ["1", "2", "3", "4", "5"]);
+    assert_eq!(payloads, queued);
     never_faster(&taken.iter().map(left_at).collect::<Vec<_>>(), 1.0, 1.0);
     node.server.stop().unwrap();
 }
@@ -364,16 +371,19 @@ fn without_redis_a_payload_is_refused_and_nothing_is_lost() {
 fn nothing_leaves_while_no_worker_reads_and_what_is_too_old_is_a_dead_letter() {
     let Some(redis) = Redis::start(&[]) else { return };
     let node = node(&redis, "a", &rules(", age: 4s", "rate: 20/s, burst: 1"));
+    let begin = Instant::now();
     let sent = (0..70).map(|number| send(&node, "x", &number.to_string()).status);
     let queued = sent.filter(|status| *status == 202).count();
     assert!(queued > 60, "{queued}");
     until("workers read nothing", || of_queue(&node, "unread", "") == 1);
+    let noticed = begin.elapsed();
     let mut link = Link::new(&redis);
     until("the rest is too old", || link.length("waiting") == 0);
     let (ready, dead) = (link.all("ready"), link.all("dead"));
     assert_eq!(ready.len() + dead.len(), queued);
-    // A second of the limit, and the turn that noticed it late.
-    assert!((15..=40).contains(&ready.len()), "{}", ready.len());
+    // What the limit gives until it is noticed, and no less than a second of it.
+    let most = usize::try_from(noticed.as_millis() / 50).unwrap() + 2;
+    assert!((15..=most).contains(&ready.len()), "{} of at most {most}", ready.len());
     for entry in &dead {
         assert_eq!((of(entry, "reason"), of(entry, "attempt")), ("age".to_owned(), "1".to_owned()));
     }
@@ -573,7 +583,8 @@ fn another_node_goes_on_and_a_new_rate_is_in_force_for_what_waits() {
     let payloads: Vec<u32> =
         taken.iter().map(|entry| of(entry, "payload").parse().unwrap()).collect();
     assert_eq!(payloads, (1..30).collect::<Vec<_>>());
-    assert_eq!(of_queue(&b, "left_total", ""), 29);
+    // A worker may be quicker than the node that hears from Redis what left.
+    until("they are counted", || of_queue(&b, "left_total", "") == 29);
     b.server.stop().unwrap();
 }
 
