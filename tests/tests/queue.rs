@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use limiter_tests::cluster::redis_cluster::{ADDRESS, RedisCluster};
 use limiter_tests::cluster::redis_server::RedisServer;
 use limiter_tests::limiter::binary;
 use limiter_tests::netns::Netns;
@@ -175,22 +176,33 @@ fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
 
 /// The status of a request with a payload; none if nobody answers.
 fn send(socket: &Path, payload: &str) -> Option<u16> {
-    let body = format!(
-        "{{\"domain\": \"send\", \"payload\": \"{payload}\", \"id\": \"{payload}\", \
-         \"descriptors\": [{{\"entries\": [{{\"key\": \"message\", \"value\": \"email\"}}]}}]}}"
-    );
+    ask(
+        socket,
+        &format!(
+            "{{\"domain\": \"send\", \"payload\": \"{payload}\", \"id\": \"{payload}\", \
+             \"descriptors\": [{{\"entries\": [{{\"key\": \"message\", \"value\": \"email\"}}]}}]}}"
+        ),
+    )
+}
+
+/// The status of a request; none if nobody answers.
+fn ask(socket: &Path, body: &str) -> Option<u16> {
+    answer(socket, "POST /json", body)?.split(' ').nth(1)?.parse().ok()
+}
+
+/// A whole answer; none if nobody answers.
+fn answer(socket: &Path, what: &str, body: &str) -> Option<String> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let length = body.len();
     write!(
         stream,
-        "POST /json HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n\
-         {body}"
+        "{what} HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
     )
     .ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
-    answer.split(' ').nth(1)?.parse().ok()
+    Some(answer)
 }
 
 const SENDERS: u32 = 4;
@@ -270,5 +282,79 @@ fn a_node_that_is_killed_loses_nothing_and_another_goes_on() -> Result<()> {
     ensure!(queued.len() > 500, "{} queued", queued.len());
     bed.finish(&queued)?;
     drop(workers);
+    Ok(())
+}
+
+/// In a Redis Cluster a queue is on one server, and the accounts of shared limits are on several:
+/// two nodes share a quota, and what they queue leaves once, in order.
+#[test]
+#[ignore = "long: `cargo xtask test --long`"]
+fn queues_and_shared_limits_are_kept_in_a_redis_cluster() -> Result<()> {
+    require_root();
+    let tag = "queue-cluster";
+    let (dir, netns) = (WorkDir::create(tag)?, Arc::new(Netns::create(tag)?));
+    let servers = RedisCluster::start(&netns, dir.path())?;
+    let rules = dir.write(
+        "rules.yaml",
+        "domain: send\nqueues: [{name: emails}]\ndescriptors:\n  - {key: message, rate_limit: \
+         {rate: 20/s, burst: 1}, action: {queue: emails}}\n  - {key: user, scope: cluster, \
+         rate_limit: {unit: day, requests_per_unit: 6}}\n",
+    )?;
+    let serve = |name: &str| -> Result<(Process, PathBuf)> {
+        let seeds = servers.seeds();
+        let file = format!("redis: {{cluster: {seeds}}}\nnode: {name}\nnodes: 2\n");
+        let node = dir.write(&format!("{name}.yaml"), file)?;
+        let socket = dir.path().join(format!("{name}.sock"));
+        let mut command = Command::new(binary()?);
+        command.arg("serve").arg("--rules").arg(&rules).arg("--cluster").arg(node);
+        command.args(["--deadline", "10s", "--listen"]).arg(format!("unix:{}", socket.display()));
+        command.stderr(File::create(dir.path().join(format!("log-{name}")))?);
+        let process = Process(netns.spawn(&mut command)?);
+        until("there is contact", || {
+            let metrics = answer(&socket, "GET /metrics", "");
+            Ok(metrics.is_some_and(|metrics| metrics.contains("limiter_cluster_connected 1\n")))
+        })?;
+        Ok((process, socket))
+    };
+    let nodes = [serve("a")?, serve("b")?];
+
+    let of_users = |user: u32, turn: usize| {
+        let body = format!(
+            "{{\"domain\": \"send\", \"descriptors\": [{{\"entries\": [{{\"key\": \"user\", \
+             \"value\": \"{user}\"}}]}}]}}"
+        );
+        ask(&nodes[turn % 2].1, &body)
+    };
+    for user in 0..20 {
+        let alone = (0..9).filter(|_| of_users(user, 0) == Some(200)).count();
+        let both = (0..30).filter(|turn| of_users(100 + user, *turn) == Some(200)).count();
+        ensure!(alone == 6 && (1..=6).contains(&both), "user {user}: {alone}, {both}");
+    }
+
+    let mut queued = Vec::new();
+    for number in 0..40 {
+        let payload = format!("{number:02}");
+        match send(&nodes[number % 2].1, &payload) {
+            Some(202) => queued.push(payload),
+            status => ensure!(status == Some(200), "{payload}: {status:?}"),
+        }
+    }
+    ensure!(queued.len() > 20, "{queued:?}");
+    let mut left = Vec::new();
+    until("all leave", || {
+        let mut command = Command::new("redis-cli");
+        command.args(["-c", "-h", &ADDRESS.to_string(), "-p", "7001", "XREADGROUP", "GROUP"]);
+        command.args(["workers", "w", "COUNT", "100", "STREAMS"]);
+        command.args(["rl:requests:queue:{emails}:ready", ">"]);
+        let output = String::from_utf8(netns.output(&mut command)?.stdout)?;
+        let mut lines = output.lines();
+        while lines.by_ref().any(|line| line == "payload") {
+            left.extend(lines.next().map(str::to_owned));
+        }
+        Ok(left.len() >= queued.len())
+    })?;
+    ensure!(left == queued, "{left:?} of {queued:?}");
+    // Servers hold their namespace.
+    drop((nodes, servers));
     Ok(())
 }
