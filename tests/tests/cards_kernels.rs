@@ -320,6 +320,48 @@ impl Tried<'_> {
     }
 }
 
+/// `--mode auto` is native where the driver has it and keeps the program, and generic elsewhere, so
+/// that no link that goes down and up takes the limit away.
+#[test]
+#[ignore = "of cards: `cargo xtask vm --cards`"]
+fn auto_keeps_the_limit_on_every_card() -> Result<()> {
+    const NATIVE: [&str; 2] = ["virtio_net", "igb"];
+    require_root();
+    let Some(pairs) = cards::pairs()? else {
+        eprintln!("not tried: this machine has no cards for it, `cargo xtask vm --cards` has");
+        return Ok(());
+    };
+    let way = Way { name: "XDP auto", options: &["--mode", "auto"], is_out: false };
+    let bed = Testbed::create("cards")?;
+    let mut limiter = bed.limiter(&quotas(way.is_out))?;
+    limiter.on("dut*").options(way.options.iter().copied());
+    limiter.start()?;
+    for (place, pair) in (0..).zip(&pairs) {
+        let driver = pair.driver.as_str();
+        let Some([card, far]) = pair.found()? else { continue };
+        let (name, bed, limiter) = (format!("dut{place}"), &bed, &limiter);
+        let tried = Tried { bed, limiter, way: &way, card: &card, name, place };
+        far.give(&bed.sender, FAR)?;
+        tried.far_up()?;
+        let limited = tried.plug("1500")?;
+        ensure!(limited.is_ok(), "{driver}: {limited:?}");
+        let status = limiter.json(&["status"])?;
+        let all = status["interfaces"].as_array().context("no interfaces")?;
+        let own = all.iter().find(|one| one["name"] == tried.name.as_str());
+        let mode = own.context("not in the status")?["mode"].clone();
+        let wanted = if NATIVE.contains(&driver) { "native" } else { "generic" };
+        println!("{driver}: {mode}");
+        ensure!(mode == wanted, "{driver}: {mode} and not {wanted}");
+        tried.holds().with_context(|| driver.to_owned())?;
+        let link = tried.link().with_context(|| driver.to_owned())?;
+        ensure!(link == "yes", "{driver}: {link}");
+        card.take_back(&bed.receiver, &tried.name)?;
+        far.take_back(&bed.sender, FAR)?;
+    }
+    limiter.close()?;
+    bed.close()
+}
+
 #[test]
 #[ignore = "of cards: `cargo xtask vm --cards`"]
 fn xdp_native() -> Result<()> {

@@ -209,20 +209,26 @@ fn attach_new(
 ) -> Result<(Mode, u32), DatapathError> {
     let native = || (Mode::Native, XdpMode::Driver);
     let generic = || (Mode::Generic, XdpMode::Skb);
-    let (mode, xdp_mode) = match choice {
-        ModeChoice::Auto => match driver_of(interface.index) {
-            Some(driver) if forgets_program(&driver) => {
-                tracing::info!(
-                    "{}: generic mode, because in native mode {driver} forgets the program when \
-                     the link goes down",
-                    interface.name
-                );
-                generic()
-            }
-            _ => native(),
-        },
-        ModeChoice::Native => native(),
-        ModeChoice::Generic => generic(),
+    let forgetful = driver_of(interface.index).filter(|driver| forgets_program(driver));
+    let (mode, xdp_mode) = match (choice, forgetful) {
+        (ModeChoice::Auto, Some(driver)) => {
+            tracing::info!(
+                "{}: generic mode, because in native mode {driver} forgets the program when the \
+                 link goes down",
+                interface.name
+            );
+            generic()
+        }
+        (ModeChoice::Native, Some(driver)) => {
+            tracing::warn!(
+                "{}: in native mode {driver} forgets the program when the link goes down, and \
+                 every packet passes then: start with --mode auto",
+                interface.name
+            );
+            native()
+        }
+        (ModeChoice::Auto | ModeChoice::Native, None) => native(),
+        (ModeChoice::Generic, _) => generic(),
     };
     match attach_in(program, interface, xdp_mode, pin) {
         Ok(link_id) => Ok((mode, link_id)),
