@@ -343,8 +343,8 @@ fn auto_keeps_the_limit_on_every_card() -> Result<()> {
         let tried = Tried { bed, limiter, way: &way, card: &card, name, place };
         far.give(&bed.sender, FAR)?;
         tried.far_up()?;
-        let limited = tried.plug("1500")?;
-        ensure!(limited.is_ok(), "{driver}: {limited:?}");
+        let plugged = tried.plug("1500")?;
+        ensure!(plugged.is_ok(), "{driver}: {plugged:?}");
         let status = limiter.json(&["status"])?;
         let all = status["interfaces"].as_array().context("no interfaces")?;
         let own = all.iter().find(|one| one["name"] == tried.name.as_str());
