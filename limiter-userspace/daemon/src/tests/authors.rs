@@ -151,7 +151,13 @@ fn what_a_person_allows_is_not_denied_inside_by_a_feed_of_before() {
 
 #[test]
 fn nearly_everybody_and_the_own_network_are_guarded_at_each_door() {
-    let mut daemon = Daemon::start(&[]);
+    // A machine whose managers are known has no fewer sources to lose.
+    for management in [&[][..], &["198.51.100.9"]] {
+        nearly_everybody_is_guarded(Daemon::start(management));
+    }
+}
+
+fn nearly_everybody_is_guarded(mut daemon: Daemon) {
     daemon.fake.state().own_addresses = vec![
         ("eth0".into(), "192.0.2.254/24".parse().unwrap()),
         ("eth0".into(), "2001:db8::fe/64".parse().unwrap()),
