@@ -63,7 +63,7 @@ impl Layers {
     }
 
     /// True if there is anybody whom the daemon must not lock out.
-    pub(super) fn has_managers(&self) -> bool {
+    fn has_managers(&self) -> bool {
         self.management.values().any(|reason| *reason != STORE)
     }
 

@@ -106,7 +106,6 @@ impl Service {
             )
         }))?;
         if !request.force
-            && !self.is_guarded(request.session.as_ref())
             && let Some(why) = self.hazard_of_ban(&selector)
         {
             let why = format!("{selector}: {why}: leave it out, or use --force");

@@ -76,7 +76,13 @@ impl Service {
     /// Puts sources on a list, and stores that before it is answered.
     pub(crate) fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
         let caller = Caller { session: request.session, force: request.force };
-        let wanted = self.wanted(request, lists::author(request.by.as_deref())?.as_ref())?;
+        let by = lists::author(request.by.as_deref())?;
+        if caller.session.is_some() && !request.force && by.is_none() {
+            // What becomes of the own session is said before what becomes of others.
+            let all = self.wanted(&SetList { force: true, ..request.clone() }, None)?;
+            self.authorize_lists(&all.changes(), caller)?;
+        }
+        let wanted = self.wanted(request, by.as_ref())?;
         self.authorize_lists(&wanted.changes(), caller)?;
         let now = self.datapath()?.now();
         let before = stand(&self.lists, wanted.put().map(|(selector, _)| *selector), now);

@@ -8,7 +8,6 @@ use limiter_rules::Selector;
 
 use super::Service;
 use crate::api::lists::{ListName, ListsChanged, SetList};
-use crate::api::rules::Session;
 use crate::error::ServiceError;
 use crate::guard::{self, LEAST, LEAST_OF_OTHERS};
 use crate::lists::{CLUSTER, Wanted};
@@ -50,22 +49,13 @@ impl Service {
         let now = self.datapath.get()?.now();
         let is_other = by.is_some_and(|by| **by == *CLUSTER);
         let least = if is_other { LEAST_OF_OTHERS } else { LEAST };
-        let guarded = by.is_none() && self.is_guarded(request.session.as_ref());
         let hazard = |selector: &Selector| {
-            let found = guard::hazard(selector, request.list, own, least);
-            let found = found.or_else(|| {
+            guard::hazard(selector, request.list, own, least).or_else(|| {
                 let room = self.lists.has_room_of_others(selector, request.list, LEAST_OF_OTHERS);
                 (is_other && !room).then(|| MUCH.to_owned())
-            });
-            found.filter(|_| !guarded)
+            })
         };
         self.lists.wanted(request, by, now, |at| layers.managed(at), hazard)
-    }
-
-    /// True for a person with a session, or of a daemon that knows its managers: the guards of
-    /// these are enough.
-    pub(crate) fn is_guarded(&self, session: Option<&Session>) -> bool {
-        session.is_some() || self.rule_sets.layers.has_managers()
     }
 
     /// The reason why a source should not be banned, if there is one: as it should not be denied.

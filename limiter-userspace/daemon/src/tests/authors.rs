@@ -137,6 +137,30 @@ fn an_unban_removes_its_own_ban() {
     assert_eq!(daemon.reported()[1], "192.0.2.2 allow never a person");
 }
 
+/// As fail2ban's jails do: a source that comes back is banned for long by another one, and the end
+/// of the first ban is no end of that.
+#[test]
+fn of_two_programs_the_longer_denial_holds_until_its_own_end() {
+    let mut daemon = Daemon::start(&[]);
+    let jail = |by: &str, seconds| SetList {
+        seconds: Some(seconds),
+        replace: false,
+        ..feed(by, &["203.0.113.9"])
+    };
+    for (by, seconds, holds) in [
+        ("fail2ban-sshd", 660, "203.0.113.9 deny 660 fail2ban-sshd"),
+        ("fail2ban-recidive", 604_860, "203.0.113.9 deny 604860 fail2ban-recidive"),
+        ("fail2ban-sshd", 660, "203.0.113.9 deny 604860 fail2ban-recidive"),
+    ] {
+        daemon.lists(&jail(by, seconds));
+        assert_eq!(daemon.reported(), [holds]);
+    }
+    let kept = daemon.take_off("203.0.113.9", "fail2ban-sshd");
+    assert_eq!(skipped(&kept), [("203.0.113.9", "it is denied by fail2ban-recidive")]);
+    daemon.take_off("203.0.113.9", "fail2ban-recidive");
+    assert_eq!(daemon.reported(), [""; 0]);
+}
+
 #[test]
 fn what_a_person_allows_is_not_denied_inside_by_a_feed_of_before() {
     let mut daemon = Daemon::start(&[]);
@@ -151,7 +175,13 @@ fn what_a_person_allows_is_not_denied_inside_by_a_feed_of_before() {
 
 #[test]
 fn nearly_everybody_and_the_own_network_are_guarded_at_each_door() {
-    let mut daemon = Daemon::start(&[]);
+    // A machine whose managers are known has no fewer sources to lose.
+    for management in [&[][..], &["198.51.100.9"]] {
+        nearly_everybody_is_guarded(Daemon::start(management));
+    }
+}
+
+fn nearly_everybody_is_guarded(mut daemon: Daemon) {
     daemon.fake.state().own_addresses = vec![
         ("eth0".into(), "192.0.2.254/24".parse().unwrap()),
         ("eth0".into(), "2001:db8::fe/64".parse().unwrap()),

@@ -110,7 +110,7 @@ fn a_ban_that_would_do_nothing_or_lock_out_is_refused() {
 /// The same guard as that of the deny list.
 #[test]
 fn an_address_of_this_machine_is_not_banned_by_mistake() {
-    let mut daemon = Daemon::start(&[]);
+    let mut daemon = Daemon::start(&["198.51.100.9"]);
     let own = ["192.0.2.254/24", "2001:db8::fe/64"];
     daemon.fake.state().own_addresses =
         own.map(|net| ("eth0".to_owned(), net.parse().unwrap())).to_vec();

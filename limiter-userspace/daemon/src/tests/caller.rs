@@ -166,7 +166,7 @@ fn what_does_not_meet_the_session_needs_no_force() {
         (&[], Set("2001:db8::/48", "1/week")),
         (&[], Set(PEER, "unlimited")),
         (&[], Shadow(PEER, "1/week")),
-        (&[], List(Deny, &["198.51.100.0/24", "::/0"], None)),
+        (&[], List(Deny, &["198.51.100.0/24", "2001:db8::/32"], None)),
         (&[], List(Allow, &[PEER], None)),
         (&[], List(Allow, &[PEER], Some(60))),
         // The way out of what was forced, and what is no tighter than what holds.
@@ -179,7 +179,7 @@ fn what_does_not_meet_the_session_needs_no_force() {
         (&[Set("198.51.100.1", "1/s")], Unset("198.51.100.1")),
         // The remedies are some.
         (&[List(Allow, &[PEER], None)], Set(PEER, "1/week")),
-        (&[List(Allow, &[PEER], None)], List(Deny, &["0.0.0.0/0"], None)),
+        (&[List(Allow, &[PEER], None)], List(Deny, &["203.0.0.0/16"], None)),
         (&[List(Deny, &["0.0.0.0/0"], None)], Unlist("0.0.0.0/0")),
     ];
     for (before, change) in taken {
@@ -190,7 +190,7 @@ fn what_does_not_meet_the_session_needs_no_force() {
         daemon.make(*change, false).unwrap_or_else(|error| panic!("{change:?}: {error}"));
     }
     // A management prefix is safe already.
-    for change in [List(Deny, &["0.0.0.0/0"], None), Set("0.0.0.0/0", "1/week")] {
+    for change in [List(Deny, &["203.0.0.0/16"], None), Set("0.0.0.0/0", "1/week")] {
         Daemon::start(&["203.0.113.0/24"]).make(change, false).unwrap();
     }
     let denied = Daemon::start(&["203.0.113.0/24"]).make(List(Deny, &[PEER], None), true);
