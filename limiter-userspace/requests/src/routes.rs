@@ -82,10 +82,9 @@ async fn decided(service: &Service, request: Request<Incoming>) -> Result<Answer
         ("reserve", _, _) => Ok(not_allowed(service, "DELETE")),
         ("healthcheck", "", _) => Ok(match (service.node.cut_off(), service.queues.cut_off()) {
             (None, None) => text(StatusCode::OK, "OK\n"),
-            (None, Some(error)) => plain(
-                StatusCode::OK,
-                format!("degraded: no contact to the {error}; nothing can wait in it\n"),
-            ),
+            (None, Some(error)) => {
+                plain(StatusCode::OK, format!("degraded: {error}; nothing can wait in it\n"))
+            }
             // It answers, so nobody is to end it.
             (Some(error), _) => plain(
                 StatusCode::OK,
