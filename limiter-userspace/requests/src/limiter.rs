@@ -184,9 +184,9 @@ impl Limiter {
         let due = self.no_address.lock().unwrap_or_else(PoisonError::into_inner).due();
         if let Some((count, latest)) = due {
             tracing::warn!(
-                "{count} values of remote_address were no addresses, and each of them has a bucket \
-                 of its own: let the proxy send the address of its client and nothing else, no \
-                 port and no list; the latest: {latest}"
+                "values of remote_address that are no addresses: {count}. Each has a bucket of its \
+                 own: let the proxy send the address of its client and nothing else, no port and no \
+                 list; the latest: {latest}"
             );
         }
     }
