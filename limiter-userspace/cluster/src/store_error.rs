@@ -24,7 +24,7 @@ pub enum StoreError {
     #[error("the store did not answer within {0} ms")]
     Late(u64),
     /// The store refuses: out of memory, read-only, loading, not allowed.
-    #[error("the store refuses: {0}")]
+    #[error("the store refuses: {0}{remedy}", remedy = more_memory(_0))]
     Refused(String),
     /// A key that the whole call needs was made by somebody else: nothing was done.
     #[error(transparent)]
@@ -35,4 +35,23 @@ pub enum StoreError {
     /// The batch has too many keys, or a name is too long.
     #[error("batch is wrong: {0}")]
     Batch(&'static str),
+}
+
+/// The remedy for a store without memory.
+fn more_memory(refusal: &str) -> &'static str {
+    if refusal.contains("OOM") {
+        ": raise its maxmemory, or remove something else from it"
+    } else {
+        ""
+    }
+}
+
+impl StoreError {
+    /// True if the store was reached: it answered, and no attempt by itself is of use.
+    pub const fn is_answer(&self) -> bool {
+        match self {
+            Self::Refused(_) | Self::Foreign(_) | Self::Wrong(_) | Self::Batch(_) => true,
+            Self::Lost(_) | Self::Waits(_) | Self::Late(_) => false,
+        }
+    }
 }

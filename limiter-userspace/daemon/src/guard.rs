@@ -5,12 +5,15 @@
 //! an ordinary source, whose packets any table and the deny list may drop. So a change is refused,
 //! unless it is forced, if it puts something in the way of the session in which it is typed that
 //! was not there before. A limit on the source that is no tighter than the one before it is nothing
-//! new. A session has two halves: rules for outgoing packets may drop what answers it.
+//! new. A session has two halves: rules for outgoing packets may drop what answers it. A ban is
+//! nobody's change; it counts where it comes to have an effect again.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use ipnet::IpNet;
 use limiter_common::time::Ticks;
+use limiter_datapath::Observed;
 use limiter_rules::compile::{RuleId, TableForm};
 pub(super) use limiter_rules::model::LEAST;
 use limiter_rules::model::is_nearly_everybody;
@@ -23,6 +26,7 @@ use super::layers::Layers;
 use super::lists::{Changes, Laid, ListStore, Standing};
 use crate::api::lists::ListName;
 use crate::api::rules::Session;
+use crate::views::key;
 
 /// The author of a change.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,14 +61,36 @@ pub(super) struct Scene<'a> {
     pub(super) changes: &'a Changes,
     /// Entries of rule files that are assumed in the place of those of `lists`.
     pub(super) laid: Option<&'a Laid>,
+    pub(super) bans: Bans<'a>,
     pub(super) now: Ticks,
 }
 
-/// A deny entry or a rule that may drop packets of a session.
+/// The bans on record.
+#[derive(Clone, Copy)]
+pub(super) struct Bans<'a>(pub(super) &'a dyn Observed);
+
+impl fmt::Debug for Bans<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bans")
+    }
+}
+
+impl Bans<'_> {
+    /// True if the client of a session is banned.
+    fn has(self, session: &Session, now: Ticks) -> bool {
+        let ban = self.0.ban(&key(session.peer.to_canonical()));
+        // Nobody is refused anything for a map that cannot be read.
+        ban.ok().flatten().is_some_and(|ban| Ticks::new(ban.until) > now)
+    }
+}
+
+/// A deny entry, a ban or a rule that may drop packets of a session.
 #[derive(Clone, Debug, PartialEq)]
 enum Barrier {
     /// An entry of the deny list.
     Denied(Selector),
+    /// The ban of its client.
+    Banned,
     Limited(Path, Terms),
 }
 
@@ -113,7 +139,8 @@ pub(super) fn objection_to_rules(scene: Scene<'_>, session: Option<&Session>) ->
     barriers.find_map(|barrier| match barrier {
         Barrier::Limited(rule, _) => Some(limited(&rule, session)),
         Barrier::Denied(entry) if of_file(&entry) => Some(denied_by_file(&entry, session)),
-        Barrier::Denied(_) => None,
+        // Not of these rules.
+        Barrier::Denied(_) | Barrier::Banned => None,
     })
 }
 
@@ -124,6 +151,7 @@ pub(super) fn objection_to_present(scene: Scene<'_>, session: Option<&Session>) 
     Some(match scene.barriers(session).into_iter().next()? {
         Barrier::Limited(rule, _) => limited(&rule, session),
         Barrier::Denied(entry) => denied(&entry, session),
+        Barrier::Banned => banned(session),
     })
 }
 
@@ -134,6 +162,7 @@ pub(super) fn in_the_way(scene: Scene<'_>, session: Option<&Session>) -> Option<
     let what = match scene.barriers(session).into_iter().next()? {
         Barrier::Limited(rule, _) => may_limit(&rule, session),
         Barrier::Denied(entry) => would_drop(&entry, session),
+        Barrier::Banned => would_drop_banned(session),
     };
     Some(format!("{what}: `limiter allow {peer}` spares it"))
 }
@@ -151,6 +180,7 @@ pub(super) fn objection_to_edit(
     Some(match after.new_barrier(before, session)? {
         Barrier::Limited(rule, _) => limited(&rule, session),
         Barrier::Denied(entry) => denied_by_file(&entry, session),
+        Barrier::Banned => banned(session),
     })
 }
 
@@ -186,6 +216,10 @@ pub(super) fn objection_to_lists(
              log in from elsewhere to deny it, or use --force"
         ),
         Barrier::Denied(entry) => denied(&entry, session),
+        Barrier::Banned => format!(
+            "{}, which would not be allowed any more: run `limiter unban {peer}` before, {otherwise}",
+            would_drop_banned(session)
+        ),
         Barrier::Limited(rule, _) => format!(
             "the rule for {rule} {} limit your own SSH session from {peer}, which would not be \
              allowed any more: {otherwise}",
@@ -224,6 +258,15 @@ fn denied(entry: &Selector, session: &Session) -> String {
     spared(&would_drop(entry, session), session)
 }
 
+/// The objection to a ban that comes to have an effect again.
+fn banned(session: &Session) -> String {
+    let (what, peer) = (would_drop_banned(session), Selector::address(session.peer));
+    format!(
+        "{what}: run `limiter unban {peer}` before, start the daemon with --management {peer}, or \
+         use --force"
+    )
+}
+
 /// What is in the way of a session, with the remedies.
 fn spared(what: &str, session: &Session) -> String {
     let peer = Selector::address(session.peer);
@@ -243,6 +286,11 @@ fn would_drop(entry: &Selector, session: &Session) -> String {
     format!("the entry {entry} of the deny list would drop your own SSH session from {peer}")
 }
 
+fn would_drop_banned(session: &Session) -> String {
+    let peer = Selector::address(session.peer);
+    format!("the ban of {peer} would drop your own SSH session from {peer}")
+}
+
 /// Whether a rule would limit the session, or may do so.
 fn verb(rule: &Path, session: &Session) -> &'static str {
     match rule.overlap(&Selector::address(session.peer), session.port) {
@@ -259,7 +307,7 @@ impl Scene<'_> {
             return None;
         }
         let known = before.barriers(session);
-        // A limit is better than a denial.
+        // A limit is better than a denial. Behind a ban, which ends, limits count as ever.
         let denied = matches!(known.as_slice(), [Barrier::Denied(_)]);
         barriers.into_iter().find(|barrier| {
             let better = denied && matches!(barrier, Barrier::Limited(..));
@@ -276,7 +324,11 @@ impl Scene<'_> {
         match self.lists.standing(&peer, self.now, (self.changes, self.laid)) {
             Standing::Safe => Vec::new(),
             Standing::Denied(entry) => vec![Barrier::Denied(entry)],
-            Standing::Open => limiting(self.effective, &peer, session),
+            Standing::Open => {
+                let banned = self.bans.has(session, self.now).then_some(Barrier::Banned);
+                let limiting = limiting(self.effective, &peer, session);
+                banned.into_iter().chain(limiting).collect()
+            }
         }
     }
 }

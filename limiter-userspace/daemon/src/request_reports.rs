@@ -25,6 +25,12 @@ const SILENT: Duration = Duration::from_secs(5);
 /// Age at which a process is forgotten: it was killed, or it hangs.
 const FORGOTTEN: Duration = Duration::from_mins(1);
 
+/// Time for which a process counts that there was no room for: it tries again each minute.
+const NOT_SHOWN: Duration = Duration::from_secs(90);
+
+/// Processes without room that are counted.
+const MOST_NOT_SHOWN: usize = 1000;
+
 /// A process: its id, and when it began.
 type Process = (u32, u64);
 
@@ -37,6 +43,10 @@ struct Known {
 }
 
 impl Known {
+    fn is_silent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) >= SILENT
+    }
+
     fn is_recent(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.at) < FORGOTTEN
     }
@@ -44,7 +54,11 @@ impl Known {
 
 /// The latest report of each process.
 #[derive(Debug, Default)]
-pub(crate) struct RequestReports(BTreeMap<Process, Known>);
+pub(crate) struct RequestReports {
+    known: BTreeMap<Process, Known>,
+    /// Processes that there was no room for, and when they reported last.
+    not_shown: BTreeMap<Process, Instant>,
+}
 
 impl RequestReports {
     /// Takes a report.
@@ -61,22 +75,34 @@ impl RequestReports {
                 report.listen.len(),
             )));
         }
-        self.0.retain(|_, known| known.is_recent(now));
+        self.known.retain(|_, known| known.is_recent(now));
+        self.not_shown.retain(|_, at| now.saturating_duration_since(*at) < NOT_SHOWN);
         let process = (report.pid, report.began_ms);
-        let before = self.0.remove(&process);
+        let before = self.known.remove(&process);
+        self.not_shown.remove(&process);
         if report.ends {
             return Ok(self.sum(now));
         }
-        if self.0.len() >= MOST_PROCESSES {
+        if self.known.len() >= MOST_PROCESSES && !self.forget_silent(now) {
+            if self.not_shown.len() < MOST_NOT_SHOWN {
+                self.not_shown.insert(process, now);
+            }
             return Err(Refusal::Conflict(format!(
                 "{MOST_PROCESSES} processes of `limiter serve` report already, and no more are \
-                 shown: end one, or wait {} s if one was killed",
-                FORGOTTEN.as_secs()
+                 shown: end one, or read the metrics of this one at its own `/metrics`"
             )));
         }
         let clock_ns = report.clock_ns;
-        self.0.insert(process, Known { at: now, clock_ns, shown: shown(report, before.as_ref()) });
+        let shown = shown(report, before.as_ref());
+        self.known.insert(process, Known { at: now, clock_ns, shown });
         Ok(self.sum(now))
+    }
+
+    /// Makes room: forgets the process that has been silent for longest, if one is.
+    fn forget_silent(&mut self, now: Instant) -> bool {
+        let silent = self.known.iter().filter(|(_, known)| known.is_silent(now));
+        let longest = silent.min_by_key(|(_, known)| known.at).map(|(process, _)| *process);
+        longest.is_some_and(|process| self.known.remove(&process).is_some())
     }
 
     /// All that report, and those that did lately.
@@ -85,7 +111,7 @@ impl RequestReports {
             let age = now.saturating_duration_since(known.at);
             let mut process = RequestProcess {
                 age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
-                silent: age >= SILENT,
+                silent: known.is_silent(now),
                 ..known.shown.clone()
             };
             if process.silent {
@@ -98,15 +124,15 @@ impl RequestReports {
 
     /// How many they are.
     pub(crate) fn sum(&self, now: Instant) -> ReportedRequests {
-        self.known(now).fold(ReportedRequests::default(), |sum, known| ReportedRequests {
-            processes: sum.processes + 1,
-            rules: sum.rules.saturating_add(known.shown.rules_in_all()),
-        })
+        let is_recent = |at: &&Instant| now.saturating_duration_since(**at) < NOT_SHOWN;
+        let not_shown = self.not_shown.values().filter(is_recent).count();
+        let none = ReportedRequests { not_shown, ..ReportedRequests::default() };
+        self.known(now).fold(none, |sum, known| sum.with(&known.shown, known.is_silent(now)))
     }
 
     /// Those that are not to be forgotten.
     fn known(&self, now: Instant) -> impl Iterator<Item = &Known> {
-        self.0.values().filter(move |known| known.is_recent(now))
+        self.known.values().filter(move |known| known.is_recent(now))
     }
 }
 

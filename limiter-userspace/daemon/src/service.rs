@@ -15,7 +15,7 @@ use super::cluster::Membership;
 use super::error::ServiceError;
 use super::events::{EventOptions, Events};
 use super::gauges::Gauges;
-use super::guard::Scene;
+use super::guard::{Bans, Scene};
 use super::layers::Layers;
 use super::lists::{Changes, ListStore};
 use super::memory::HeapTrim;
@@ -165,8 +165,8 @@ impl Service {
     /// The rules in force and the lists, as they are; the lists also as they would be.
     pub(super) fn scene<'a>(&'a self, changes: &'a Changes) -> Result<Scene<'a>, ServiceError> {
         let RuleSets { layers, effective, .. } = &self.rule_sets;
-        let now = self.datapath()?.now();
-        Ok(Scene { layers, effective, lists: &self.lists, changes, laid: None, now })
+        let (bans, now) = (Bans(self.datapath()?), self.datapath()?.now());
+        Ok(Scene { layers, effective, lists: &self.lists, changes, laid: None, bans, now })
     }
 
     /// Notes where maps and links are pinned, to report it.

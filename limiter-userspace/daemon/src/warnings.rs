@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use limiter_common::header;
 use limiter_common::wire::field;
 use limiter_datapath::{
-    Datapath, Hook, Queueing, hold_packets, interfaces_of, keep_tags, memory_of,
+    Datapath, Hook, Observed, Queueing, hold_packets, interfaces_of, keep_tags, memory_of,
 };
 use limiter_rules::model::{Direction, Limits, Listing, Martians, Over, Part};
 use limiter_rules::warnings::Warnings;
@@ -25,6 +25,13 @@ pub(super) fn of_rules(set: &EffectiveSet, lists: &BTreeMap<Selector, Listing>) 
         .map(|effective| &effective.rule.path)
         .collect();
     Warnings::of(&set.rule_set(), lists, |path| by_hand.contains(path))
+}
+
+/// The warning that a change is not in force yet, if limits are off.
+pub(super) fn while_off(datapath: &dyn Observed) -> Option<String> {
+    // `limiter status` reports an error of this.
+    let off = datapath.bypass().unwrap_or_default();
+    off.then(|| "limits are off: nothing of this has an effect before `limiter on`".to_owned())
 }
 
 /// Warnings about a rule set as a whole: one line for each kind.

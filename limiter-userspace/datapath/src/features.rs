@@ -79,9 +79,15 @@ pub fn look() -> Features {
 }
 
 fn look_with(release: &str, is_there: impl Fn(Feature) -> Option<bool>) -> Features {
+    // A kernel that cannot answer at the moment may say no, as with E2BIG or EINVAL: a no counts if
+    // it comes twice.
+    let asked = |feature| match is_there(feature) {
+        Some(false) => is_there(feature),
+        answer => answer,
+    };
     let (mut lacking, mut unseen) = (Vec::new(), Vec::new());
     for (feature, since) in NEEDED {
-        match is_there(feature) {
+        match asked(feature) {
             Some(true) => {}
             Some(false) => lacking.push(format!("{feature} (from Linux {since} on)")),
             None => unseen.push(feature.to_string()),
@@ -119,6 +125,17 @@ mod tests {
         let none = look_with("6.1.0", |_| None);
         assert!(none.checked.is_ok());
         assert_eq!(none.unseen.len(), NEEDED.len());
+    }
+
+    /// Whatever call of the look fails once, no feature is denied for that.
+    #[test]
+    fn a_no_that_does_not_stay_denies_no_feature() {
+        for failing in 0..NEEDED.len() {
+            let asked = std::cell::Cell::new(0);
+            let seen = look_with("6.1.0", |_| Some(asked.replace(asked.get() + 1) != failing));
+            assert!(seen.checked.is_ok() && seen.unseen.is_empty(), "{seen:?}");
+            assert_eq!(asked.get(), NEEDED.len() + 1);
+        }
     }
 
     #[test]

@@ -81,8 +81,9 @@ pub(super) fn import(from: &str, lists: &[Elements]) -> Imported {
         }
         for (place, entry, reason) in &list.not {
             let [place, entry, reason] = [place, entry, reason].map(|text| clean(text));
-            let _: std::fmt::Result =
-                writeln!(text, "# Not translated, {place}: {entry}\n#   {reason}");
+            // Of an entry of JSON, its place is all there is.
+            let named = if entry.is_empty() { place.clone() } else { format!("{place}: {entry}") };
+            let _: std::fmt::Result = writeln!(text, "# Not translated, {named}\n#   {reason}");
             rules.push(Entry {
                 place,
                 rule: entry,

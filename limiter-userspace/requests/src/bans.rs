@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use limiter_common::time::Ticks;
@@ -21,6 +21,7 @@ use crate::counters::BanBecame;
 use crate::daemon::{AskedBan, BanAnswer, Daemon};
 use crate::key::{Key, source};
 use crate::rules::{EntryOf, Rule, RuleBan};
+use crate::unsaid::{Unsaid, quoted};
 
 /// Bans that wait for the daemon.
 const WAITING: usize = 1024;
@@ -33,9 +34,6 @@ const MOST_SOURCES: usize = 1 << 16;
 
 /// Time in which the daemon is not asked again for one source by one rule.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Time between two lines of the log about one matter.
-const BETWEEN_LINES: Duration = Duration::from_mins(1);
 
 /// The words of the log; none for what is as it should be.
 const fn words(became: BanBecame) -> Option<&'static str> {
@@ -95,15 +93,6 @@ struct Waiting {
     rule: Arc<Rule>,
 }
 
-/// What is not in the log yet, by what it is about.
-#[derive(Debug, Default)]
-struct Unsaid {
-    count: u64,
-    /// An example, or the reason.
-    latest: String,
-    said: Option<Instant>,
-}
-
 /// Bans that rules for requests ask for.
 #[derive(Debug, Default)]
 pub(crate) struct RequestBans {
@@ -148,8 +137,7 @@ impl RequestBans {
         };
         let value = entries.get(*level).map_or("", |(_, value)| *value);
         let Some(net) = source(value) else {
-            let value: String = value.chars().take(64).collect();
-            self.became(rule, BanBecame::NoAddress, || format!("{value:?}"));
+            self.became(rule, BanBecame::NoAddress, || quoted(value));
             return;
         };
         match self.count(rule.identity(), net, terms, now) {
@@ -219,9 +207,8 @@ impl RequestBans {
             return;
         }
         let mut unsaid = lock(&self.unsaid);
-        let unsaid = &mut unsaid[became as usize];
-        unsaid.count += 1;
-        unsaid.latest = format!("{}, by {}: {}", latest(), rule.domain, rule.path);
+        let latest = format!("{}, by {}: {}", latest(), rule.domain, rule.path);
+        unsaid[became as usize].note(latest);
     }
 
     /// Asks for bans as long as there may be more.
@@ -267,15 +254,10 @@ impl RequestBans {
     pub(crate) fn log(&self) {
         let mut all = lock(&self.unsaid);
         for (became, unsaid) in BanBecame::ALL.into_iter().zip(all.iter_mut()) {
-            let due = unsaid.said.is_none_or(|said| said.elapsed() >= BETWEEN_LINES);
             if let Some(words) = words(became)
-                && unsaid.count > 0
-                && due
+                && let Some((count, latest)) = unsaid.due()
             {
-                let (count, latest) = (unsaid.count, &unsaid.latest);
                 tracing::warn!("{count} {words}; the latest: {latest}");
-                unsaid.count = 0;
-                unsaid.said = Some(Instant::now());
             }
         }
     }

@@ -168,6 +168,7 @@ pub(crate) struct Counters {
     by_value: Mutex<BTreeMap<String, Counts>>,
     pub(crate) bans: BanCounters,
     unanswered: [AtomicU64; Unanswered::ALL.len()],
+    no_address: AtomicU64,
 }
 
 impl Counters {
@@ -194,6 +195,15 @@ impl Counters {
     /// Counts a descriptor about which `on_partition` decided.
     pub(crate) fn count_unanswered(&self, why: Unanswered) {
         self.unanswered[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a value of `remote_address` that is no address.
+    pub(crate) fn count_no_address(&self) {
+        self.no_address.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn no_address(&self) -> u64 {
+        self.no_address.load(Ordering::Relaxed)
     }
 
     pub(crate) fn unanswered(&self) -> [u64; Unanswered::ALL.len()] {

@@ -146,15 +146,19 @@ impl Grpc {
             Err(_) => Status::deadline_exceeded("the message did not come within 5 s").into_http(),
         };
         // Of a request that is refused, the status is among the headers; otherwise it comes last.
-        if let Some(code) = answer.headers().get(Status::GRPC_STATUS) {
-            stats.refuse(match Code::from_bytes(code.as_bytes()) {
-                Code::Unimplemented => Why::Path,
-                Code::OutOfRange => Why::TooLong,
-                Code::DeadlineExceeded => Why::TooSlow,
-                _ => Why::Request,
-            });
+        let Some(status) = Status::from_header_map(answer.headers()) else {
+            return answer;
+        };
+        stats.refuse(match status.code() {
+            Code::Unimplemented => Why::Path,
+            Code::OutOfRange => Why::TooLong,
+            Code::DeadlineExceeded => Why::TooSlow,
+            _ => Why::Request,
+        });
+        match status.code() {
+            Code::Internal => of_message(status).into_http(),
+            _ => answer,
         }
-        answer
     }
 
     fn call(&self, request: Request<Incoming>) -> Answering {
@@ -169,6 +173,18 @@ impl Grpc {
         let reason = format!("this service is not here: ask {SERVICE_NAME}/ShouldRateLimit");
         let answer = Status::unimplemented(reason).into_http();
         Box::pin(std::future::ready(Ok(answer)))
+    }
+}
+
+/// The status of a message that cannot be read: tonic reports a fault of the server, and it is one
+/// of the client.
+pub(crate) fn of_message(status: Status) -> Status {
+    match status.code() {
+        Code::Internal => Status::invalid_argument(format!(
+            "the message cannot be read: {}: send one of this service's, as its description says",
+            status.message()
+        )),
+        _ => status,
     }
 }
 

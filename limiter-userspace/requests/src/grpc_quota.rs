@@ -17,9 +17,10 @@ use envoy_types::pb::envoy::r#type::v3::rate_limit_strategy::{BlanketRule, Strat
 use envoy_types::pb::envoy::r#type::v3::{RateLimitStrategy, TokenBucket};
 use envoy_types::pb::google::protobuf::{Duration, UInt32Value};
 use tonic::codegen::tokio_stream::Stream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::clock::Moment;
+use crate::grpc::of_message;
 use crate::quota::{Action, Session, Strategy, TooMany, Usage};
 use crate::service::{Service, Why};
 
@@ -67,7 +68,13 @@ impl Stream for Assignments {
         loop {
             let report = match ready!(Pin::new(&mut self.reports).poll_next(context)) {
                 Some(Ok(report)) => report,
-                Some(Err(status)) => return Poll::Ready(Some(Err(status))),
+                Some(Err(status)) => {
+                    let status = of_message(status);
+                    if status.code() == Code::InvalidArgument {
+                        self.service.stats.refuse(Why::Request);
+                    }
+                    return Poll::Ready(Some(Err(status)));
+                }
                 None => return Poll::Ready(None),
             };
             match self.answer(report) {

@@ -42,6 +42,7 @@ mod snapshot;
 mod state;
 mod store;
 mod target;
+mod unsaid;
 
 pub use clock::Moment;
 pub use daemon::{AskedBan, BanAnswer, Daemon, NotReported, Report, RequestCounts, RuleReport};

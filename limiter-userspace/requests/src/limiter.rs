@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use limiter_common::wire::Full as OnFull;
 use limiter_rules::RuleFileError;
@@ -21,6 +21,7 @@ use crate::shared::Patience;
 use crate::snapshot::{self, Loaded, Snapshot, Unusable};
 use crate::store::{Full, KeyLimits, Store};
 use crate::target::{Settled, SharedCharge, State, Target, is_over, replace};
+use crate::unsaid::{Unsaid, quoted};
 
 /// The limiter: rules in force, and buckets.
 pub struct Limiter {
@@ -35,6 +36,8 @@ pub struct Limiter {
     pub(crate) answers: [AtomicU64; 2],
     reservations: Reservations,
     pub(crate) bans: Arc<RequestBans>,
+    /// Values of `remote_address` that are no address, and are not in the log yet.
+    no_address: Mutex<Unsaid>,
 }
 
 /// What other nodes share with this one.
@@ -96,6 +99,7 @@ impl Limiter {
             answers: Default::default(),
             reservations: Reservations::default(),
             bans: Arc::default(),
+            no_address: Mutex::default(),
         }
     }
 
@@ -172,6 +176,26 @@ impl Limiter {
     /// The bans that its rules ask for.
     pub(crate) const fn bans(&self) -> &Arc<RequestBans> {
         &self.bans
+    }
+
+    /// Puts into the log what its author is to mend, at once and then from time to time.
+    pub(crate) fn log(&self) {
+        self.bans.log();
+        let due = self.no_address.lock().unwrap_or_else(PoisonError::into_inner).due();
+        if let Some((count, latest)) = due {
+            tracing::warn!(
+                "values of remote_address that are no addresses: {count}. Each has a bucket of its \
+                 own: let the proxy send the address of its client and nothing else, no port and no \
+                 list; the latest: {latest}"
+            );
+        }
+    }
+
+    /// Counts a value of `remote_address` that is no address.
+    fn count_no_address(&self, rule: &Rule, value: &str) {
+        rule.counters.count_no_address();
+        let latest = format!("{}, by {}: {}", quoted(value), rule.domain, rule.path);
+        self.no_address.lock().unwrap_or_else(PoisonError::into_inner).note(latest);
     }
 
     pub(crate) fn unknown_domains(&self) -> u64 {
@@ -467,6 +491,9 @@ impl Limiter {
                 return Err(Refused::QueueLimit(number));
             }
             replaces |= !rule.replaces.is_empty();
+            if let Some(value) = rule.no_address(&descriptor.entries) {
+                self.count_no_address(rule, value);
+            }
             let key = || rule.key(&self.secret, &descriptor.entries);
             let (mut shared, mut queue) = (None, None);
             let (limits, state) = match (&descriptor.limit, &rule.terms) {
@@ -548,7 +575,7 @@ impl Limiter {
 
     fn brought(&self, number: usize, limit: RequestLimit) -> Result<KeyLimits, Refused> {
         let limits = Limits::compile(&[limit])
-            .map_err(|(_, error)| Refused::Limit(number, error.to_string()))?;
+            .map_err(|(_, error)| Refused::Limit(number, error.of_requests()))?;
         self.store.brought(limits).ok_or(Refused::TooManyLimits)
     }
 }

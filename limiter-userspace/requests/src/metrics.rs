@@ -68,6 +68,13 @@ pub(crate) fn page(service: &Service) -> String {
             samples.add(&labels, count);
         }
     }
+    let help = "Values of remote_address that are no addresses. Each has a bucket of its own.";
+    let mut samples = page.metric("limiter_request_no_address_total", Kind::Counter, help);
+    for rule in rules.iter().filter(|rule| rule.counters.no_address() > 0) {
+        let name = rule.name.as_deref().unwrap_or_default();
+        let labels = [("domain", &*rule.domain), ("rule", &*rule.path), ("name", name)];
+        samples.add(&labels, rule.counters.no_address());
+    }
     of_cluster(&mut page, service, &rules);
     of_queues(&mut page, limiter.rules().queues());
     let [buckets, assignments] = service.quotas.counts();

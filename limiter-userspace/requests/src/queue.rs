@@ -1,10 +1,13 @@
 //! A queue in force, the rules that fill it, and what became of a request that it decided.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use limiter_cluster::queue::{DIED, QueueAnswer, QueueBecame, QueueLimit, Room, Turned, most_hits};
-use limiter_rules::file::requests::{Queue, RequestLimit};
+use limiter_rules::RuleFileError;
+use limiter_rules::file::Problem;
+use limiter_rules::file::requests::{Queue, RequestFile, RequestLimit, RequestTerms};
 use limiter_rules::model::Meter;
 use limiter_sharing::rate::Rate;
 
@@ -232,4 +235,42 @@ impl QueueCounters {
 
 fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
+}
+
+/// The queues of all files, with the rules that fill each.
+pub(crate) fn in_force(
+    files: &[(String, RequestFile)],
+    before: &[Arc<InForce>],
+) -> Result<Vec<Arc<InForce>>, RuleFileError> {
+    let mut first: HashMap<&str, String> = HashMap::new();
+    let mut all = Vec::new();
+    for (name, file) in files {
+        let rules_of = |of: &str| {
+            let rules = file.rules().into_iter();
+            let rules = rules
+                .filter(|(_, rule)| rule.queue.as_ref().is_some_and(|(queue, _)| &**queue == of));
+            rules
+                .filter_map(|(levels, rule)| {
+                    let RequestTerms::Limits(written) = &rule.terms else { return None };
+                    let path: Vec<String> = levels.iter().map(ToString::to_string).collect();
+                    Some((tag(&file.domain, &path.join(" ")), limits(written)?))
+                })
+                .collect::<Vec<_>>()
+        };
+        for settings in &file.queues {
+            let at = settings.place.map_or_else(String::new, |place| format!(":{place}"));
+            if let Some(first) = first.insert(&settings.name, format!("{name}{at}")) {
+                let subject = format!("queue {}", settings.name);
+                let problem = Problem::Elsewhere { subject, first };
+                return Err(RuleFileError { file: name.clone(), place: settings.place, problem });
+            }
+            let old = before.iter().find(|old| old.settings.name == settings.name);
+            all.push(Arc::new(InForce {
+                settings: settings.clone(),
+                rules: rules_of(&settings.name),
+                counters: old.map_or_else(Arc::default, |old| Arc::clone(&old.counters)),
+            }));
+        }
+    }
+    Ok(all)
 }

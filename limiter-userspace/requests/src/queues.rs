@@ -58,8 +58,23 @@ struct Handle {
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     handle: OnceLock<Handle>,
-    /// Why there is no contact to the store, by queue.
-    cut_off: Arc<Mutex<BTreeMap<Box<str>, String>>>,
+    /// Queues that stand still, and why.
+    cut_off: Arc<Mutex<BTreeMap<Box<str>, CutOff>>>,
+}
+
+/// Why a queue stands still.
+#[derive(Debug)]
+struct CutOff {
+    /// True if the store was reached.
+    answered: bool,
+    words: String,
+}
+
+impl CutOff {
+    fn of(name: &str, error: &StoreError) -> Self {
+        let words = format!("the queue {name} stands still: {error}");
+        Self { answered: error.is_answer(), words }
+    }
 }
 
 impl Queues {
@@ -115,9 +130,9 @@ impl Queues {
         handle.queues.send_replace(queues);
     }
 
-    /// Why there is no contact to the store; none if there is, or none is needed.
+    /// Why a queue stands still; none if none does.
     pub(crate) fn cut_off(&self) -> Option<String> {
-        lock(&self.cut_off).iter().map(|(name, error)| format!("queue {name}: {error}")).next()
+        lock(&self.cut_off).values().map(|cut_off| cut_off.words.clone()).next()
     }
 
     /// Asks the store for a request.
@@ -148,7 +163,7 @@ struct Thread {
     /// Its name among movers.
     mover: String,
     queues: watch::Receiver<Vec<Arc<InForce>>>,
-    cut_off: Arc<Mutex<BTreeMap<Box<str>, String>>>,
+    cut_off: Arc<Mutex<BTreeMap<Box<str>, CutOff>>>,
 }
 
 impl Thread {
@@ -231,7 +246,7 @@ impl Thread {
                 Err(error) => {
                     // The error of another call is why.
                     if !matches!(error, StoreError::Waits(_)) {
-                        self.in_contact(&name, Some(error.to_string()));
+                        self.in_contact(&name, Some(&error));
                     }
                     TROUBLE
                 }
@@ -240,27 +255,23 @@ impl Thread {
         }
     }
 
-    /// Notes whether there is contact to the store of a queue.
-    fn in_contact(&self, name: &str, error: Option<String>) {
+    /// Notes whether a queue stands still, for an error of the store.
+    fn in_contact(&self, name: &str, error: Option<&StoreError>) {
         let mut cut_off = lock(&self.cut_off);
-        let was = cut_off.contains_key(name);
-        match error {
-            Some(error) => {
-                if !was {
-                    tracing::warn!(
-                        %error,
-                        "no contact to the queue {name}: nothing leaves it, and what would have \
-                         to wait is refused"
-                    );
-                }
-                cut_off.insert(name.into(), error);
+        let Some(error) = error else {
+            if cut_off.remove(name).is_some() {
+                tracing::info!("the queue {name} goes on");
             }
-            None if was => {
-                cut_off.remove(name);
-                tracing::info!("contact to the queue {name} again");
-            }
-            None => {}
+            return;
+        };
+        let now = CutOff::of(name, error);
+        if cut_off.get(name).is_none_or(|before| before.answered != now.answered) {
+            tracing::warn!(
+                "{}; nothing leaves it, and what would have to wait is refused",
+                now.words
+            );
         }
+        cut_off.insert(name.into(), now);
     }
 }
 
@@ -298,4 +309,25 @@ fn pause(queue: &InForce, turned: &Turned) -> Duration {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store that refuses is not said to be out of reach, and one without memory gets the remedy.
+    #[test]
+    fn a_queue_whose_store_refuses_is_not_said_to_have_no_contact() {
+        let words = |error| CutOff::of("emails", &error).words;
+        let oom = "OOM command not allowed when used memory > 'maxmemory'.";
+        let refused = words(StoreError::Refused(oom.to_owned()));
+        let wanted = format!(
+            "the queue emails stands still: the store refuses: {oom}: raise its maxmemory, or \
+             remove something else from it"
+        );
+        assert_eq!(refused, wanted);
+        let lost = words(StoreError::Lost("Connection refused".to_owned()));
+        let wanted = "the queue emails stands still: no contact to the store: Connection refused";
+        assert_eq!(lost, wanted);
+    }
 }

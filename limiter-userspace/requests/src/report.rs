@@ -158,7 +158,7 @@ impl Begins {
                 Err(NotReported::Refused(why)) => {
                     (wait, is_known) = (REFUSED, false);
                     if said.as_ref() != Some(&why) {
-                        tracing::info!("the daemon does not show the rules for requests: {why}");
+                        tracing::warn!("the daemon does not show the rules for requests: {why}");
                         said = Some(why);
                     }
                 }

@@ -104,7 +104,7 @@ fn health(service: &Service) -> Answered {
         )
     });
     let queues = service.queues.cut_off();
-    let queues = queues.map(|error| format!("no contact to the {error}; nothing can wait in it"));
+    let queues = queues.map(|error| format!("{error}; nothing can wait in it"));
     let late = service.lateness.is_late();
     let late = late.then(|| "requests wait: more is asked than is answered in time".to_owned());
     let wrong: Vec<_> = [nodes, queues, late].into_iter().flatten().collect();

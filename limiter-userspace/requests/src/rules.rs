@@ -185,7 +185,7 @@ impl Rules {
         secret: &Secret,
         nodes: Option<u64>,
     ) -> Result<Self, RuleFileError> {
-        let queues = queues(files, before)?;
+        let queues = queue::in_force(files, &before.queues)?;
         let old = before.domains.values().flat_map(|domain| &domain.rules);
         let before = old.map(|rule| (rule.identity, Arc::clone(&rule.counters))).collect();
         let mut domains = HashMap::new();
@@ -378,6 +378,18 @@ impl Rule {
         })
     }
 
+    /// The value of `remote_address` that has a bucket of its own and is no address, if one is.
+    pub(crate) fn no_address<'a>(&self, entries: &[EntryOf<'a>]) -> Option<&'a str> {
+        if self.budget.is_some() || !matches!(self.terms, Terms::Limits(_)) {
+            return None;
+        }
+        let is_each =
+            |level: &Level| matches!(level.value, LevelValue::Any) && &*level.key == SOURCE;
+        let mut levels = self.levels.iter().zip(entries).filter(|(level, _)| is_each(level));
+        let (_, (_, value)) = levels.next()?;
+        source(value).is_none().then_some(*value)
+    }
+
     /// The aggregates of a descriptor: the number of each, from 1, its limits and its key.
     pub(crate) fn wider<'a>(
         &'a self,
@@ -527,7 +539,7 @@ impl Making<'_> {
         made.map(Some).map_err(|error| RuleFileError {
             file: self.name.to_owned(),
             place: rule.place,
-            problem: Problem::Limit(error.to_string()),
+            problem: Problem::Limit(error.of_requests()),
         })
     }
 
@@ -549,46 +561,8 @@ impl Making<'_> {
         let compiled = Limits::compile(limits).map_err(|(_, error)| RuleFileError {
             file: self.name.to_owned(),
             place: rule.place,
-            problem: Problem::Limit(error.to_string()),
+            problem: Problem::Limit(error.of_requests()),
         })?;
         Ok(RuleLimits(self.store.limits(compiled)))
     }
-}
-
-/// The queues of all files, with the rules that fill each.
-fn queues(
-    files: &[(String, RequestFile)],
-    before: &Rules,
-) -> Result<Vec<Arc<InForce>>, RuleFileError> {
-    let mut first: HashMap<&str, String> = HashMap::new();
-    let mut all = Vec::new();
-    for (name, file) in files {
-        let rules_of = |of: &str| {
-            let rules = file.rules().into_iter();
-            let rules = rules
-                .filter(|(_, rule)| rule.queue.as_ref().is_some_and(|(queue, _)| &**queue == of));
-            rules
-                .filter_map(|(levels, rule)| {
-                    let RequestTerms::Limits(limits) = &rule.terms else { return None };
-                    let path: Vec<String> = levels.iter().map(ToString::to_string).collect();
-                    Some((queue::tag(&file.domain, &path.join(" ")), queue::limits(limits)?))
-                })
-                .collect::<Vec<_>>()
-        };
-        for settings in &file.queues {
-            let at = settings.place.map_or_else(String::new, |place| format!(":{place}"));
-            if let Some(first) = first.insert(&settings.name, format!("{name}{at}")) {
-                let subject = format!("queue {}", settings.name);
-                let problem = Problem::Elsewhere { subject, first };
-                return Err(RuleFileError { file: name.clone(), place: settings.place, problem });
-            }
-            let old = before.queues.iter().find(|old| old.settings.name == settings.name);
-            all.push(Arc::new(InForce {
-                settings: settings.clone(),
-                rules: rules_of(&settings.name),
-                counters: old.map_or_else(Arc::default, |old| Arc::clone(&old.counters)),
-            }));
-        }
-    }
-    Ok(all)
 }

@@ -283,12 +283,11 @@ impl Server {
                 std::panic::resume_unwind(panic);
             }
         }
-        let bans = self.service.limiter.bans();
-        bans.close();
+        self.service.limiter.bans().close();
         if let Some(Err(panic)) = self.bans.map(JoinHandle::join) {
             std::panic::resume_unwind(panic);
         }
-        bans.log();
+        self.service.limiter.log();
         if let Some(state) = &self.state {
             self.service.save(state);
         }
@@ -380,7 +379,7 @@ impl Signals {
             tokio::select! {
                 _ = second.tick() => {
                     server.service.limiter.sweep(round, SWEEP_PARTS, &Moment::now());
-                    server.service.limiter.bans().log();
+                    server.service.limiter.log();
                     round = (round + 1) % SWEEP_PARTS;
                 }
                 () = tick(saving.as_mut()) => {

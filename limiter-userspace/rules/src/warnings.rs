@@ -7,14 +7,14 @@ use limiter_common::wire::{Count, Evidence};
 
 use super::model::{
     Crowd, Direction, Limits, Listing, Meeting, Meter, Over, Part, Path, Rule, RuleLimit, RuleSet,
-    Selector, Subject, Terms, Traffic,
+    Selector, Subject, Terms, Traffic, Upper,
 };
 
 mod kind;
 mod rate;
 
 pub use kind::{Kind, Warning};
-pub use rate::{burst_for_tcp, is_slow};
+pub use rate::{burst_for_tcp, is_slow, low_ceiling};
 
 /// Rules of one kind that are reported one by one, before the others are only counted.
 const MOST_REPORTED: usize = 10;
@@ -248,7 +248,14 @@ impl Judge {
             } else {
                 None
             };
-            if let Some((kind, detail)) = found
+            let low = || match &limit.upper {
+                Some(Upper::Ceiling(ceiling)) => {
+                    Some((Kind::Ceiling, low_ceiling(&limit.meter, ceiling)?))
+                }
+                // A peak is mostly shorter: it evens out what the burst below it lets come.
+                _ => None,
+            };
+            if let Some((kind, detail)) = found.or_else(low)
                 && reported.insert(kind)
             {
                 self.add(Warning { detail, ..Warning::of(kind, subject.clone()) });

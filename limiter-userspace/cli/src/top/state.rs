@@ -324,7 +324,7 @@ impl State {
 
     /// True if there is something to be seen in a tab, as far as is known without asking for it.
     pub(super) fn has(&self, tab: Tab) -> bool {
-        let reports = || self.status.as_ref().is_some_and(|status| status.requests.processes > 0);
+        let reports = || self.status.as_ref().is_some_and(|status| !status.requests.is_empty());
         tab != Tab::Requests || tab == self.tab || reports()
     }
 

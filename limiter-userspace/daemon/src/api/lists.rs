@@ -145,7 +145,7 @@ pub struct ListsChanged {
     /// How each of the sources stands now and stood before, if they are at most ten.
     #[serde(default)]
     pub done: Vec<String>,
-    /// Denied sources that stand for many people, in words: the first ten.
+    /// Denied sources that stand for many people, in words, the first ten; and that limits are off.
     #[serde(default)]
     pub warnings: Vec<String>,
 }

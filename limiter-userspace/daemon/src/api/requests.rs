@@ -100,6 +100,12 @@ pub struct ReportedRequests {
     pub processes: usize,
     /// Rules of theirs.
     pub rules: usize,
+    /// Processes that have missed several reports: each hangs, or was killed.
+    #[serde(default)]
+    pub silent: usize,
+    /// Processes that report, and for which there is no room: nothing is shown of them.
+    #[serde(default)]
+    pub not_shown: usize,
 }
 
 /// `GET /v1/requests`.
@@ -184,19 +190,40 @@ fn counted(count: usize, what: &str, plural: &str) -> String {
 impl Requests {
     /// How many they are.
     pub fn sum(&self) -> ReportedRequests {
-        let rules = self.processes.iter().map(RequestProcess::rules_in_all);
-        ReportedRequests {
-            processes: self.processes.len(),
-            rules: rules.fold(0, usize::saturating_add),
-        }
+        let none = ReportedRequests::default();
+        self.processes.iter().fold(none, |sum, process| sum.with(process, process.silent))
     }
 }
 
 impl ReportedRequests {
-    /// `3 rules of 1 process`.
+    /// The same with another process.
+    pub(crate) fn with(self, process: &RequestProcess, silent: bool) -> Self {
+        if silent {
+            return Self { silent: self.silent + 1, ..self };
+        }
+        let rules = self.rules.saturating_add(process.rules_in_all());
+        Self { processes: self.processes + 1, rules, ..self }
+    }
+
+    /// True if no process reports, or lately did.
+    pub const fn is_empty(&self) -> bool {
+        self.processes == 0 && self.silent == 0 && self.not_shown == 0
+    }
+
+    /// `3 rules of 1 process`, and processes of which nothing is known.
     pub fn words(&self) -> String {
         let rules = counted(self.rules, "rule", "rules");
-        format!("{rules} of {} of `limiter serve`", counted(self.processes, "process", "processes"))
+        let processes = |count| counted(count, "process", "processes");
+        let mut words = format!("{rules} of {} of `limiter serve`", processes(self.processes));
+        if self.silent > 0 {
+            let silent = counted(self.silent, "does", "do");
+            let _: std::fmt::Result = write!(words, "; {silent} not report any more");
+        }
+        if self.not_shown > 0 {
+            let more = counted(self.not_shown, "more is", "more are");
+            let _: std::fmt::Result = write!(words, "; {more} not shown, for want of room");
+        }
+        words
     }
 }
 

@@ -383,7 +383,7 @@ impl Render for Status {
         row("limits", limits.to_owned());
         let edits = self.edits;
         row("rules", format!("{} in force, {edits} of them by `limiter set`", self.rules));
-        if self.requests.processes > 0 {
+        if !self.requests.is_empty() {
             row("requests", self.requests.words());
         }
         row("generation", self.generation.to_string());

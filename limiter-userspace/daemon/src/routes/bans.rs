@@ -25,6 +25,7 @@ use crate::guard::Caller;
 use crate::request_bans::RequestRules;
 use crate::service::{Service, Shared};
 use crate::views::{self, Title};
+use crate::warnings::while_off;
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/bans", get(list).put(ban).delete(unban))
@@ -117,7 +118,9 @@ impl Service {
         let names = views::rule_names(self.datapath()?, &self.rule_sets.effective);
         let names = (&names, &self.request_rules);
         let banned = BannedSource::of(selector, ban, names, self.datapath()?.now());
-        Ok(BannedSource { warning: crowd_hit(&selector), ..banned })
+        let warnings = crowd_hit(&selector).into_iter().chain(while_off(self.datapath()?));
+        let warning = warnings.reduce(|all, one| format!("{all}; {one}"));
+        Ok(BannedSource { warning, ..banned })
     }
 
     /// Refuses a ban of what is never dropped.

@@ -4,7 +4,7 @@ use crate::attached::Attached;
 use crate::cluster::Membership;
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
-use crate::guard::Scene;
+use crate::guard::{Bans, Scene};
 use crate::layers::Layers;
 use crate::lists::{Laid, ListStore, UNCHANGED};
 use crate::memory::HeapTrim;
@@ -30,7 +30,8 @@ impl Ground<'_> {
         effective: &'a EffectiveSet,
         laid: Option<&'a Laid>,
     ) -> Result<Scene<'a>, ServiceError> {
-        let now = self.datapath.get()?.now();
-        Ok(Scene { layers, effective, lists: self.lists, changes: &UNCHANGED, laid, now })
+        let datapath = self.datapath.get()?;
+        let (lists, changes, bans) = (&*self.lists, &UNCHANGED, Bans(datapath));
+        Ok(Scene { layers, effective, lists, changes, laid, bans, now: datapath.now() })
     }
 }

@@ -13,6 +13,7 @@ use crate::effective::EffectiveSet;
 use crate::layers::Layers;
 use crate::rule_files::{self, Digest};
 use crate::views::Trials;
+use crate::warnings::while_off;
 use crate::watch::Watch;
 
 /// The rule sets: in force, on trial, and as the files were read last.
@@ -131,10 +132,15 @@ impl RuleSets {
 
     /// The answer to a change.
     pub(super) fn changed(&mut self, datapath: &dyn Datapath) -> Changed {
+        let mut warnings = std::mem::take(&mut self.news);
+        warnings.extend(while_off(datapath).map(|off| match self.trial {
+            Some(_) => format!("{off}, and the trial goes on and shows nothing"),
+            None => off,
+        }));
         Changed {
             generation: datapath.generation(),
             rules: self.effective.rules.len(),
-            warnings: std::mem::take(&mut self.news),
+            warnings,
             done: None,
             used: self.used.take(),
         }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 
 use super::*;
+use crate::api::bans::SetBan;
 use crate::api::lists::{ListName, SetList, UnsetList};
 use crate::api::rules::{ApplyRules, Document, Session};
 
@@ -278,4 +279,75 @@ fn a_confirmation_names_what_may_drop_packets_of_its_session() {
           `limiter allow 203.0.113.7` spares it"]
     );
     assert_eq!(confirmed(None), [""; 0]);
+}
+
+/// A ban is no change that anybody makes; it is in the way where it comes to have an effect again:
+/// when the limits are turned on, and when its source is not allowed any more.
+#[test]
+fn a_ban_of_the_own_session_counts_where_it_has_an_effect_again() {
+    let bypass = |daemon: &mut Daemon, engaged, force| {
+        daemon.service.bypass(Bypass { engaged, force, session: Some(session()) }).map(drop)
+    };
+    let mut daemon = Daemon::start(&["192.0.2.99"]);
+    daemon.write(
+        "descriptors: [{key: remote_address, value: 198.51.100.0/24, rate_limit: {rate: 9/s}}]\n",
+    );
+    daemon.service.reload().unwrap();
+    let ban = |daemon: &mut Daemon| {
+        let ban = SetBan { source: PEER.into(), seconds: 60, session: None, force: true };
+        daemon.service.ban(&ban).unwrap()
+    };
+    bypass(&mut daemon, true, false).unwrap();
+    let banned = ban(&mut daemon);
+    assert!(banned.warning.is_some_and(|warning| warning.contains("limits are off")));
+    let refused = bypass(&mut daemon, false, false).unwrap_err().to_string();
+    let wanted = "not applied: the ban of 203.0.113.7 would drop your own SSH session from \
+                  203.0.113.7: run `limiter unban 203.0.113.7` before, start the daemon with \
+                  --management 203.0.113.7, or use --force";
+    assert_eq!(refused, wanted);
+    // What comes before bans lets the session through; without it, the ban counts again.
+    daemon.make(List(Allow, &[PEER], None), false).unwrap();
+    bypass(&mut daemon, false, false).unwrap();
+    let refused = daemon.make(Unlist(PEER), false).unwrap_err().to_string();
+    assert!(
+        refused.starts_with(
+            "not applied: the ban of 203.0.113.7 would drop your own SSH session from \
+             203.0.113.7, which would not be allowed any more: run `limiter unban 203.0.113.7`"
+        ),
+        "{refused}"
+    );
+    daemon.make(Unlist(PEER), true).unwrap();
+    // It is no objection to rules, and hides none to them.
+    daemon.make(Set("198.51.100.1", "1/week"), false).unwrap();
+    let refused = daemon.make(Set(PEER, "1/week"), false).unwrap_err().to_string();
+    assert!(refused.contains("the rule for 203.0.113.7 would limit"), "{refused}");
+    // Nor is one that has ended.
+    bypass(&mut daemon, true, false).unwrap();
+    daemon.fake.state().now = Ticks::from_nanos(61_000_000_000);
+    bypass(&mut daemon, false, false).unwrap();
+}
+
+/// Whatever is changed while limits are off, the answer says that it has no effect yet; of rules on
+/// trial, that the trial shows nothing.
+#[test]
+fn what_is_changed_while_limits_are_off_says_so() {
+    let off = "limits are off: nothing of this has an effect before `limiter on`";
+    let mut daemon = Daemon::start(&["192.0.2.99"]);
+    daemon.service.bypass(Bypass { engaged: true, ..Bypass::default() }).unwrap();
+    let text = "descriptors: [{key: remote_address, rate_limit: {rate: 1000/s, burst: 900}}]\n";
+    let documents = vec![Document { name: "new.yaml".into(), text: text.into() }];
+    let confirm_seconds = NonZeroU32::new(60);
+    let rules = ApplyRules { documents, force: true, confirm_seconds, session: None };
+    let tried = daemon.service.apply_rules(&rules).unwrap().warnings;
+    assert_eq!(tried, [format!("{off}, and the trial goes on and shows nothing")]);
+    assert_eq!(daemon.service.confirm_by(None).unwrap().warnings, [off]);
+    let limit =
+        SetLimit { source: Some("198.51.100.1".into()), rate: "5/s".into(), ..SetLimit::default() };
+    assert_eq!(daemon.service.set(&limit).unwrap().warnings, [off]);
+    assert_eq!(daemon.service.reload().unwrap().warnings, [off]);
+    let sources = vec!["198.51.100.1".to_owned()];
+    let listed = daemon.service.list(&SetList { list: Deny, sources, ..SetList::default() });
+    assert_eq!(listed.unwrap().warnings, [off]);
+    daemon.service.bypass(Bypass::default()).unwrap();
+    assert_eq!(daemon.service.set(&limit).unwrap().warnings, [""; 0]);
 }

@@ -250,6 +250,9 @@ fn a_packet_that_waits_is_told_how_long() {
     assert_eq!(reported.happens, waits);
     let limit = &step(&reported, "direction=out remote_address").limits[0];
     assert_eq!((limit.waits_ns, limit.conforms), (reported.waits_ns, true));
+    // The rule that holds it back.
+    assert_eq!(reported.rule, step(&reported, "direction=out remote_address").rule);
+    assert!(reported.rule.is_some());
     let text = crate::render::text(&reported);
     assert!(text.contains("waits 100.000 ms") && text.contains("pass: delayed"), "{text}");
     let reported = next(Queueing::Other("pfifo_fast".into()));

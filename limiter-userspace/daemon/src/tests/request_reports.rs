@@ -52,7 +52,7 @@ fn rates_of_requests_are_of_two_reports_of_one_process() {
     assert_eq!(rates(&reports), [None]);
     let other = ReportRequests { began_ms: 8, ..report(1, 20, vec![rule("a", 500, 0)]) };
     let sum = reports.take(other, now).unwrap();
-    assert_eq!(sum, ReportedRequests { processes: 2, rules: 2 });
+    assert_eq!(sum, ReportedRequests { processes: 2, rules: 2, ..ReportedRequests::default() });
     assert_eq!(rates(&reports), [None; 2]);
 }
 
@@ -75,10 +75,18 @@ fn what_is_not_reported_any_more_is_marked_and_forgotten() {
     assert_eq!(old.words(), words);
     assert_eq!(at(&reports, 59).processes.len(), 2);
     assert_eq!(at(&reports, 60).processes.len(), 1);
-    assert_eq!(reports.sum(now + 60 * SECOND), ReportedRequests { processes: 1, rules: 0 });
+    // One that was killed is not counted among those that report.
+    let sum = |reports: &RequestReports, seconds| reports.sum(now + seconds * SECOND);
+    assert_eq!(
+        sum(&reports, 50).words(),
+        "0 rules of 1 process of `limiter serve`; 1 does not report any more"
+    );
+    let silent = ReportedRequests { silent: 1, ..ReportedRequests::default() };
+    assert_eq!(sum(&reports, 60), silent);
+    assert!(!silent.is_empty() && sum(&reports, 110).is_empty());
     let ends = ReportRequests { ends: true, ..report(2, 2, Vec::new()) };
     let sum = reports.take(ends, now + 51 * SECOND).unwrap();
-    assert_eq!(sum.processes, 1);
+    assert_eq!((sum.processes, sum.silent), (0, 1));
     assert_eq!(at(&reports, 51).processes[0].pid, 1);
 }
 
@@ -93,10 +101,22 @@ fn reports_are_bounded() {
     }
     let refused = reports.take(report(17, 1, Vec::new()), now);
     assert!(matches!(refused, Err(Refusal::Conflict(why)) if why.starts_with("16 processes")));
-    // Those that are known go on, and a place is free once one is forgotten.
-    reports.take(report(16, 2, Vec::new()), now + 59 * SECOND).unwrap();
-    reports.take(report(17, 1, Vec::new()), now + 60 * SECOND).unwrap();
-    assert_eq!(reports.list(now + 60 * SECOND).processes.len(), 2);
+    let sum = ReportedRequests { processes: 16, not_shown: 1, ..ReportedRequests::default() };
+    assert_eq!(reports.sum(now), sum);
+    let words = "0 rules of 16 processes of `limiter serve`; 1 more is not shown, for want of room";
+    assert_eq!(sum.words(), words);
+    // Those that are known go on; one that is silent gives way, the one that is so for longest.
+    for pid in 2..=16 {
+        reports.take(report(pid, 2, Vec::new()), now + 3 * SECOND).unwrap();
+    }
+    let sum = reports.take(report(17, 1, Vec::new()), now + 6 * SECOND).unwrap();
+    assert_eq!(sum, ReportedRequests { processes: 16, ..ReportedRequests::default() });
+    let processes = reports.list(now + 6 * SECOND).processes;
+    assert!(processes.len() == 16 && processes.iter().all(|process| process.pid != 1));
+    // One that gives up is not counted for ever.
+    assert!(reports.take(report(18, 1, Vec::new()), now + 6 * SECOND).is_err());
+    assert_eq!(reports.sum(now + 95 * SECOND).not_shown, 1);
+    assert_eq!(reports.sum(now + 96 * SECOND).not_shown, 0);
 }
 
 /// Texts of a report are plain, and as long as a line at most.

@@ -154,14 +154,28 @@ impl InForce<'_> {
 }
 
 impl Found {
-    /// The step that decides about the packet, if a rule does: the one that drops it, else the
-    /// first that says why it passes.
+    /// The step that decides about the packet, if a rule does: the one that drops it, the one that
+    /// it waits for longest, else the first that says why it passes.
     fn decided(&self) -> Option<&steps::Step> {
+        if let Some(step) = self.waits().and_then(|_| self.holds()) {
+            return Some(step);
+        }
         let decides = |step: &&steps::Step| match self.judged.trail.stopped() {
             Some(stopped) => step.at == stopped,
             None => step.reported.reached && step.reason == Some(self.judged.outcome.reason),
         };
         self.steps.iter().find(decides).filter(|step| step.reported.rule.is_some())
+    }
+
+    /// The step whose limits hold the packet back for longest; of equals the first.
+    fn holds(&self) -> Option<&steps::Step> {
+        let waits = |step: &steps::Step| {
+            let limits = step.reported.limits.iter();
+            limits.filter_map(|limit| limit.waits_ns).max().filter(|wait| *wait > 0)
+        };
+        let steps = self.steps.iter().filter(|step| step.reported.reached && !step.reported.shadow);
+        let waiting = steps.filter_map(|step| Some((waits(step)?, step))).rev();
+        waiting.max_by_key(|(wait, _)| *wait).map(|(_, step)| step)
     }
 
     /// How long the packet waits before it goes on, if it does.

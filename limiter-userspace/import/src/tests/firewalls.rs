@@ -282,6 +282,12 @@ fn texts_that_cannot_be_read_say_what_to_give() {
     let named = Options { format: Some(Format::Fail2ban), ..Options::default() };
     let said = import(crowdsec.as_bytes(), &named).unwrap_err().to_string();
     assert!(said.contains("`limiter import crowdsec` reads"), "{said}");
+    // Its place is all that there is of an entry of JSON.
+    let captcha = r#"[{"decisions": [{"duration": "1h", "type": "captcha",
+        "scenario": "manual 'ban' from 'x'", "value": "203.0.113.77"}]}]"#;
+    let made = imported(Format::Crowdsec, captcha);
+    let skipped = "# Not translated, decision 1\n#   its remedy is captcha, and a list drops\n";
+    assert!(made.text.contains(skipped), "{}", made.text);
 }
 
 #[test]

@@ -68,6 +68,31 @@ fn options_that_change_what_a_rule_is_for_are_not_lost() {
     assert!(made.rules[0].reason.as_ref().is_some_and(|why| why.contains("--icmpv6-type 8")));
 }
 
+/// New connections of several protocols in one bucket are no one unit here: a flood of pings with
+/// one pair of addresses would be a single flow. Of one protocol they are, with the letter.
+#[test]
+fn new_connections_are_counted_where_one_protocol_is_named() {
+    let reason = "counts new connections of more than one protocol in one bucket";
+    let new = "-m conntrack --ctstate NEW";
+    for (protocol, unit) in
+        [("", None), ("-p tcp", Some("syns")), ("-p udp", Some("flows")), ("-p icmp", Some(""))]
+    {
+        let rule = format!("{protocol} {new} {HASH} 10/s --hashlimit-name n -j DROP");
+        let made = iptables(&format!("-A INPUT {rule}"));
+        match unit {
+            None => assert!(refusal(&made).contains(reason), "{rule}"),
+            Some(unit) => {
+                let rules = rules(&made);
+                assert!(rules.iter().any(|made| made.contains(unit)), "{rule}: {rules:?}");
+                assert!(letters(&made).contains('F'), "{rule}: {}", made.text);
+            }
+        }
+    }
+    let state = r#"{"match": {"op": "in", "left": {"ct": {"key": "state"}}, "right": "new"}}"#;
+    let limit = r#"{"limit": {"rate": 10, "per": "second", "inv": true}}, {"drop": null}"#;
+    assert!(refusal(&nft(&[&format!("[{state}, {limit}]")])).contains(reason));
+}
+
 #[test]
 fn chains_before_and_limits_beside_are_reported() {
     let limit =

@@ -361,6 +361,36 @@ async fn other_services_and_methods_are_refused() {
     running.server.stop().unwrap();
 }
 
+/// A message that is none of the service's is the fault of its sender, on each service.
+#[tokio::test]
+async fn a_message_that_cannot_be_read_is_an_invalid_argument() {
+    const DECIDE: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+    const QUOTA: &str =
+        "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas";
+    let running = running(100);
+    for (path, is_stream) in
+        [(DECIDE, false), (QUOTA, true), ("/grpc.health.v1.Health/Check", false)]
+    {
+        let mut grpc = tonic::client::Grpc::new(channel(&running).await);
+        grpc.ready().await.unwrap();
+        // A number where a text belongs.
+        let codec = tonic_prost::ProstCodec::<UInt64Value, RateLimitResponse>::default();
+        let number = UInt64Value { value: 5 };
+        let path = hyper::http::uri::PathAndQuery::from_static(path);
+        let status = if is_stream {
+            let asked = tonic::Request::new(tokio_stream::once(number));
+            let mut answers = grpc.streaming(asked, path, codec).await.unwrap().into_inner();
+            answers.message().await.unwrap_err()
+        } else {
+            grpc.unary(tonic::Request::new(number), path, codec).await.unwrap_err()
+        };
+        assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+        assert!(status.message().starts_with("the message cannot be read: "), "{status}");
+    }
+    assert_eq!(running.metric("limiter_request_refused_total{reason=\"request\"}"), 3);
+    running.server.stop().unwrap();
+}
+
 #[tokio::test]
 async fn a_unix_socket_answers_both() {
     let running = running(100);

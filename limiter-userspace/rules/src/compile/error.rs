@@ -216,6 +216,26 @@ pub enum LimitError {
     Shared(#[from] limiter_sharing::limit::LimitError),
 }
 
+impl LimitError {
+    /// The error in words for requests, which have other ways than packets have.
+    pub fn of_requests(&self) -> String {
+        match self {
+            Self::ZeroRate => "a limit of 0 passes nothing: give at least 1; a rule with \
+                               `requests_per_unit: 0` refuses every request"
+                .to_owned(),
+            Self::BurstTooSmall { burst, least, .. } => {
+                format!("a burst of {burst} lets no request pass: give at least {least}")
+            }
+            error => of_requests(&error.to_string()),
+        }
+    }
+}
+
+/// Words about packets, about requests.
+pub(crate) fn of_requests(words: &str) -> String {
+    words.replace("packet", "request")
+}
+
 const fn what(count: Count) -> &'static str {
     match count {
         Count::Packets => "packets",

@@ -19,6 +19,8 @@ pub enum Kind {
     Burst,
     /// The longest wait is too short for a TCP stream.
     Wait,
+    /// The ceiling lets fewer come at once than the limit below it.
+    Ceiling,
     /// All senders share one bucket.
     Together,
     /// A source that is many hosts, by the way their addresses are written.
@@ -79,6 +81,7 @@ impl Warning {
             Kind::Wait => format!(
                 "{who} lets packets wait too short a time for TCP: {detail} (docs/delay.md)"
             ),
+            Kind::Ceiling => format!("{who} never lets its burst pass at once: {detail}"),
             Kind::Together => format!(
                 "{who} is one bucket for all senders, and one of them can use it up: nest \
                  `remote_address` in it for a bucket each, or charge a `budget`, which is shared \

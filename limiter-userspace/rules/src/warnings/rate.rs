@@ -59,21 +59,25 @@ impl Bound {
             Some(Upper::Ceiling(rate) | Upper::Peak(rate) | Upper::Excess(rate)) => {
                 Self::bucket(rate)
             }
-            None => match &limit.meter {
-                Meter::TokenBucket(rate) => Self::bucket(rate),
-                Meter::LeakyBucket { quota, backlog } => {
-                    let ahead = u128::from(quota.requests_per_unit) * backlog.as_nanos();
-                    let burst = ahead / u128::from(quota.period.nanos()) + 1;
-                    Self { quota: *quota, burst, written: Written::Backlog }
-                }
-                Meter::FixedWindow(quota)
-                | Meter::SlidingLog(quota)
-                | Meter::SlidingCounter(quota)
-                | Meter::SlidingSlots { quota, .. } => Self {
-                    quota: *quota,
-                    burst: quota.requests_per_unit.into(),
-                    written: Written::Window,
-                },
+            None => Self::meter(&limit.meter),
+        }
+    }
+
+    fn meter(meter: &Meter) -> Self {
+        match meter {
+            Meter::TokenBucket(rate) => Self::bucket(rate),
+            Meter::LeakyBucket { quota, backlog } => {
+                let ahead = u128::from(quota.requests_per_unit) * backlog.as_nanos();
+                let burst = ahead / u128::from(quota.period.nanos()) + 1;
+                Self { quota: *quota, burst, written: Written::Backlog }
+            }
+            Meter::FixedWindow(quota)
+            | Meter::SlidingLog(quota)
+            | Meter::SlidingCounter(quota)
+            | Meter::SlidingSlots { quota, .. } => Self {
+                quota: *quota,
+                burst: quota.requests_per_unit.into(),
+                written: Written::Window,
             },
         }
     }
@@ -134,6 +138,20 @@ fn rounded(time: Duration) -> Duration {
     } else {
         Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
     }
+}
+
+/// Says how much less a ceiling lets come at once than the limit below it, and what to write; none
+/// if it is no less.
+pub fn low_ceiling(meter: &Meter, ceiling: &RateLimit) -> Option<String> {
+    let below = Bound::meter(meter).burst;
+    if u128::from(ceiling.burst) >= below {
+        return None;
+    }
+    Some(format!(
+        "{below} may come at once by its limit, and {} by its ceiling, which holds; give the \
+         ceiling `burst: {below}` or more, or the limit less",
+        ceiling.burst
+    ))
 }
 
 /// True if every source has the limit.

@@ -453,3 +453,40 @@ fn rules_that_captures_say_nothing_about_are_named() {
         ]
     );
 }
+
+/// A ceiling that lets fewer come at once than its limit is named with both numbers; a peak may be
+/// short, for that is what it is for.
+#[test]
+fn a_ceiling_below_the_burst_of_its_limit_is_reported() {
+    let rule = |limit: &str| {
+        format!(
+            "{{key: protocol, value: icmp, descriptors: [{{key: remote_address, rate_limit: \
+             {{{limit}}}}}]}}"
+        )
+    };
+    for (limit, wanted) in [
+        (
+            "rate: 5/s, burst: 100, ceiling: {rate: 20/s, burst: 3}",
+            "100 may come at once by its limit, and 3 by its ceiling",
+        ),
+        (
+            "rate: 5/s, burst: 100, ceiling: {rate: 20/s}",
+            "100 may come at once by its limit, and 20",
+        ),
+        (
+            "unit: minute, requests_per_unit: 90, algorithm: sliding_log, ceiling: {rate: 20/s}",
+            "90 may come at once by its limit, and 20 by its ceiling",
+        ),
+    ] {
+        let reported = one(&rule(limit));
+        assert!(reported.contains(wanted) && reported.contains("give the"), "{reported}");
+    }
+    for limit in [
+        "rate: 5/s, burst: 100, ceiling: {rate: 20/s, burst: 100}",
+        "rate: 5/s, burst: 100, peak: {rate: 20/s, burst: 3}",
+        "rate: 5/s, burst: 100, excess: {rate: 20/s, burst: 3}",
+        "unit: second, requests_per_unit: 20, algorithm: fixed_window, ceiling: {rate: 20/s}",
+    ] {
+        none(&rule(limit));
+    }
+}

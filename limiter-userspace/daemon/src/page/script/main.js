@@ -157,7 +157,8 @@ class Page {
     this.head(top, status);
     if (tab === "sources") this.sources.draw(top);
     // A daemon that was not told of requests has nothing to show about them.
-    byId("tab-requests").hidden = tab !== "requests" && !status.requests?.processes;
+    const reporting = status.requests?.processes || status.requests?.silent;
+    byId("tab-requests").hidden = tab !== "requests" && !reporting;
     if (tab === "requests") this.requests.draw(await ask("/v1/requests"));
     if (tab === "events") this.events.draw(await this.events.answer());
     if (tab === "rules" || tab === "interfaces") {

@@ -281,4 +281,20 @@ mod tests {
             assert!(got.contains(want), "{text}\n  got  {got}\n  want {want}");
         }
     }
+
+    /// A ceiling that lets fewer come at once than its limit is taken, and named.
+    #[test]
+    fn a_ceiling_of_requests_below_the_burst_of_its_limit_is_noted() {
+        let notes = |limit: &str| -> Vec<String> {
+            let text = format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{limit}}}}}]\n");
+            let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
+            assert!(errors.is_empty(), "{errors:?}");
+            let notes = file.notes.into_iter().map(|note| note.text);
+            notes.filter(|note| note.contains("ceiling")).collect()
+        };
+        let low = notes("rate: 5/s, burst: 100, ceiling: {rate: 20/s}");
+        let wanted = "100 may come at once by its limit, and 20 by its ceiling, which holds";
+        assert!(low.len() == 1 && low[0].contains(wanted), "{low:?}");
+        assert_eq!(notes("rate: 5/s, burst: 100, ceiling: {rate: 20/s, burst: 100}"), [""; 0]);
+    }
 }

@@ -23,6 +23,7 @@ use super::queues;
 use super::shape::{self, Descriptor, File, RateLimit};
 use crate::compile::{compile, share_of_requests};
 use crate::model::{LimitList, Meter, RuleLimit, Sharing, Upper};
+use crate::warnings::low_ceiling;
 
 /// More rules than a file of 16 MiB has, so that lists inside lists end.
 const MAX_RULES: usize = 1 << 18;
@@ -361,6 +362,10 @@ impl Checked {
                     list.push(RuleLimit::hard(limit.meter));
                 }
                 Term::Soft(limit, ceiling) => {
+                    if let Some(low) = low_ceiling(&limit.meter, &ceiling) {
+                        let text = format!("this limit never lets its burst pass at once: {low}");
+                        self.file.notes.push(Note { place: one.referenced.place(), text });
+                    }
                     let upper = Some(Upper::Ceiling(ceiling));
                     list.push(RuleLimit { upper, ..RuleLimit::hard(limit.meter) });
                     limits.extend([limit, RequestLimit::hard(Meter::TokenBucket(ceiling))]);
@@ -383,7 +388,7 @@ impl Checked {
         }
         if let Err((index, error)) = compile(&LimitList::from(list), false, 1) {
             let place = raw.get(index).or(raw.first()).map(|one| one.referenced);
-            return Err(at(place.unwrap_or_default(), Problem::Limit(error.to_string())));
+            return Err(at(place.unwrap_or_default(), Problem::Limit(error.of_requests())));
         }
         Ok(RequestTerms::Limits(limits.into()))
     }
@@ -457,7 +462,7 @@ fn sharing_of(
                 return Err(at(unit.referenced, Problem::NotSupported { what, reason }));
             }
             if let Err(error) = share_of_requests(&limit.meter, sharing, 1) {
-                return Err(at(raw.referenced, Problem::Limit(error.to_string())));
+                return Err(at(raw.referenced, Problem::Limit(error.of_requests())));
             }
         }
     }

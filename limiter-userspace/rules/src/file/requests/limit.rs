@@ -10,6 +10,7 @@ use super::super::placed::{Placed, Scalar};
 use super::super::shape as of_packets;
 use super::model::{Calendar, RequestLimit};
 use super::shape::RateLimit as RawRateLimit;
+use crate::compile::of_requests;
 use crate::model::{Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 use crate::rate_text::RateTextError;
 
@@ -80,6 +81,9 @@ fn without_packets((place, problem): Failure) -> Failure {
             let what = "a rate of 0".to_owned();
             let reason = "to refuse every request, write `unit: second, requests_per_unit: 0`";
             (place, Problem::NotSupported { what, reason })
+        }
+        problem @ (Problem::RateText { .. } | Problem::Number { .. }) => {
+            (place, Problem::Limit(of_requests(&problem.to_string())))
         }
         problem => (place, problem),
     }
@@ -190,4 +194,32 @@ fn as_of_packets(raw: &Placed<RawRateLimit>) -> Placed<of_packets::RateLimit> {
         ..of_packets::RateLimit::default()
     };
     Placed { value, referenced: raw.referenced }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::RequestFile;
+
+    /// No error about a limit of requests speaks of packets, or of a field that rules for requests
+    /// do not have.
+    #[test]
+    fn errors_about_limits_of_requests_have_words_for_requests() {
+        for (limit, wanted) in [
+            ("rate: 0/s", "to refuse every request, write"),
+            ("rate: 5/s, burst: 0", "burst: \"0\" lets no request pass"),
+            ("rate: 5/s, burst: 0k", "a burst of 0 lets no request pass"),
+            ("rate: 5/s, burst: 3kB", "the rate counts requests: give a number of requests"),
+            ("rate: 5/s, ceiling: {rate: 0/s}", "a rate of 0"),
+            ("rate: 5/s, ceiling: {unit: second, requests_per_unit: 0}", "requests_per_unit"),
+            ("rate: 1000000000000/s", "faster than can be held"),
+            ("rate: 5q/s", "use k, M, G (requests)"),
+        ] {
+            let text = format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{limit}}}}}]\n");
+            let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
+            let error = errors.first().map_or_else(|| panic!("{limit}"), ToString::to_string);
+            assert!(error.contains(wanted), "{limit}: {error}");
+            let foreign = ["packet", "frame", "action: drop", "limiter deny"];
+            assert!(!foreign.iter().any(|word| error.contains(word)), "{limit}: {error}");
+        }
+    }
 }

@@ -234,6 +234,7 @@ pub(super) fn named(file: &mut RequestFile) -> Vec<Failure> {
             });
         }
     }
+    notes.extend(short(file));
     let unused = file.queues.iter().filter(|queue| !used.contains(&queue.name));
     notes.extend(unused.map(|queue| super::Note {
         place: queue.place,
@@ -245,4 +246,29 @@ pub(super) fn named(file: &mut RequestFile) -> Vec<Failure> {
     }));
     file.notes.extend(notes);
     failures
+}
+
+/// Says which queues keep nothing for as long as the next one takes to leave them.
+fn short(file: &RequestFile) -> Vec<super::Note> {
+    let note = |rule: &super::RequestRule| {
+        let (name, _) = rule.queue.as_ref()?;
+        let RequestTerms::Limits(limits) = &rule.terms else { return None };
+        let queue = file.queues.iter().find(|queue| queue.name == *name)?;
+        let apart = |limit: &super::RequestLimit| {
+            let quota = limit.meter.quota();
+            Duration::from_nanos(quota.period.nanos().div_ceil(quota.requests_per_unit.max(1)))
+        };
+        let apart = limits.iter().map(apart).max().filter(|apart| *apart > queue.age)?;
+        let apart = Duration::from_secs(apart.as_secs() + u64::from(apart.subsec_nanos() > 0));
+        let [age, apart] = [queue.age, apart].map(humantime::format_duration);
+        Some(super::Note {
+            place: rule.place,
+            text: format!(
+                "one leaves every {apart} at this rate, and the queue {name} keeps nothing for \
+                 longer than {age}, so most of what would have to wait is refused: write \
+                 `age: {apart}` or more"
+            ),
+        })
+    };
+    file.rules().into_iter().filter_map(|(_, rule)| note(rule)).collect()
 }

@@ -101,7 +101,7 @@ fn what_nodes_cannot_share_is_refused() {
         (format!("unlimited: true}}{cluster}"), "scope beside unlimited"),
         (
             format!("rate: 1000/s, burst: 10}}{cluster}"),
-            "3:26: a burst of 10 packets is too small for nodes to share",
+            "3:26: a burst of 10 requests is too small for nodes to share",
         ),
         (
             format!("rate: 1/s, algorithm: sliding_slots}}{cluster}"),

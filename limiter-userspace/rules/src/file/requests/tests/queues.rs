@@ -84,3 +84,31 @@ fn a_queue_that_cannot_be_meant_is_refused_with_the_place_and_a_remedy() {
     assert!(notes.iter().any(|note| note.contains("slower than the rate")), "{notes:?}");
     assert!(notes.iter().any(|note| note.contains("no rule fills the queue b")), "{notes:?}");
 }
+
+/// A queue that keeps nothing for as long as its rate takes to let one leave refuses what it is
+/// there to keep.
+#[test]
+fn a_queue_whose_age_is_shorter_than_the_way_out_is_reported() {
+    let notes = |age: &str, limit: &str| -> Vec<String> {
+        let text = format!(
+            "domain: d\nqueues: [{{name: q, age: {age}}}]\ndescriptors: [{{key: k, rate_limit: \
+             {{{limit}}}, action: {{queue: q}}}}]\n"
+        );
+        let notes = parse(&text).notes.into_iter().map(|note| note.text);
+        notes.filter(|note| note.contains("keeps nothing")).collect()
+    };
+    for (age, limit, wanted) in [
+        ("1min", "rate: 3/hour", "one leaves every 20m at this rate, and the queue q"),
+        ("1min", "rate: 3/hour", "for longer than 1m, so most"),
+        ("1min", "rate: 3/hour", "write `age: 20m` or more"),
+        ("1h", "unit: week, requests_per_unit: 1, burst: 5", "write `age: 7days` or more"),
+        ("1s", "rate: 59/min, algorithm: leaky_bucket, backlog: 1min", "write `age: 2s` or more"),
+    ] {
+        let notes = notes(age, limit);
+        assert!(notes.len() == 1 && notes[0].contains(wanted), "{limit}: {notes:?}");
+    }
+    for (age, limit) in [("1s", "rate: 60/min"), ("20min", "rate: 3/hour"), ("1h", "rate: 1000/s")]
+    {
+        assert_eq!(notes(age, limit), [""; 0], "{limit}");
+    }
+}
