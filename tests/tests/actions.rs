@@ -34,6 +34,9 @@ fn table_rule(action: &str) -> String {
     )
 }
 
+/// After which nothing is used up under the rules here.
+const LONG: u64 = 2 * 3_600_000_000_000;
+
 /// Both places of a limit: the source table, and a keyed table.
 fn both(action: &str) -> [String; 2] {
     [source_rule(action), table_rule(action)]
@@ -81,8 +84,9 @@ fn a_mark_changes_its_bits_and_nothing_else() {
         }),
     ] {
         for rules in both(action) {
+            let mut pair = Pair::load(&rules).unwrap();
             for frame in [v4(), v6(), v4().vlan(7), v6().vlan(7).vlan(8), v4().options(&[1; 4])] {
-                let mut pair = Pair::load(&rules).unwrap();
+                pair.after(LONG).unwrap();
                 let frame = frame.payload(&[5; 64]).build();
                 assert_eq!(pair.send(&frame).unwrap().reason, Reason::Conforming);
                 for class in 0..=255 {
@@ -157,9 +161,10 @@ fn a_reject_answers_what_the_builders_make() {
     require_root();
     for rules in both("reject") {
         let rules = format!("replies: {{unit: second, requests_per_unit: 1000}}\n{rules}");
+        let mut pair = Pair::load(&rules).unwrap();
         for (what, frame) in answers() {
+            pair.after(LONG).unwrap();
             let frame = frame.build();
-            let mut pair = Pair::load(&rules).unwrap();
             assert_eq!(pair.send(&frame).unwrap().reason, Reason::Conforming, "{what}");
             let sent = pair.send(&frame).unwrap();
             assert_eq!((sent.reason, sent.way), (Reason::Rejected, Way::Back), "{what}");
@@ -198,8 +203,9 @@ fn who_must_not_be_answered_is_not() {
     ];
     for rules in both("reject") {
         let rules = format!("replies: {{unit: hour, requests_per_unit: 1}}\n{rules}");
+        let mut pair = Pair::load(&rules).unwrap();
         for (what, frame) in &frames {
-            let mut pair = Pair::load(&rules).unwrap();
+            pair.after(LONG).unwrap();
             let reasons = pair.reasons_of(frame, 3).unwrap();
             let over = Reason::OverLimit;
             assert_eq!(reasons, [Reason::Conforming, over, over], "{what}");

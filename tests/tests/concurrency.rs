@@ -41,7 +41,7 @@ fn each_source_store(rounds: u32) -> impl Iterator<Item = (SourceTable, u32)> {
 
 /// Every CPU of this machine hammers the source until `work` has returned.
 fn hammer<T>(program: &Program, work: impl FnOnce() -> T) -> T {
-    hammer::hammer(program, &frame(), 20_000, work).unwrap()
+    hammer::hammer(program, &frame(), 5_000, work).unwrap()
 }
 
 fn packets(program: &Program, reason: Reason) -> u64 {
@@ -49,7 +49,7 @@ fn packets(program: &Program, reason: Reason) -> u64 {
 }
 
 fn drain(program: &Program) {
-    hammer::drain(program, 100_000).unwrap();
+    hammer::drain(program, 30_000).unwrap();
 }
 
 /// A bucket of a million and no time passing: a million pass.

@@ -36,6 +36,9 @@ fn packets_without_ethernet_headers_are_judged_alike() {
         requests_per_unit: 2}}\n  \
          - {key: destination_port, value: 53, rate_limit: {unit: day, requests_per_unit: 1}}\n";
     let later = Fragment { id: 1, offset: 9, more: false };
+    let mut program = Program::load(256, 16).unwrap();
+    program.apply_file(rules).unwrap();
+    let mut now = 10u64.pow(12);
     for frame in [
         Frame::ipv4(FROM, ADDRESS),
         Frame::ipv4(FROM, ADDRESS).options(&[1; 40]),
@@ -48,9 +51,9 @@ fn packets_without_ethernet_headers_are_judged_alike() {
     ] {
         let mut reasons = Vec::new();
         for layer3 in [false, true] {
-            let mut program = Program::load(256, 16).unwrap();
-            program.apply_file(rules).unwrap();
-            program.set_time(Ticks::from_nanos(10u64.pow(12))).unwrap();
+            // Ten days later nothing is used up.
+            now += 864_000 * 1_000_000_000;
+            program.set_time(Ticks::from_nanos(now)).unwrap();
             reasons.push([(); 4].map(|()| {
                 if layer3 {
                     program.judge_layer3(&bare(&frame)).unwrap()

@@ -128,30 +128,38 @@ fn a_trial_that_is_taken_back_leaves_quotas_as_they_were() {
                 backlog(packets)
             )
         };
-        for (tried, taken) in [(2, 0), (6, 1), (20, 3)] {
-            for by_itself in [false, true] {
-                let mut program = Program::load(256, 64).unwrap();
-                program.apply_file(&limits(10)).unwrap();
-                at(&program, START);
-                for number in [1, 2, 3] {
-                    assert_eq!(passed(&program, &source(number), 5), 5, "{algorithm}");
-                }
-                let set = rule_set(&limits(tried)).unwrap();
-                program.apply_on_trial(&set, Ticks::from_nanos(END)).unwrap();
-                assert_eq!(passed(&program, &source(1), taken), taken, "{algorithm}");
-                let tried_left = usize::try_from(tried).unwrap();
-                let left = if is_rate { tried_left.min(5) } else { tried_left.saturating_sub(5) };
-                assert_eq!(passed(&program, &source(2), 30), left, "{algorithm}");
-                if by_itself {
-                    at(&program, END);
-                } else {
-                    assert_eq!(program.revert().unwrap(), TrialOutcome::Reverted);
-                }
-                let case = format!("{algorithm}, {tried} on trial, by itself: {by_itself}");
-                assert_eq!(passed(&program, &source(1), 30), 5 - taken, "{case}");
-                let rest = if is_rate { 0 } else { 5usize.saturating_sub(left) };
-                assert_eq!(passed(&program, &source(2), 30), rest, "{case}");
-                assert_eq!(passed(&program, &source(3), 30), 5, "{case}");
+        let mut program = Program::load(256, 64).unwrap();
+        program.apply_file(&limits(10)).unwrap();
+        let tries = [(2, 0), (6, 1), (20, 3)].into_iter();
+        let cases = tries.flat_map(|case| [(case, false), (case, true)]);
+        // Each has sources of its own, and comes after the one before.
+        for (number, ((tried, taken), by_itself)) in (0u8..).zip(cases) {
+            let sources = [1, 2, 3].map(|each| source(number * 3 + each));
+            let start = START + u64::from(number) * 120 * SECOND;
+            let end = start + 60 * SECOND;
+            at(&program, start);
+            for source in &sources {
+                assert_eq!(passed(&program, source, 5), 5, "{algorithm}");
+            }
+            let set = rule_set(&limits(tried)).unwrap();
+            program.apply_on_trial(&set, Ticks::from_nanos(end)).unwrap();
+            assert_eq!(passed(&program, &sources[0], taken), taken, "{algorithm}");
+            let tried_left = usize::try_from(tried).unwrap();
+            let left = if is_rate { tried_left.min(5) } else { tried_left.saturating_sub(5) };
+            assert_eq!(passed(&program, &sources[1], 30), left, "{algorithm}");
+            if by_itself {
+                at(&program, end);
+            } else {
+                assert_eq!(program.revert().unwrap(), TrialOutcome::Reverted);
+            }
+            let case = format!("{algorithm}, {tried} on trial, by itself: {by_itself}");
+            assert_eq!(passed(&program, &sources[0], 30), 5 - taken, "{case}");
+            let rest = if is_rate { 0 } else { 5usize.saturating_sub(left) };
+            assert_eq!(passed(&program, &sources[1], 30), rest, "{case}");
+            assert_eq!(passed(&program, &sources[2], 30), 5, "{case}");
+            if by_itself {
+                // Only then another one can be tried.
+                assert_eq!(program.revert().unwrap(), TrialOutcome::Reverted);
             }
         }
     }

@@ -8,14 +8,11 @@ use limiter_tests::limiter::Limiter;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 
-use super::inject::{self, BPF, Calls, FILES, OPEN, Tally, WRITE};
+use super::inject::{self, BPF, Calls, Counted, FILES, OPEN, Tally, WRITE};
 use super::scene::{
     DRAINING, MANAGEMENT, arrive, contents, drain, ensure_clean, ensure_clear_output,
     ensure_in_force,
 };
-
-/// More calls than any change has.
-const MOST: usize = 400;
 
 /// Whom the changes are about: the rules before let five pass, the changed ones three.
 const OTHER: &str = "203.0.113.88";
@@ -110,15 +107,24 @@ impl Scene {
     }
 
     /// Every fault of a sample.
-    fn all(&mut self, change: &Change, calls: Calls) -> Result<Tally> {
+    fn all(&mut self, change: &Change, kinds: &[Calls]) -> Result<Tally> {
+        self.ok(&change.before)?;
+        let counted = self.count(&change.words, kinds)?;
+        self.ok(&change.back)?;
         let mut tally = Tally::default();
-        for case in calls.cases(MOST) {
-            match self.try_with(change, calls, case)? {
-                Some(failed) => tally.count(true, failed),
-                None => return Ok(tally),
+        for (calls, case) in inject::cases(kinds, &counted) {
+            if let Some(failed) = self.try_with(change, calls, case)? {
+                tally.count(true, failed);
             }
         }
-        anyhow::bail!("{}: more calls than {MOST}", change.name)
+        Ok(tally)
+    }
+
+    /// Runs a command without a fault, and counts the daemon's calls.
+    fn count(&self, words: &[String], kinds: &[Calls]) -> Result<Counted> {
+        let watched = inject::watch(&self.limiter, kinds, &self.bed.dir.path().join("strace"))?;
+        self.ok(words)?;
+        watched.count()
     }
 
     /// Checks that the rules on disk are those in force: a start does not change them.
@@ -182,7 +188,7 @@ fn a_change_of_which_a_bpf_call_fails_changes_nothing() -> Result<()> {
     require_root();
     let mut scene = Scene::new("faultchange")?;
     for change in [set(), apply(&scene.bed)?, confirm(&scene.bed)?] {
-        scene.all(&change, BPF)?.ensure_faults().context(change.name)?;
+        scene.all(&change, &[BPF])?.ensure_faults().context(change.name)?;
     }
     scene.close()
 }
@@ -192,12 +198,8 @@ fn a_change_of_which_a_file_call_fails_changes_nothing() -> Result<()> {
     require_root();
     let mut scene = Scene::new("faultstate")?;
     for change in [set(), apply(&scene.bed)?, confirm(&scene.bed)?] {
-        let mut tally = scene.all(&change, OPEN)?;
-        tally += scene.all(&change, WRITE)?;
-        for calls in FILES {
-            tally += scene.all(&change, calls)?;
-        }
-        tally.ensure_faults().context(change.name)?;
+        let kinds: Vec<Calls> = FILES.into_iter().chain([WRITE]).collect();
+        scene.all(&change, &kinds)?.ensure_faults().context(change.name)?;
     }
     scene.close()
 }
@@ -214,30 +216,30 @@ fn a_reload_of_which_a_call_fails_changes_nothing() -> Result<()> {
 /// Reloads with every fault of a sample.
 fn reloads(scene: &Scene) -> Result<Tally> {
     let rules = scene.limiter.rules().to_owned();
+    let (reload, kinds) = (words("reload"), [BPF, OPEN]);
+    fs::write(&rules, rules_of(OTHER))?;
+    let counted = scene.count(&reload, &kinds)?;
+    fs::write(&rules, DRAINING)?;
+    scene.ok(&reload)?;
     let mut tally = Tally::default();
-    for calls in [BPF, OPEN] {
-        for case in calls.cases(MOST) {
-            fs::write(&rules, rules_of(OTHER))?;
-            let log = scene.bed.dir.path().join("strace");
-            let strace = inject::attach(&scene.limiter, calls, case.0, case.1, &log)?;
-            let output = scene.run(&words("reload"))?;
-            let injected = strace.end()?;
-            let when = format!("{case:?}: {}", injected.join("; "));
-            tally.count(!injected.is_empty(), !output.status.success());
-            if output.status.success() {
-                ensure!(seen(&scene.limiter)? != scene.seen, "{when}: nothing changed");
-            } else {
-                ensure_clear_output(&output, &when)?;
-                ensure!(seen(&scene.limiter)? == scene.seen, "{when}: something changed");
-                scene.ok(&words("reload"))?;
-            }
-            ensure_in_force(&scene.bed, 0, &when)?;
-            fs::write(&rules, DRAINING)?;
-            scene.ok(&words("reload"))?;
-            if injected.is_empty() {
-                break;
-            }
+    for (calls, case) in inject::cases(&kinds, &counted) {
+        fs::write(&rules, rules_of(OTHER))?;
+        let log = scene.bed.dir.path().join("strace");
+        let strace = inject::attach(&scene.limiter, calls, case.0, case.1, &log)?;
+        let output = scene.run(&reload)?;
+        let injected = strace.end()?;
+        let when = format!("{case:?}: {}", injected.join("; "));
+        tally.count(!injected.is_empty(), !output.status.success());
+        if output.status.success() {
+            ensure!(seen(&scene.limiter)? != scene.seen, "{when}: nothing changed");
+        } else {
+            ensure_clear_output(&output, &when)?;
+            ensure!(seen(&scene.limiter)? == scene.seen, "{when}: something changed");
+            scene.ok(&reload)?;
         }
+        ensure_in_force(&scene.bed, 0, &when)?;
+        fs::write(&rules, DRAINING)?;
+        scene.ok(&reload)?;
     }
     Ok(tally)
 }
@@ -255,8 +257,14 @@ fn a_list_of_which_a_call_fails_gets_all_entries_or_none() -> Result<()> {
 /// Runs the changes of lists with faults.
 fn lists(scene: &Scene) -> Result<Tally> {
     let change = deny();
+    let unlist = || -> Result<()> {
+        let sources = change.words[1..].iter();
+        sources.map(|source| scene.ok(&words(&format!("unlist {source}")))).collect()
+    };
+    let counted = scene.count(&change.words, &[BPF])?;
+    unlist()?;
     let mut tally = Tally::default();
-    for case in BPF.cases(MOST) {
+    for (_, case) in inject::cases(&[BPF], &counted) {
         let log = scene.bed.dir.path().join("strace");
         let strace = inject::attach(&scene.limiter, BPF, case.0, case.1, &log)?;
         let output = scene.run(&change.words)?;
@@ -273,12 +281,7 @@ fn lists(scene: &Scene) -> Result<Tally> {
         let passed = arrive(&scene.bed, &[[203, 0, 113, 99], [192, 0, 2, 66]])?;
         ensure!(passed == [0, 0], "{when}: {passed:?} of the denied");
         ensure_in_force(&scene.bed, 0, &when)?;
-        for source in &change.words[1..] {
-            scene.ok(&words(&format!("unlist {source}")))?;
-        }
-        if injected.is_empty() {
-            break;
-        }
+        unlist()?;
     }
     Ok(tally)
 }

@@ -1,7 +1,7 @@
 //! Calls to the kernel that fail, by strace.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
@@ -25,9 +25,10 @@ pub(crate) const BPF: Calls = Calls {
     step: 55,
 };
 
-/// Calls that change files, each for itself: strace counts them so, and one fault at a time is to
-/// be undone.
-pub(crate) const FILES: [Calls; 8] = [
+/// Calls that open and change files, each for itself: strace counts them so, and one fault at a
+/// time is to be undone.
+pub(crate) const FILES: [Calls; 9] = [
+    OPEN,
     file("fsync"),
     file("rename"),
     file("mkdir"),
@@ -62,7 +63,8 @@ pub(crate) fn exhaustive() -> bool {
 
 impl Calls {
     /// Errors and the calls to fail: the errors in turn, at every call up to `most` or at a sample.
-    pub(crate) fn cases(self, most: usize) -> Vec<(usize, &'static str)> {
+    /// Where there are calls, the first is one of them.
+    fn cases(self, most: usize) -> Vec<(usize, &'static str)> {
         let errors = self.errors.iter().copied().cycle();
         if exhaustive() {
             return (1..=most).zip(errors).collect();
@@ -81,20 +83,70 @@ impl Calls {
     fn options(self, number: usize, error: &str, log: &Path) -> Vec<String> {
         let Self { names, .. } = self;
         let state = log.with_file_name("state");
-        let log = log.display().to_string();
-        let trace = format!("trace={names}");
         let inject = format!("inject={names}:error={error}:when={number}");
-        let mut options =
-            ["-f", "-qq", "-o", &log, "-e", &trace, "-e", &inject].map(str::to_owned).to_vec();
+        let mut options = watching(names, log);
+        options.extend(["-e".to_owned(), inject]);
         if names == WRITE.names {
-            // Neither standard error nor pipes and sockets.
-            for name in
-                ["lock", "edits.json.new", "applied.json.new", "lists.json.new", "lists.journal"]
-            {
+            for name in WRITTEN {
                 options.extend(["-P".to_owned(), state.join(name).display().to_string()]);
             }
         }
         options
+    }
+}
+
+/// The files of the state directory: neither standard error nor pipes and sockets.
+const WRITTEN: [&str; 5] =
+    ["lock", "edits.json.new", "applied.json.new", "lists.json.new", "lists.journal"];
+
+/// The options of strace that write the calls of these names into a log.
+fn watching(names: &str, log: &Path) -> Vec<String> {
+    let (log, trace) = (log.display().to_string(), format!("trace={names}"));
+    ["-f", "-qq", "-o", &log, "-e", &trace].map(str::to_owned).to_vec()
+}
+
+/// As [`watching`], for all of some kinds of calls, with the paths of their files.
+fn watching_all(kinds: &[Calls], log: &Path) -> Vec<String> {
+    let names: Vec<&str> = kinds.iter().map(|calls| calls.names).collect();
+    let mut options = watching(&names.join(","), log);
+    options.push("-y".to_owned());
+    options
+}
+
+/// The cases of several kinds of calls, one after the other.
+pub(crate) fn cases(
+    kinds: &[Calls],
+    counted: &Counted,
+) -> impl Iterator<Item = (Calls, (usize, &'static str))> {
+    kinds
+        .iter()
+        .flat_map(|calls| calls.cases(counted.of(*calls)).into_iter().map(|case| (*calls, case)))
+}
+
+/// Numbers of calls by their names, without a fault: cases are chosen from what there is.
+pub(crate) struct Counted(BTreeMap<String, usize>);
+
+impl Counted {
+    /// Reads a log of [`watching_all`].
+    fn read(log: &Path) -> Result<Self> {
+        let (text, mut counts) = (fs::read_to_string(log)?, BTreeMap::new());
+        for line in text.lines() {
+            // The number of the thread, and the call; not the end of one that another interrupted.
+            let call = line.split_once(' ').map_or("", |(_, call)| call.trim_start());
+            let Some((name, arguments)) = call.split_once('(') else { continue };
+            let file = arguments.split_once('>').map_or("", |(file, _)| file);
+            let is_state = || WRITTEN.iter().any(|name| file.ends_with(&format!("/state/{name}")));
+            if name != WRITE.names || is_state() {
+                *counts.entry(name.to_owned()).or_default() += 1;
+            }
+        }
+        Ok(Self(counts))
+    }
+
+    /// The number of the last call of a kind; 0 if there is none.
+    pub(crate) fn of(&self, calls: Calls) -> usize {
+        let counts = calls.names.split(',').filter_map(|name| self.0.get(name));
+        counts.copied().max().unwrap_or_default()
     }
 }
 
@@ -131,13 +183,6 @@ impl Tally {
     }
 }
 
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Self) {
-        self.injected += other.injected;
-        self.refused += other.refused;
-    }
-}
-
 /// The start of a daemon of which a call fails.
 pub(crate) struct FaultyStart {
     /// Calls that failed; none if the start had fewer of them.
@@ -154,12 +199,26 @@ pub(crate) fn start(
     error: &str,
     log: &Path,
 ) -> Result<FaultyStart> {
-    fs::write(log, "")?;
-    let strace = ["strace", "-D"].map(str::to_owned).into_iter();
-    limiter.through(strace.chain(calls.options(number, error, log)));
-    let refusal = limiter.start().err().map(|error| error.to_string());
-    limiter.through(Vec::<String>::new());
+    let started = through(limiter, calls.options(number, error, log), log)?;
+    let refusal = started.err().map(|error| error.to_string());
     Ok(FaultyStart { injected: injected(log), refusal })
+}
+
+/// Starts the daemon without a fault, and counts its calls.
+pub(crate) fn count(limiter: &mut Limiter, kinds: &[Calls], log: &Path) -> Result<Counted> {
+    through(limiter, watching_all(kinds, log), log)??;
+    Counted::read(log)
+}
+
+/// Starts the daemon through strace.
+fn through(limiter: &mut Limiter, options: Vec<String>, log: &Path) -> Result<Result<String>> {
+    fs::write(log, "")?;
+    // With the filter, the daemon stops for the calls that are watched, and for no others.
+    let strace = ["strace", "-D", "--seccomp-bpf"].map(str::to_owned).into_iter();
+    limiter.through(strace.chain(options));
+    let started = limiter.start();
+    limiter.through(Vec::<String>::new());
+    Ok(started)
 }
 
 /// strace at a running daemon.
@@ -176,10 +235,18 @@ pub(crate) fn attach(
     error: &str,
     log: &Path,
 ) -> Result<Attached> {
+    attach_with(limiter, calls.options(number, error, log), log)
+}
+
+/// Watches the calls of the running daemon from now on, of which none fails.
+pub(crate) fn watch(limiter: &Limiter, kinds: &[Calls], log: &Path) -> Result<Attached> {
+    attach_with(limiter, watching_all(kinds, log), log)
+}
+
+fn attach_with(limiter: &Limiter, options: Vec<String>, log: &Path) -> Result<Attached> {
     fs::write(log, "")?;
     let pid = limiter.pid().context("the daemon is not running")?;
-    let strace = Strace::attach(pid, calls.options(number, error, log))?;
-    Ok(Attached { strace, log: log.to_owned() })
+    Ok(Attached { strace: Strace::attach(pid, options)?, log: log.to_owned() })
 }
 
 impl Attached {
@@ -187,5 +254,11 @@ impl Attached {
     pub(crate) fn end(self) -> Result<Vec<String>> {
         self.strace.end()?;
         Ok(injected(&self.log))
+    }
+
+    /// Lets go of the daemon; says which calls there were.
+    pub(crate) fn count(self) -> Result<Counted> {
+        self.strace.end()?;
+        Counted::read(&self.log)
     }
 }

@@ -1,15 +1,14 @@
 //! Starts of which a call fails.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 
-use super::inject::{self, BPF, Calls, FILES, OPEN, SOCKETS, Tally, WRITE};
+use super::inject::{self, BPF, Calls, FILES, SOCKETS, Tally, WRITE};
 use super::scene::{DRAINING, MANAGEMENT, contents, drain, ensure_clear, ensure_in_force};
-
-/// More calls than any start has.
-const MOST: usize = 1000;
 
 /// The exit code in the words of [`Limiter::start`].
 fn exit_code(refusal: &str) -> Option<i32> {
@@ -43,124 +42,122 @@ fn bed(tag: &str) -> Result<(Testbed, Limiter)> {
     Ok((bed, limiter))
 }
 
-/// Runs starts where nothing is, with faults.
-fn first_starts(tag: &str, calls: Calls) -> Result<Tally> {
-    let (bed, mut limiter) = bed(tag)?;
+/// Takes away all of a daemon that runs, and what it noted: the next start is a first one again.
+fn take_away(limiter: &mut Limiter, bed: &Testbed) -> Result<()> {
+    // Not by the daemon, which the fault may still wait for.
+    limiter.kill()?;
+    fs::remove_file(limiter.socket())?;
+    limiter.on_pins("detach")?;
+    // On a busy machine the kernel takes a moment longer to end the link, and the next start would
+    // be refused for it: the last one has no fault that explains that.
+    limiter.wait_until_detached()?;
+    let state = bed.dir.path().join("state");
+    if state.exists() {
+        fs::remove_dir_all(&state)?;
+    }
+    Ok(())
+}
+
+/// A start with one fault of a sample: the calls that failed, and the refusal, if there was one.
+/// The first call of a kind always fails.
+fn start_with_fault(
+    limiter: &mut Limiter,
+    bed: &Testbed,
+    calls: Calls,
+    (number, error): (usize, &str),
+    tally: &mut Tally,
+) -> Result<(String, Option<String>)> {
     let log = bed.dir.path().join("strace");
+    let start = inject::start(limiter, calls, number, error, &log)?;
+    let when = format!("{error} at call {number} of {}", calls.names);
+    ensure!(number > 1 || !start.injected.is_empty(), "{when}: no call failed");
+    let refused = start.refusal.as_ref().is_some_and(|refusal| !is_loader(refusal));
+    tally.count(!start.injected.is_empty(), refused);
+    Ok((format!("{when}: {}", start.injected.join("; ")), start.refusal))
+}
+
+/// Runs starts where nothing is, with faults.
+fn first_starts(tag: &str, kinds: &[Calls]) -> Result<Tally> {
+    let (bed, mut limiter) = bed(tag)?;
+    let counted = inject::count(&mut limiter, kinds, &bed.dir.path().join("strace"))?;
+    ensure_in_force(&bed, 5, "without a fault")?;
+    take_away(&mut limiter, &bed)?;
     let mut tally = Tally::default();
-    for (number, error) in calls.cases(MOST) {
-        let when = format!("{error} at call {number} of {}", calls.names);
-        let start = inject::start(&mut limiter, calls, number, error, &log)?;
-        let when = format!("{when}: {}", start.injected.join("; "));
-        let refused = start.refusal.as_ref().is_some_and(|refusal| !is_loader(refusal));
-        tally.count(!start.injected.is_empty(), refused);
-        match start.refusal {
-            Some(refusal) if is_loader(&refusal) => {}
-            Some(refusal) => {
+    for (calls, case) in inject::cases(kinds, &counted) {
+        match start_with_fault(&mut limiter, &bed, calls, case, &mut tally)? {
+            (_, Some(refusal)) if is_loader(&refusal) => {}
+            (when, Some(refusal)) => {
                 let said = refusal.replace("): ", ")\n");
                 ensure_clear(exit_code(&refusal), &said, &when)?;
                 ensure_nothing_left(&limiter, &bed, &format!("{when}: {refusal}"))?;
-                continue;
             }
-            None => {
+            (when, None) => {
                 ensure_in_force(&bed, 5, &when)?;
-                // Not by the daemon, which the fault may still wait for.
-                limiter.kill()?;
-                std::fs::remove_file(limiter.socket())?;
-                limiter.on_pins("detach")?;
-                // On a busy machine the kernel takes a moment longer to end the link, and the next
-                // start would be refused for it: the last one has no fault that explains that.
-                limiter.wait_until_detached().with_context(|| when.clone())?;
-                // What a daemon that ran notes is there for the next start, and this is to be a
-                // first one again.
-                let state = bed.dir.path().join("state");
-                if state.exists() {
-                    std::fs::remove_dir_all(&state)?;
-                }
+                take_away(&mut limiter, &bed).with_context(|| when.clone())?;
             }
-        }
-        if start.injected.is_empty() {
-            limiter.start().context("the start after the faults")?;
-            ensure_in_force(&bed, 5, "after the faults")?;
-            limiter.close()?;
-            bed.close()?;
-            return Ok(tally);
         }
     }
-    bail!("no start was let through")
+    limiter.start().context("the start after the faults")?;
+    ensure_in_force(&bed, 5, "after the faults")?;
+    limiter.close()?;
+    bed.close()?;
+    Ok(tally)
 }
 
 /// Runs starts that take over, with faults.
-fn adopting_starts(tag: &str, calls: Calls) -> Result<Tally> {
+fn adopting_starts(tag: &str, kinds: &[Calls]) -> Result<Tally> {
     let (bed, mut limiter) = bed(tag)?;
-    let log = bed.dir.path().join("strace");
     limiter.start()?;
     drain(&bed)?;
+    limiter.kill()?;
+    let counted = inject::count(&mut limiter, kinds, &bed.dir.path().join("strace"))?;
+    ensure_in_force(&bed, 0, "without a fault")?;
     let mut tally = Tally::default();
-    for (number, error) in calls.cases(MOST) {
+    for (calls, case) in inject::cases(kinds, &counted) {
         if limiter.pid().is_some() {
             limiter.kill()?;
         }
-        let when = format!("{error} at call {number} of {}", calls.names);
-        let start = inject::start(&mut limiter, calls, number, error, &log)?;
-        let when = format!("{when}: {}", start.injected.join("; "));
-        let refused = start.refusal.as_ref().is_some_and(|refusal| !is_loader(refusal));
-        tally.count(!start.injected.is_empty(), refused);
-        match start.refusal {
-            Some(refusal) if is_loader(&refusal) => {}
-            Some(refusal) => {
-                let said = refusal.replace("): ", ")\n");
-                ensure_clear(exit_code(&refusal), &said, &when)?;
-            }
-            None => {}
+        let (when, refusal) = start_with_fault(&mut limiter, &bed, calls, case, &mut tally)?;
+        if let Some(refusal) = refusal.filter(|refusal| !is_loader(refusal)) {
+            ensure_clear(exit_code(&refusal), &refusal.replace("): ", ")\n"), &when)?;
         }
         ensure_in_force(&bed, 0, &when)?;
-        if start.injected.is_empty() {
-            ensure!(limiter.pid().is_some(), "no start was let through");
-            limiter.close()?;
-            bed.close()?;
-            return Ok(tally);
-        }
     }
-    bail!("no start was let through")
+    if limiter.pid().is_none() {
+        limiter.start().context("the start after the faults")?;
+        ensure_in_force(&bed, 0, "after the faults")?;
+    }
+    limiter.close()?;
+    bed.close()?;
+    Ok(tally)
 }
 
 #[test]
 fn a_first_start_of_which_a_bpf_call_fails_leaves_nothing() -> Result<()> {
     require_root();
-    first_starts("faultbpf", BPF)?.ensure_faults()
+    first_starts("faultbpf", &[BPF])?.ensure_faults()
 }
 
 #[test]
 fn a_first_start_of_which_a_file_call_fails_leaves_nothing() -> Result<()> {
     require_root();
-    let mut tally = first_starts("faultopen", OPEN)?;
-    for calls in FILES {
-        tally += first_starts("faultfile", calls)?;
-    }
-    tally.ensure_faults()
+    first_starts("faultfile", &FILES)?.ensure_faults()
 }
 
 #[test]
 fn a_first_start_of_which_a_socket_call_fails_leaves_nothing() -> Result<()> {
     require_root();
-    let mut tally = first_starts("faultwrite", WRITE)?;
-    tally += first_starts("faultsock", SOCKETS)?;
-    tally.ensure_faults()
+    first_starts("faultsock", &[WRITE, SOCKETS])?.ensure_faults()
 }
 
 #[test]
 fn a_start_that_takes_over_and_of_which_a_bpf_call_fails_keeps_the_limits() -> Result<()> {
     require_root();
-    adopting_starts("faultadopt", BPF)?.ensure_faults()
+    adopting_starts("faultadopt", &[BPF])?.ensure_faults()
 }
 
 #[test]
 fn a_start_that_takes_over_and_of_which_a_file_call_fails_keeps_the_limits() -> Result<()> {
     require_root();
-    let mut tally = adopting_starts("faultaopen", OPEN)?;
-    for calls in FILES {
-        tally += adopting_starts("faultafile", calls)?;
-    }
-    tally.ensure_faults()
+    adopting_starts("faultafile", &FILES)?.ensure_faults()
 }

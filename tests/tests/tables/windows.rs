@@ -10,12 +10,22 @@ const WALL: u64 = 1_784_726_055 * SECOND;
 
 /// `unit` is one with whatever belongs to it, as `day, unit_multiplier: 5`.
 fn windows(unit: &str, packets: u32) -> Program {
-    let mut program = program(&format!(
+    let mut program = program("descriptors: []");
+    windows_anew(&mut program, unit, packets);
+    program
+}
+
+/// The same in a program that had other windows: back at [`START`], and with a new table, for one
+/// that was taken away begins new.
+fn windows_anew(program: &mut Program, unit: &str, packets: u32) {
+    program.apply_file("descriptors: []").unwrap();
+    at(program, START);
+    let rules = format!(
         "descriptors: [{{key: vlan, rate_limit: {{unit: {unit}, requests_per_unit: {packets}, \
          algorithm: fixed_window}}}}]"
-    ));
+    );
+    program.apply_file(&rules).unwrap();
     program.set_wall_offset(WallOffset::of_clocks(WALL, START)).unwrap();
-    program
 }
 
 fn send(program: &Program) -> usize {
@@ -24,8 +34,9 @@ fn send(program: &Program) -> usize {
 
 #[test]
 fn windows_begin_with_the_minutes_hours_and_days_of_utc() {
+    let mut program = program("descriptors: []");
     for (unit, seconds) in [("second", 1), ("minute", 60), ("hour", 3_600), ("day", 86_400)] {
-        let program = windows(unit, 3);
+        windows_anew(&mut program, unit, 3);
         assert_eq!(send(&program), 3, "{unit}");
         let width = seconds * SECOND;
         let border = START + width - WALL % width;
@@ -58,6 +69,7 @@ fn a_week_begins_on_monday() {
 #[test]
 fn windows_of_several_units_begin_with_their_multiples_since_1900() {
     let since_1900 = WALL + 2_208_988_800 * SECOND;
+    let mut program = program("descriptors: []");
     for (unit, seconds) in [
         ("second, unit_multiplier: 30", 30),
         ("minute, unit_multiplier: 5", 300),
@@ -66,7 +78,7 @@ fn windows_of_several_units_begin_with_their_multiples_since_1900() {
         ("week, unit_multiplier: 2", 1_209_600),
         ("day, unit_multiplier: 366", 31_622_400),
     ] {
-        let mut program = windows(unit, 3);
+        windows_anew(&mut program, unit, 3);
         assert_eq!(send(&program), 3, "{unit}");
         let width = seconds * SECOND;
         let left = width - since_1900 % width;
@@ -79,7 +91,7 @@ fn windows_of_several_units_begin_with_their_multiples_since_1900() {
         at(&program, START + left + width);
         assert_eq!(send(&program), 3, "{unit}: at the border after that");
         // These instants of the wall clock on a machine that booted at another time.
-        program = windows(unit, 3);
+        windows_anew(&mut program, unit, 3);
         let earlier = 5_000 * SECOND;
         program.set_wall_offset(WallOffset::of_clocks(WALL, START + earlier)).unwrap();
         at(&program, START + earlier + left - 1);
