@@ -373,10 +373,7 @@ impl Rule {
             LevelValue::Pattern(_) => Some(Cow::Borrowed(*value)),
             LevelValue::Any | LevelValue::Source(_) => {
                 let net = source(value).map(|net| Cow::Owned(net.to_string()));
-                net.or_else(|| {
-                    self.counters.warn_of_no_address(&self.domain, &self.path, value);
-                    Some(Cow::Borrowed(*value))
-                })
+                net.or(Some(Cow::Borrowed(*value)))
             }
         })
     }
