@@ -105,7 +105,7 @@ pub(super) enum ServiceError {
     /// A word of a request, and what is wrong with that.
     #[error("{word}: {problem}")]
     Word { word: &'static str, problem: String },
-    #[error("the lists have room for {capacity} {what}: remove some, or list a prefix instead")]
+    #[error("the lists have room for {capacity} {what}: remove some, or list wider prefixes")]
     ListsFull { what: &'static str, capacity: usize },
     #[error("as many follow events as may: end one of them first")]
     Followers,

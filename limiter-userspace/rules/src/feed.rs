@@ -6,6 +6,7 @@ mod json;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, IpSubnets, Ipv4Subnets, Ipv6Net, Ipv6Subnets};
+use limiter_text::spoken::{MONTH, has_bare_month};
 use serde_json::Value;
 
 use crate::model::Selector;
@@ -201,6 +202,7 @@ fn seconds(time: &str) -> Result<Option<u64>, String> {
         return Ok(None);
     }
     match humantime::parse_duration(time) {
+        Ok(_) if has_bare_month(time) => Err(format!("{time:?}: {MONTH}")),
         Ok(time) if time.is_zero() => Err("0 seconds are over at once".to_owned()),
         // A part of a second more is no harm; less would be.
         Ok(time) => Ok(Some(time.as_secs() + u64::from(time.subsec_nanos() > 0))),

@@ -92,6 +92,15 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
+/// What to write for a length of time with the unit `M`.
+pub const MONTH: &str = "`M` would be months: write min for minutes, or months";
+
+/// True if a unit of a length of time is a bare `M`: the reader takes it for months, and most
+/// people mean minutes.
+pub fn has_bare_month(text: &str) -> bool {
+    text.split(|letter: char| !letter.is_alphabetic()).any(|unit| unit == "M")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,6 +148,16 @@ mod tests {
             let time = Duration::from_nanos(nanos);
             assert_eq!(exact(time), text);
             assert_eq!(humantime::parse_duration(text), Ok(time));
+        }
+    }
+
+    #[test]
+    fn a_bare_m_may_be_meant_as_minutes() {
+        for text in ["10M", "1h 5M", "10 M"] {
+            assert!(has_bare_month(text), "{text}");
+        }
+        for text in ["10m", "10min", "2months", "1 Month", "5Ms", ""] {
+            assert!(!has_bare_month(text), "{text}");
         }
     }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use limiter_common::wire::Count;
 use limiter_rules::file::render;
-use limiter_rules::model::{Direction, Over, SOURCE_MASKS, over_text, terms_text};
+use limiter_rules::model::{
+    Direction, Over, SOURCE_MASKS, limited_by_others, over_text, terms_text,
+};
 use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, RateText, Rule, Selector, Subject, Target, Terms, rate_text};
 use limiter_text::plain::is_plain;
@@ -14,6 +16,7 @@ use super::ground::Ground;
 use super::planned::Planned;
 use super::state::RuleSets;
 use crate::api::limits::{SetLimit, UnsetLimit};
+use crate::api::lists::ListName;
 use crate::api::rules::{Changed, Session};
 use crate::control::Refusal;
 use crate::error::ServiceError;
@@ -70,9 +73,21 @@ impl RuleSets {
         if let Some(over) = replaced.and_then(|replaced| not_taken_over(&replaced, &rule)) {
             done.push_str(&over);
         }
+        if rule.terms == Terms::Unlimited && !is_allowed(ground, target.selector)? {
+            done.push_str(&self.limited_still(&rule, target.selector));
+        }
         let done = Some(done);
         let warnings = self.of_this_first(&rule, changed.warnings);
         Ok(Changed { warnings, done, ..changed })
+    }
+
+    /// The rules that go on limiting what has no limit by this one.
+    fn limited_still(&self, rule: &Rule, selector: Option<Selector>) -> String {
+        let Some(others) = limited_by_others(rule, &self.effective.rule_set()) else {
+            return String::new();
+        };
+        let lifted = selector.map(|selector| format!(": `limiter allow {selector}` lifts all"));
+        format!("; limited by others all the same, {others}{}", lifted.unwrap_or_default())
     }
 
     /// Removes a limit that was set.
@@ -182,6 +197,13 @@ impl RuleSets {
         }
         Ok(())
     }
+}
+
+/// True if all limits are lifted for a source by the allow list.
+fn is_allowed(ground: &Ground<'_>, selector: Option<Selector>) -> Result<bool, ServiceError> {
+    let now = ground.datapath.get()?.now();
+    let list = selector.and_then(|selector| ground.lists.of(&selector, now));
+    Ok(list == Some(ListName::Allow))
 }
 
 /// The unit with a name.

@@ -2,6 +2,7 @@
 //! answered.
 
 use super::*;
+use crate::api::lists::{ListName, SetList};
 use crate::limit_ends;
 
 fn limit(fields: SetLimit) -> SetLimit {
@@ -47,6 +48,31 @@ fn a_limit_on_a_port_has_keys_a_name_and_a_unit() {
     let named = limits.iter().find(|entry| entry.name.as_deref() == Some("ssh")).unwrap();
     assert_eq!((named.limit.as_str(), named.origin), ("5 syns/min", Origin::Cli));
     assert_eq!(limits.len(), 5);
+}
+
+/// What has no limit by one rule may have others by its port.
+#[test]
+fn what_limits_an_exempt_source_all_the_same_is_said() {
+    let mut daemon = Daemon::start(&[]);
+    let exempt = |source: &str| SetLimit {
+        source: Some(source.into()),
+        rate: "unlimited".into(),
+        ..SetLimit::default()
+    };
+    let was = "203.0.113.53: unlimited, was 100/s burst 20 (every source)";
+    assert_eq!(done(&mut daemon, &exempt("203.0.113.53")), was);
+    let dns = SetLimit { to: Some("53/udp".into()), ..limit(SetLimit::default()) };
+    done(&mut daemon, &dns);
+    assert_eq!(
+        done(&mut daemon, &exempt("203.0.113.54")),
+        "203.0.113.54: unlimited, was 100/s burst 20 (every source); limited by others all the \
+         same, the rule for protocol=udp destination_port=53 remote_address: `limiter allow \
+         203.0.113.54` lifts all"
+    );
+    let sources = vec!["203.0.113.55".into()];
+    let allow = SetList { list: ListName::Allow, sources, ..SetList::default() };
+    daemon.service.list(&allow).unwrap();
+    assert!(!done(&mut daemon, &exempt("203.0.113.55")).contains("others"));
 }
 
 /// A slow rate on a port of TCP is asked about, as packets of it stop open sessions. What was said

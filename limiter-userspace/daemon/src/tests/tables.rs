@@ -135,7 +135,7 @@ fn every_limit_is_listed() {
             "the rule for every source rejects, but there is no `replies`: packets over it are \
              dropped, and nobody is notified; add replies to the rule file",
             "the rule for every source carries no TCP session: it counts packets, and after 60 \
-             packets one more passes every 1 s, so an open one hangs; to limit connections, write \
+             packets in 1 min no more pass, so an open one hangs; to limit connections, write \
              `rate: 60 syns/min` (`limiter set`: --count syns); to limit packets, at least 10/s",
             "the rule for destination_port=22 remote_address bans without evidence: \
              anybody who forges a source address gets it banned, and there is no evidence in its packets; \

@@ -4,9 +4,10 @@ use std::fmt;
 
 use ipnet::IpNet;
 
+use super::nearest::nearest;
 use super::place::Place;
 use super::placed::At;
-use crate::model::key::{KEYS, service};
+use crate::model::key::service;
 use crate::model::{Direction, Selector};
 use crate::rate_text::RateTextError;
 use crate::source_text::SourceTextError;
@@ -238,7 +239,7 @@ pub enum Problem {
         most: usize,
     },
     /// More entries on the lists than there is room for.
-    #[error("the lists have room for {room} {what}: remove some, or list a prefix instead")]
+    #[error("the lists have room for {room} {what}: remove some, or list wider prefixes")]
     ListsFull {
         /// Sort of the entries.
         what: &'static str,
@@ -541,59 +542,5 @@ fn ranges(text: &str, high: u16) -> String {
         Some([range]) if range.contains('-') && !text.contains('-') => format!("write {range}"),
         Some(parts @ [_, _, ..]) => format!("write a list, [{}]", parts.join(", ")),
         _ => format!("give a whole number from 0 to {high}, or a range as in 80-90"),
-    }
-}
-
-/// Fields that belong into `rate_limit`, and are often written beside it.
-const OF_LIMIT: [&str; 7] =
-    ["rate", "unit", "requests_per_unit", "burst", "count", "algorithm", "unlimited"];
-
-/// Fields that belong into `action`, and are often written beside it.
-const OF_ACTION: [&str; 4] = ["ban", "mark", "class", "cpu"];
-
-/// `did you mean`, or the whole list.
-fn nearest(word: &str, expected: &[&'static str]) -> String {
-    if expected.contains(&"action") && OF_ACTION.contains(&word) {
-        return format!("write it inside `action`, as in `action: {{{word}: ...}}`");
-    }
-    if expected.contains(&"descriptors") && KEYS.contains(&word) {
-        return format!(
-            "it is a key: write `key: {word}` in a descriptor, and nest it under `descriptors` of \
-             another one to join two"
-        );
-    }
-    if expected.contains(&"rate_limit") && OF_LIMIT.contains(&word) {
-        return "write it inside `rate_limit`, as in `rate_limit: {rate: 100/s, burst: 20}`"
-            .to_owned();
-    }
-    // Another case, or the beginning of a word.
-    let lower = word.to_lowercase();
-    let near = |candidate: &&&str| {
-        **candidate == lower || lower.len() > 2 && candidate.starts_with(&lower)
-    };
-    let mut found = expected.iter().filter(near);
-    if let (Some(candidate), None) = (found.next(), found.next()) {
-        return format!("did you mean {candidate:?}?");
-    }
-    let best = expected
-        .iter()
-        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), *candidate))
-        .min();
-    match best {
-        // A third of the word wrong is a typing error, more is another word.
-        // Of a single character nothing is left to recognise.
-        Some((distance, candidate))
-            if candidate.len() > 1 && distance * 3 <= candidate.len().max(3) =>
-        {
-            format!("did you mean {candidate:?}?")
-        }
-        _ => {
-            let requests = if expected.contains(&"remote_address") {
-                "; `limiter serve` takes keys of any name, of requests"
-            } else {
-                ""
-            };
-            format!("use {}{requests}", expected.join(", "))
-        }
     }
 }

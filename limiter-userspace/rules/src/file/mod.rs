@@ -6,6 +6,7 @@
 mod check;
 mod error;
 mod items;
+mod nearest;
 mod one_or_many;
 mod place;
 mod placed;

@@ -9,9 +9,11 @@ use limiter_common::wire::{Count, field};
 use super::direction::Direction;
 use super::values::Values;
 
+mod elsewhere;
 mod names;
 mod service;
 
+pub(crate) use elsewhere::{is_of_packets_alone, key_elsewhere};
 pub use names::{DSCPS, PROTOCOLS};
 pub(crate) use service::service;
 

@@ -26,7 +26,7 @@ pub use listing::{LEAST, LONGEST_REASON, Listing, ROOM, is_nearly_everybody, unt
 pub use part::{Part, SOURCE_MASKS, SourceMasks};
 pub use path::Path;
 pub use selector::{Selector, SelectorError, TriePrefix};
-pub use sentence::{budget_sentence, list_sentence, rule_sentence};
+pub use sentence::{budget_sentence, limited_by_others, list_sentence, rule_sentence};
 pub use sharing::{Share, Sharing};
 pub use text::{
     limit_text, limits_text, meter_text, over_text, sharing_text, terms_kept, terms_text,

@@ -64,25 +64,37 @@ fn is_exempt(rule: &Rule, set: &RuleSet) -> bool {
 
 /// A rule lifts the limits of its own table, and those of others hold.
 fn no_limit(rule: &Rule, set: &RuleSet) -> String {
+    match limited_by_others(rule, set) {
+        None => "no limit".to_owned(),
+        Some(_) if is_exempt(rule, set) => "no limit: on the allow list".to_owned(),
+        Some(others) => {
+            format!("no limit by rules with these keys; limited by others: {others}")
+        }
+    }
+}
+
+/// The rules of other tables that limit packets for which a rule lifts the limits of its own, if
+/// there are any.
+pub fn limited_by_others(rule: &Rule, set: &RuleSet) -> Option<String> {
     let traffic = rule.path.traffic();
+    let only_counts = |other: &Rule| match &other.terms {
+        Terms::Budget(name) => {
+            set.budgets.iter().any(|budget| budget.name == *name && budget.limits.shadow)
+        }
+        terms => terms.is_shadow(),
+    };
     let mut others = set.rules.iter().filter(|other| {
         other.terms != Terms::Unlimited
-            && !other.terms.is_shadow()
+            && !only_counts(other)
             && !rule.path.is_in_table_of(&other.path)
             && traffic.meets(&other.path.traffic())
     });
-    let Some(first) = others.next() else {
-        return "no limit".to_owned();
-    };
-    if is_exempt(rule, set) {
-        return "no limit: on the allow list".to_owned();
-    }
+    let first = &others.next()?.path;
     let more = match others.count() {
         0 => String::new(),
         more => format!(" (and {more} more)"),
     };
-    let first = &first.path;
-    format!("no limit by rules with these keys; limited by others: the rule for {first}{more}")
+    Some(format!("the rule for {first}{more}"))
 }
 
 /// Whom a rule is for: one bucket for each of what has no value, of packets with all values. With

@@ -105,8 +105,13 @@ pub(super) fn session(
     let rate = display_rate(&bound.quota.with_burst(0));
     let wait = Duration::from_nanos(period.nanos() / requests_per_unit.max(1));
     let wait = exact(rounded(wait));
-    let after = match (count, bound.burst) {
-        (Count::Bytes, bytes) => format!("after {bytes} bytes there is {rate}"),
+    let after = match (&bound.written, bound.burst) {
+        // What a window has used up comes back with another window, and not bit by bit.
+        (Written::Window, units) => {
+            let length = exact(Duration::from_nanos(period.nanos()));
+            format!("after {units} {} in {length} no more pass", count.name())
+        }
+        (_, bytes) if count == Count::Bytes => format!("after {bytes} bytes there is {rate}"),
         (_, 0 | 1) => format!("one passes every {wait}"),
         (_, packets) => format!("after {packets} packets one more passes every {wait}"),
     };

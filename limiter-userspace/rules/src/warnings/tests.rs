@@ -153,6 +153,16 @@ fn a_rate_that_carries_no_session_is_reported() {
         (&[("protocol", "tcp")], "rate: 1kB/s, burst: 10kB", "give it more"),
         (&[], "rate: 1000/week", "one more passes every 10 min 4 s"),
         (&[], "rate: 86400/day", "one more passes every 1 s"),
+        (
+            &[],
+            "rate: 10/day, algorithm: fixed_window",
+            "after 10 packets in 1 d no more pass, so an open one hangs",
+        ),
+        (
+            &[("protocol", "tcp")],
+            "rate: 100/hour, algorithm: sliding_counter",
+            "after 100 packets in 1 h no more pass",
+        ),
     ] {
         let reported = one(&nested(keys, limit));
         assert!(

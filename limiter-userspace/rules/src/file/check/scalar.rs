@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use limiter_text::plain::is_plain;
+use limiter_text::spoken::{MONTH, has_bare_month};
 
 use super::checked::Failure;
 use crate::compile::{MAX_TICKS, ticks};
@@ -87,6 +88,7 @@ pub(in crate::file) fn time(
 ) -> Result<Duration, Failure> {
     let text = text(scalar, field, "write one like 10ms, 30s, 1min, 2h or 1day")?;
     let wrong = match humantime::parse_duration(text) {
+        Ok(_) if has_bare_month(text) => MONTH,
         Err(_) => "is no length of time",
         Ok(time) if time < least => "is too short: it is at least 1s",
         Ok(time) if ticks(time) > MAX_TICKS => "is more than 2 years",

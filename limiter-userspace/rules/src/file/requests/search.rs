@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::super::read::limits;
-use crate::model::key::KEYS;
+use crate::model::key::{KEYS, is_of_packets_alone, key_elsewhere};
 
 /// What the rules of a file are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum For {
     /// Packets, as far as is to be seen.
     Packets,
     /// Requests: there is a mapping of headers, or a key that packets do not have, and that is no
-    /// misspelt one of theirs.
+    /// misspelt one of theirs, and not what other tools call one of them.
     Requests,
     /// Both: `requests` has the rules for requests, and the other fields those for packets.
     Both,
@@ -27,6 +27,8 @@ pub(super) fn has_part(text: &str) -> bool {
 /// A rule file of which only this is of interest.
 #[derive(Deserialize)]
 struct File {
+    #[serde(default)]
+    domain: Option<IgnoredAny>,
     #[serde(default)]
     check: Option<IgnoredAny>,
     #[serde(default)]
@@ -67,17 +69,27 @@ pub fn whom_for(text: &str) -> For {
         Err(_) => return For::Packets,
     };
     let descriptors = file.descriptors.unwrap_or_default();
-    if file.check.is_some() || descriptors.iter().any(is_of_request) {
+    let mut keys = Vec::new();
+    descriptors.iter().for_each(|descriptor| unknown_keys(descriptor, &mut keys));
+    // Requests ask by a domain, so a word of both is one of packets where there is none.
+    let is_of_packets = |key: &&str| match file.domain {
+        Some(_) => is_of_packets_alone(key),
+        None => key_elsewhere(key).is_some(),
+    };
+    if file.check.is_some() || !keys.is_empty() && !keys.iter().any(is_of_packets) {
         For::Requests
     } else {
         For::Packets
     }
 }
 
-fn is_of_request(descriptor: &Descriptor) -> bool {
+/// Keys that packets do not have, but for misspelt ones of theirs.
+fn unknown_keys<'a>(descriptor: &'a Descriptor, found: &mut Vec<&'a str>) {
     let key = descriptor.key.as_deref();
-    key.is_some_and(|key| !KEYS.contains(&key) && !is_near(key))
-        || descriptor.descriptors.iter().flatten().any(is_of_request)
+    found.extend(key.filter(|key| !KEYS.contains(key) && !is_near(key)));
+    for inner in descriptor.descriptors.iter().flatten() {
+        unknown_keys(inner, found);
+    }
 }
 
 /// True if a key is one of packets with a mistake in it.
@@ -100,6 +112,22 @@ mod tests {
         };
         for key in ["remote_address", "remote_adress", "Remote-Address", "destination_prt", "ttl"] {
             assert_eq!(of(key), For::Packets, "{key}");
+        }
+        // What other tools call a key of packets; with a domain, only if requests have none such.
+        let in_domain = |key: &str| {
+            whom_for(&format!(
+                "domain: d\ndescriptors: [{{key: remote_address, descriptors: [{{key: {key}}}]}}]"
+            ))
+        };
+        for (key, with_domain) in [
+            ("port", For::Packets),
+            ("dport", For::Packets),
+            ("Dst-Port", For::Packets),
+            ("proto", For::Packets),
+            ("client_ip", For::Requests),
+            ("source", For::Requests),
+        ] {
+            assert_eq!((of(key), in_domain(key)), (For::Packets, with_domain), "{key}");
         }
         for key in ["message_type", "auth_type", "path", "user", "api_key"] {
             assert_eq!(of(key), For::Requests, "{key}");

@@ -25,6 +25,26 @@ fn bad_files_are_refused_with_place_and_remedy() {
                 .into(),
         ),
         (
+            "descriptors: [{key: remote_address, unlimited: true}]".into(),
+            "1:37: unknown field \"unlimited\": write it inside `rate_limit`, as in `rate_limit: \
+             {unlimited: true}`"
+                .into(),
+        ),
+        (
+            "descriptors: [{key: remote_address, evidence: none}]".into(),
+            "1:37: unknown field \"evidence\": write it inside `ban`, as in `action: {ban: {first: \
+             10min}}`"
+                .into(),
+        ),
+        (
+            "descriptors: [{key: port, value: 22, action: drop}]".into(),
+            "1:21: key: \"port\" is not known: did you mean \"destination_port\"?".into(),
+        ),
+        (
+            "descriptors: [{key: Client-IP, action: drop}]".into(),
+            "1:21: key: \"Client-IP\" is not known: did you mean \"remote_address\"?".into(),
+        ),
+        (
             "descriptor: []\n".into(),
             "1:1: unknown field \"descriptor\": did you mean \"descriptors\"?".into(),
         ),

@@ -131,6 +131,6 @@ fn lists_that_do_not_fit_are_refused() {
     let text: String = std::iter::once("deny:\n".to_owned()).chain(prefixes).collect();
     let error = parse(&text).unwrap_err().to_string();
     let words =
-        "r.yaml: the lists have room for 65536 prefixes: remove some, or list a prefix instead";
+        "r.yaml: the lists have room for 65536 prefixes: remove some, or list wider prefixes";
     assert_eq!(error, words);
 }
