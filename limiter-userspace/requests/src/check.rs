@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use limiter_rules::file::requests::{Entry, EntryValue};
+use limiter_rules::file::requests::{Entry, EntryValue, RequestLimit};
+use limiter_rules::model::Meter;
 
 use crate::decision::amount;
 use crate::question::{Answer, Status};
@@ -71,8 +72,7 @@ pub(crate) fn add_headers(answer: &Answer, headers: &mut HeaderMap) {
     for status in &answer.statuses {
         for (number, (limit, left)) in (1..).zip(&status.limits) {
             let name = name(status, number);
-            let window = limit.meter.quota().period.seconds();
-            policies.push(format!("{name};q={};w={window}", amount(limit)));
+            policies.push(format!("{name};q={};w={}", amount(limit), window(limit)));
             let remaining = if status.over && left.wait != Some(0) { 0 } else { left.remaining };
             states.push(format!("{name};r={remaining};t={}", seconds(left.reset)));
         }
@@ -84,6 +84,16 @@ pub(crate) fn add_headers(answer: &Answer, headers: &mut HeaderMap) {
             headers.insert(header, value);
         }
     }
+}
+
+/// Seconds in which a limit gives what it lets pass at once: a bucket fills, a window goes by.
+fn window(limit: &RequestLimit) -> u64 {
+    let quota = limit.meter.quota();
+    let period = quota.period.seconds();
+    let Meter::TokenBucket(rate) = limit.meter else { return period };
+    let fills = u128::from(rate.burst) * u128::from(period);
+    let seconds = fills.div_ceil(u128::from(quota.requests_per_unit.max(1))).max(1);
+    u64::try_from(seconds).unwrap_or(u64::MAX)
 }
 
 /// Whole seconds, rounded up.
@@ -105,6 +115,8 @@ fn name(status: &Status, number: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use limiter_rules::file::requests::{RequestFile, RequestTerms};
+
     use super::*;
 
     #[test]
@@ -138,5 +150,25 @@ mod tests {
         assert_eq!(name(&Status::default(), 1), "\"\"");
         assert_eq!(name(&Status::default(), 2), "\" 2\"");
         assert_eq!(seconds(1), 1);
+    }
+
+    /// Not the unit of the rate: who paces itself by `q` in `w` gets the rate.
+    #[test]
+    fn a_policy_is_the_burst_and_the_time_that_gives_it() {
+        for (limit, wanted) in [
+            ("rate: 3/min", (3, 60)),
+            ("rate: 3/min, burst: 1", (1, 20)),
+            ("rate: 300/min, burst: 10", (10, 2)),
+            ("rate: 10/s, burst: 1", (1, 1)),
+            ("rate: 10/s, burst: 100", (100, 10)),
+            ("rate: 2/hour, algorithm: fixed_window", (2, 3600)),
+        ] {
+            let text = format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{limit}}}}}]\n");
+            let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
+            let [(_, rule)] = &file.rules()[..] else { panic!("{errors:?}") };
+            let RequestTerms::Limits(limits) = &rule.terms else { panic!("{rule:?}") };
+            let [limit] = &limits[..] else { panic!("{limits:?}") };
+            assert_eq!((amount(limit), window(limit)), wanted, "{text}");
+        }
     }
 }

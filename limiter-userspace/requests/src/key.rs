@@ -7,7 +7,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use ipnet::{IpNet, Ipv6Net};
 use ring::digest::{Context, Digest, SHA256};
@@ -183,13 +183,46 @@ impl Hasher for Taken {
     }
 }
 
+/// The address that a proxy names, which may be with its port, in brackets or with a zone: a port
+/// is another one for each connection, and no other source.
+fn address(value: &str) -> Option<IpAddr> {
+    if let Ok(address) = value.parse() {
+        return Some(address);
+    }
+    if let Ok(with_port) = value.parse::<SocketAddr>() {
+        return Some(with_port.ip());
+    }
+    let bare = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(value);
+    let (before, _zone) = bare.split_once('%').unwrap_or((bare, ""));
+    before.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
+}
+
 /// The source that a value of `remote_address` is: an IPv4 address, or an IPv6 /64.
 pub(crate) fn source(value: &str) -> Option<IpNet> {
-    match value.parse().ok()? {
+    match address(value)? {
         IpAddr::V4(address) => Some(IpNet::from(IpAddr::V4(address))),
         IpAddr::V6(address) => match address.to_ipv4_mapped() {
             Some(mapped) => Some(IpNet::from(IpAddr::V4(mapped))),
             None => Ipv6Net::new(address, 64).ok().map(|net| IpNet::V6(net.trunc())),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In each spelling in which proxies name a client.
+    #[test]
+    fn a_source_is_an_address_without_its_port() {
+        for value in ["192.0.2.7", "192.0.2.7:51234", "::ffff:192.0.2.7", "[::ffff:192.0.2.7]:5"] {
+            assert_eq!(source(value), Some("192.0.2.7/32".parse().unwrap()), "{value}");
+        }
+        for value in ["2001:db8::7", "[2001:db8::8]", "[2001:db8::7]:443", "2001:DB8::9%eth0"] {
+            assert_eq!(source(value), Some("2001:db8::/64".parse().unwrap()), "{value}");
+        }
+        for value in ["", "unknown", "192.0.2.7, 10.0.0.1", "[192.0.2.7]x", "192.0.2.7:x", "%1"] {
+            assert_eq!(source(value), None, "{value}");
+        }
     }
 }
