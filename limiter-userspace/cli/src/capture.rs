@@ -68,7 +68,7 @@ pub(super) struct Ask {
     )]
     snap: u32,
     /// End after so many packets
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = packets)]
     count: Option<NonZeroU64>,
     /// End after this time, as in 30s or 5m
     #[arg(long = "for", value_name = "TIME", value_parser = interval)]
@@ -87,6 +87,10 @@ impl Ask {
     pub(super) fn is_piped(&self) -> bool {
         !self.stop && self.write.as_os_str() == STDOUT
     }
+}
+
+fn packets(text: &str) -> Result<NonZeroU64, String> {
+    text.parse().map_err(|_| "give a whole number of at least 1".to_owned())
 }
 
 /// A rate of packets: `N/s` or `N`.

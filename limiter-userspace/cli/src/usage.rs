@@ -52,8 +52,11 @@ const TRIED: [(&str, &str); 18] = [
 
 /// Options that people try, and what there is instead.
 const OPTIONS: [(&str, &str); 2] = [
-    ("--egress", "limiter is for what comes in: docs/limitations.md says what to use for the rest"),
-    ("--ingress", "all that comes in is limited, and nothing else: leave it out"),
+    (
+        "--egress",
+        "what goes out is `limiter run --direction out`, or `both`, and `direction: out` in a rule",
+    ),
+    ("--ingress", "what comes in is limited without an option, and with `--direction in`"),
 ];
 
 /// Missing arguments of `explain`.
@@ -156,7 +159,11 @@ fn rate_in_words(words: &[String], unknown: &str) -> Option<String> {
         {
             return Some(format!("{option} {word}: a negative value means nothing here"));
         }
-        return RateText::parse(word).err().map(|error| error.to_string());
+        return if words.iter().any(|word| word == "set") {
+            RateText::parse(word).err().map(|error| error.to_string())
+        } else {
+            Some(format!("{word:?} is no address: write one like 192.0.2.7 or 2001:db8::1"))
+        };
     }
     // An unknown option is no part of a rate.
     if unknown.starts_with('-') {
@@ -210,7 +217,7 @@ mod tests {
         for (line, part) in [
             ("limiter explain", "limiter explain --from 192.0.2.7 --to 22/tcp"),
             ("limiter ban 192.0.2.7", "--for 10m"),
-            ("limiter run --iface eth0 --egress", "for what comes in"),
+            ("limiter run --iface eth0 --egress", "`limiter run --direction out`"),
             ("limiter whitelist 192.0.2.7", "`limiter allow ADDRESS`"),
             ("limiter version", "`limiter --version`"),
             ("limiter page", "`limiter run --page-listen 127.0.0.1:9465`"),
@@ -276,6 +283,18 @@ mod tests {
                 assert!(said.contains("--for <TIME>"), "{command} {time}: {said}");
             }
         }
+        for command in ["deny 192.0.2.7 --for", "apply x.yaml --confirm", "capture --for"] {
+            let said = refused(&format!("limiter {command} 10M"));
+            assert!(said.contains("`M` would be months"), "{command}: {said}");
+        }
+        for command in ["show", "unset", "unban", "deny", "unlist"] {
+            let said = refused(&format!("limiter {command} -1"));
+            assert!(said.contains("\"-1\" is no address"), "{command}: {said}");
+        }
+        let said = refused("limiter capture --count 0 -w x.pcap");
+        assert!(said.contains("give a whole number of at least 1"), "{said}");
+        let said = refused("limiter run --iface eth0 --rules r --metrics-listen :9464");
+        assert!(said.contains("as in 127.0.0.1:9464"), "{said}");
         for line in ["apply x.yaml --confirm -5m", "tune --pcap x --top -1", "capture --count -1"] {
             let said = refused(&format!("limiter {line}"));
             assert!(!said.contains("rate of at least"), "{line}: {said}");

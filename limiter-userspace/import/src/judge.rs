@@ -285,7 +285,9 @@ impl<'a> Judge<'a> {
 
     fn translate(&mut self, step: &Step<'_>, limit: &Limit) -> Result<(), String> {
         match step.hook {
-            Hook::Outgoing => return Err("limits what leaves: limiter is for what comes in".into()),
+            Hook::Outgoing => {
+                return Err("limits what leaves: write a rule with `direction: out` by hand".into());
+            }
             Hook::Nat | Hook::NatLater => {
                 return Err("a chain of nat sees only the first packet of a connection".to_owned());
             }

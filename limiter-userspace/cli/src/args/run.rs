@@ -1,5 +1,6 @@
 //! The arguments of `limiter run`.
 
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -99,8 +100,8 @@ pub(crate) struct Run {
     detach_on_exit: bool,
     /// Serve GET /metrics over TCP, too, to anybody who reaches the address [default: on the socket
     /// alone]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    metrics_listen: Option<std::net::SocketAddr>,
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address_and_port)]
+    metrics_listen: Option<SocketAddr>,
     /// Serve the page for a browser, too, to every user of this machine: a loopback address, as
     /// 127.0.0.1:9465; from another one, through `ssh -L` [default: on the socket alone]
     #[cfg(feature = "page")]
@@ -121,6 +122,11 @@ enum Watched {
     Apply,
     /// They are not looked at
     Off,
+}
+
+fn address_and_port(text: &str) -> Result<SocketAddr, String> {
+    let remedy = "write an address and a port, as in 127.0.0.1:9464 or [::1]:9464";
+    text.parse().map_err(|_| remedy.to_owned())
 }
 
 /// A length of time of at least five seconds: the daemon gives a sign of life each second.

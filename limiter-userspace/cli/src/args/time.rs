@@ -3,8 +3,13 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use limiter_text::spoken::{MONTH, has_bare_month};
+
 /// A length of time, or how to write one.
-fn length(text: &str) -> Result<Duration, String> {
+pub(crate) fn length(text: &str) -> Result<Duration, String> {
+    if has_bare_month(text) {
+        return Err(MONTH.to_owned());
+    }
     humantime::parse_duration(text).map_err(|error| match error {
         humantime::DurationError::NumberExpected(_)
         | humantime::DurationError::InvalidCharacter(_)

@@ -7,6 +7,7 @@ use super::filter::Filter;
 use super::line::Line;
 use super::link::{Action, Link};
 use super::state::{Dialog, Prompt, State, Tab};
+use crate::args::time::length;
 
 /// The step after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,10 +226,9 @@ fn again(state: &mut State, prompt: Prompt, mut line: Line, wrong: String) -> Fl
 }
 
 fn seconds(text: &str) -> Result<u64, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if time.as_secs() > 0 => Ok(time.as_secs()),
-        Ok(_) => Err("give at least 1s".to_owned()),
-        Err(error) => Err(format!("{error}: write one like 10m, 2h or 1d")),
+    match length(text)?.as_secs() {
+        0 => Err("give at least 1s".to_owned()),
+        seconds => Ok(seconds),
     }
 }
 

@@ -45,7 +45,8 @@ fn firewall(filters: Vec<Filter>) -> Firewall {
             packets.lacks_limit(format!("chain {chain} is for what other filters send there"));
         }
         if egress {
-            packets.lacks_limit("a filter of what leaves: limiter is for what comes in");
+            packets
+                .lacks_limit("a filter of what leaves: write a rule with `direction: out` by hand");
         }
         if packets.settle().is_err() {
             packets.lacks("its addresses are of several families");

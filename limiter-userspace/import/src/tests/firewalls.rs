@@ -153,6 +153,10 @@ fn what_cannot_be_meant_is_reported_with_its_way_out() {
     let each = r#"[{"set": {"op": "add", "set": "@users", "elem": {"payload": {"protocol": "ip",
         "field": "saddr"}}, "stmt": [{"quota": {"val": 10, "val_unit": "mbytes"}}]}}, {"drop": null}]"#;
     assert!(refusal(&nft(&[each])).contains("algorithm: fixed_window"));
+    // More packets than a log holds.
+    let noted = "-A INPUT -p udp --dport 27015 -m recent --name D --set\n-A INPUT -p udp --dport \
+                 27015 -m recent --name D --update --seconds 30 --hitcount 8000 -j DROP";
+    assert!(refusal(&iptables(noted)).contains("algorithm: sliding_counter"));
     let saved = "-N gfwlist nethash --hashsize 1024\n-A gfwlist 192.0.2.0/24\nCOMMIT\n";
     let made = import(saved.as_bytes(), &Options::default()).unwrap();
     assert_eq!((made.format.as_str(), made.translated), ("ipset", 1), "{}", made.text);
