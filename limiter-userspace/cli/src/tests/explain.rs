@@ -107,6 +107,36 @@ fn a_capture_is_summed_by_source() {
     assert_eq!(summary["seen"]["packets"], 2);
 }
 
+/// Forged sources are under each limit by source, and the summary says what would hold them.
+#[test]
+fn a_flood_of_sources_that_no_limit_by_source_holds_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let one = std::fs::read(capture(&directory)).unwrap();
+    let (header, packet) = (&one[..24], &one[24..82]);
+    let rules = directory.path().join("r.yaml");
+    std::fs::write(&rules, "descriptors: [{key: remote_address, rate_limit: {rate: 5/s}}]\n")
+        .unwrap();
+    let path = directory.path().join("flood.pcap");
+    for (sources, each, named) in [(150, 2, true), (150, 5, false), (20, 2, false)] {
+        let mut file = header.to_vec();
+        for source in 0..sources {
+            let mut packet = packet.to_vec();
+            packet[45] = source;
+            file.extend(packet.repeat(each));
+        }
+        std::fs::write(&path, file).unwrap();
+        let line = format!(
+            "limiter explain --pcap {} --rules {} --summary",
+            path.display(),
+            rules.display()
+        );
+        let text = explained(&line);
+        let remark = "150 sources sent fewer than 4 packets each, 300 of the 300 in all";
+        assert_eq!(text.contains(remark), named, "{text}");
+        assert_eq!(text.contains("fewer than"), named, "{text}");
+    }
+}
+
 #[test]
 fn a_capture_that_was_cut_off_keeps_its_sums() {
     let directory = tempfile::tempdir().unwrap();

@@ -84,6 +84,40 @@ fn pcap(times: &[u32]) -> Vec<u8> {
     file
 }
 
+/// What attacks is a user to a share of sources, so the proposal spares it: it is named.
+#[test]
+fn a_source_far_above_the_others_is_named_where_the_limit_spares_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let one = fs::read(capture(&directory)).unwrap();
+    let (header, packet) = (&one[..24], &one[24..82]);
+    let tuned = |users: u8, flood: u32| {
+        let mut sent: Vec<(u32, u8)> = (0..flood).map(|i| (i * 60_000 / flood, 200)).collect();
+        for user in 0..users {
+            sent.extend((0..60).map(|second| (second * 1000 + u32::from(user), user)));
+        }
+        sent.sort_unstable();
+        let mut file = header.to_vec();
+        for (millis, source) in sent {
+            let mut packet = packet.to_vec();
+            packet[..4].copy_from_slice(&(millis / 1000).to_le_bytes());
+            packet[4..8].copy_from_slice(&(millis % 1000 * 1000).to_le_bytes());
+            packet[45] = source;
+            file.extend(packet);
+        }
+        let path = directory.path().join("tuned.pcap");
+        fs::write(&path, file).unwrap();
+        answer(&format!("limiter tune --pcap {} --spare 100%", path.display())).text
+    };
+    let named = "192.0.2.200 sent 6,000 packets, 100 times as many as the others on average, and \
+                 the limit spares it: if it attacks, leave it out with `--exclude 192.0.2.200`";
+    let text = tuned(30, 6000);
+    assert!(text.contains(named), "{text}");
+    for (users, flood) in [(30, 600), (5, 6000)] {
+        let text = tuned(users, flood);
+        assert!(!text.contains("if it attacks"), "{text}");
+    }
+}
+
 /// A directory of captures, of which one comes before the other, one was cut off and one is none.
 #[test]
 fn a_directory_of_captures_is_tuned() {

@@ -9,6 +9,15 @@ use serde::Serialize;
 /// Fewer sources than this say little about a share of 99.9 %.
 const FEW: u64 = 3000;
 
+/// A source that sends so many times the average of the others is named.
+const TIMES: u64 = 20;
+
+/// Others without which there is no average.
+const LEAST_OTHERS: u64 = 10;
+
+/// Sources that are named at most.
+const MOST_OUTLIERS: usize = 3;
+
 /// Answer of `tune`.
 #[derive(Debug, Serialize)]
 pub(super) struct Tuned {
@@ -70,12 +79,42 @@ pub(super) fn cautions(report: &Report, spare: f64) -> Vec<String> {
             ));
         }
     }
+    notes.extend(outliers(report));
     notes.push(
         "shares are of sources as they are: forged addresses, NAT and attackers count as users; \
          leave known attackers out with --exclude"
             .to_owned(),
     );
     notes
+}
+
+/// Sources that sent many times as much as the others, and that the proposal spares: three at most.
+fn outliers(report: &Report) -> Vec<String> {
+    if report.proposal.is_none() {
+        return Vec::new();
+    }
+    let (mut packets, mut sources) = (report.packets, report.sources);
+    let mut found = Vec::new();
+    for top in report.top.iter().take(MOST_OUTLIERS) {
+        packets = packets.saturating_sub(top.packets);
+        sources = sources.saturating_sub(1);
+        if sources < LEAST_OTHERS || top.packets / TIMES < packets / sources {
+            break;
+        }
+        let times = top.packets * sources / packets.max(1);
+        found.push((top, times));
+    }
+    let spared = found.into_iter().filter(|(top, _)| !top.hit);
+    let named = spared.map(|(top, times)| {
+        let source = &top.source;
+        format!(
+            "{source} sent {} packets, {} times as many as the others on average, and the limit \
+             spares it: if it attacks, leave it out with `--exclude {source}`",
+            number(top.packets),
+            number(times)
+        )
+    });
+    named.collect()
 }
 
 fn percent(share: f64) -> String {

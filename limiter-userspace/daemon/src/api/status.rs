@@ -412,7 +412,8 @@ impl Render for Status {
         if let Some(changed) = &self.changed_before_start {
             row("at the start", clean(changed));
         }
-        row("last reload", self.last_reload.error.clone().unwrap_or_else(|| "ok".to_owned()));
+        let refused = self.last_reload.error.as_ref().map(|error| format!("refused: {error}"));
+        row("last reload", refused.unwrap_or_else(|| "ok".to_owned()));
         let Reloads { ok, failed } = self.reloads;
         row("reloads", format!("{} ok, {} refused", number(ok), number(failed)));
         let watching = self.watch.map_or_else(
