@@ -56,6 +56,19 @@ fn the_last_strike_bans_and_the_ban_ends_on_time() {
     }
 }
 
+/// A limit that is only tried drops nobody, for its bans neither.
+#[test]
+fn a_rule_in_shadow_mode_bans_nobody() {
+    require_root();
+    for rules in both("") {
+        let rules = rules.replace("evidence: none}}", "evidence: none}}, shadow_mode: true");
+        let mut pair = Pair::load(&rules).unwrap();
+        let reasons = pair.reasons_of(&frame(1), 6).unwrap();
+        let (first, more) = reasons.split_first().unwrap();
+        assert_eq!((*first, more), (Reason::Conforming, &[Reason::Shadow; 5][..]), "{rules}");
+    }
+}
+
 /// 2, 4, 8, 10, 10 seconds; and 2 again once 20 seconds without a ban have passed.
 #[test]
 fn bans_double_up_to_the_longest_and_are_forgotten() {

@@ -79,6 +79,7 @@ fn commands(key: &str, address: &str, bantime: &str) -> String {
     let file = fs::read_to_string(path).unwrap();
     let action = file.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_prefix('='));
     let action = action.unwrap().replace("<ip>", address).replace("<bantime>", bantime);
+    let action = action.replace("<name>", "sshd");
     assert!(!action.contains('<'), "{action}");
     let script = format!("limiter() {{ echo limiter \"$@\"; }}; {action}");
     let output = Process::new("sh").args(["-e", "-c", &script]).output().unwrap();
@@ -88,7 +89,7 @@ fn commands(key: &str, address: &str, bantime: &str) -> String {
 
 #[test]
 fn the_action_of_fail2ban_types_commands_that_there_are() {
-    let deny = "limiter deny 192.0.2.1 --by fail2ban";
+    let deny = "limiter deny 192.0.2.1 --by fail2ban-sshd";
     assert_eq!(commands("actionban", "192.0.2.1", "600"), format!("{deny} --for 660s"));
     assert_eq!(commands("actionban", "192.0.2.1", "-1"), deny);
     for (key, time) in [("actionban", "600"), ("actionban", "-1"), ("actionunban", "600")] {

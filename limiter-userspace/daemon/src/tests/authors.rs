@@ -137,6 +137,30 @@ fn an_unban_removes_its_own_ban() {
     assert_eq!(daemon.reported()[1], "192.0.2.2 allow never a person");
 }
 
+/// As fail2ban's jails do: a source that comes back is banned for long by another one, and the end
+/// of the first ban is no end of that.
+#[test]
+fn of_two_programs_the_longer_denial_holds_until_its_own_end() {
+    let mut daemon = Daemon::start(&[]);
+    let jail = |by: &str, seconds| SetList {
+        seconds: Some(seconds),
+        replace: false,
+        ..feed(by, &["203.0.113.9"])
+    };
+    for (by, seconds, holds) in [
+        ("fail2ban-sshd", 660, "203.0.113.9 deny 660 fail2ban-sshd"),
+        ("fail2ban-recidive", 604_860, "203.0.113.9 deny 604860 fail2ban-recidive"),
+        ("fail2ban-sshd", 660, "203.0.113.9 deny 604860 fail2ban-recidive"),
+    ] {
+        daemon.lists(&jail(by, seconds));
+        assert_eq!(daemon.reported(), [holds]);
+    }
+    let kept = daemon.take_off("203.0.113.9", "fail2ban-sshd");
+    assert_eq!(skipped(&kept), [("203.0.113.9", "it is denied by fail2ban-recidive")]);
+    daemon.take_off("203.0.113.9", "fail2ban-recidive");
+    assert_eq!(daemon.reported(), [""; 0]);
+}
+
 #[test]
 fn what_a_person_allows_is_not_denied_inside_by_a_feed_of_before() {
     let mut daemon = Daemon::start(&[]);
