@@ -70,7 +70,9 @@ pub fn whom_for(text: &str) -> For {
     };
     let descriptors = file.descriptors.unwrap_or_default();
     let mut keys = Vec::new();
-    descriptors.iter().for_each(|descriptor| unknown_keys(descriptor, &mut keys));
+    for descriptor in &descriptors {
+        unknown_keys(descriptor, &mut keys);
+    }
     // Requests ask by a domain, so a word of both is one of packets where there is none.
     let is_of_packets = |key: &&str| match file.domain {
         Some(_) => is_of_packets_alone(key),
