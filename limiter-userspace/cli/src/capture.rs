@@ -90,7 +90,7 @@ impl Ask {
 }
 
 fn packets(text: &str) -> Result<NonZeroU64, String> {
-    text.parse().map_err(|_| "give a whole number of at least 1".to_owned())
+    text.parse().map_err(|_malformed| "give a whole number of at least 1".to_owned())
 }
 
 /// A rate of packets: `N/s` or `N`.

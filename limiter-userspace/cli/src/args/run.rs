@@ -126,7 +126,7 @@ enum Watched {
 
 fn address_and_port(text: &str) -> Result<SocketAddr, String> {
     let remedy = "write an address and a port, as in 127.0.0.1:9464 or [::1]:9464";
-    text.parse().map_err(|_| remedy.to_owned())
+    text.parse().map_err(|_malformed| remedy.to_owned())
 }
 
 /// A length of time of at least five seconds: the daemon gives a sign of life each second.
