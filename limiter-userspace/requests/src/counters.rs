@@ -1,7 +1,7 @@
 //! What became of requests, by rule.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// What became of a descriptor at its rule.
@@ -168,9 +168,31 @@ pub(crate) struct Counters {
     by_value: Mutex<BTreeMap<String, Counts>>,
     pub(crate) bans: BanCounters,
     unanswered: [AtomicU64; Unanswered::ALL.len()],
+    /// True once a source that is no address was warned of.
+    no_address: AtomicBool,
 }
 
 impl Counters {
+    /// Says that a source is no address, the first time that one comes.
+    pub(crate) fn warn_of_no_address(&self, domain: &str, path: &str, value: &str) {
+        // A look first, because a store is for one CPU alone.
+        let first = !self.no_address.load(Ordering::Relaxed)
+            && !self.no_address.swap(true, Ordering::Relaxed);
+        if first {
+            let shown: String = value.chars().take(64).collect();
+            tracing::warn!(
+                "{domain}: {path}: remote_address is {shown:?}, which is no address, so each such \
+                 text has a bucket of its own: have the proxy name one address"
+            );
+        }
+    }
+
+    /// True once that was said.
+    #[cfg(test)]
+    pub(crate) fn warned_of_no_address(&self) -> bool {
+        self.no_address.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn count(&self, became: Became, value: Option<String>) {
         self.all[became as usize].fetch_add(1, Ordering::Relaxed);
         let Some(value) = value else {

@@ -175,6 +175,7 @@ mod tests {
     use limiter_rules::file::requests::RequestFile;
 
     use super::*;
+    use crate::key::Secret;
     use crate::limiter::Limiter;
 
     fn limiter(values: usize) -> Limiter {
@@ -221,5 +222,25 @@ mod tests {
         assert_eq!((others, sum), (2, RequestCounts { within: 1008, ..RequestCounts::default() }));
         let (first, others) = super::first(&all, MOST_REPORTED);
         assert_eq!((first.len(), others), (5, (0, RequestCounts::default())));
+    }
+
+    /// A proxy that names anything else is a way around the limit, which must not be silent.
+    #[test]
+    fn a_source_that_is_no_address_is_warned_of_once() {
+        let text = "domain: d\ndescriptors: [{key: remote_address, rate_limit: {rate: 5/s}}]\n";
+        let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
+        assert!(errors.is_empty(), "{errors:?}");
+        let limiter = Limiter::new(100).unwrap();
+        limiter.apply(&[("r.yaml".to_owned(), file)]).unwrap();
+        let rules = limiter.rules();
+        let (_, domain) = rules.domains().pop().unwrap();
+        let rule = &domain.rules()[0];
+        let secret = Secret::new().unwrap();
+        let key = |value| rule.key(&secret, &[("remote_address", value)]);
+        let address = key("192.0.2.7");
+        assert_eq!(key("192.0.2.7:5555"), address);
+        assert!(!rule.counters.warned_of_no_address());
+        assert_ne!(key("192.0.2.7, 10.0.0.1"), address);
+        assert!(rule.counters.warned_of_no_address());
     }
 }

@@ -373,7 +373,10 @@ impl Rule {
             LevelValue::Pattern(_) => Some(Cow::Borrowed(*value)),
             LevelValue::Any | LevelValue::Source(_) => Some(match source(value) {
                 Some(net) => Cow::Owned(net.to_string()),
-                None => Cow::Borrowed(*value),
+                None => {
+                    self.counters.warn_of_no_address(&self.domain, &self.path, value);
+                    Cow::Borrowed(*value)
+                }
             }),
         })
     }
