@@ -371,13 +371,13 @@ impl Rule {
             LevelValue::Pattern(_) if level.shared => None,
             LevelValue::Any if &*level.key != SOURCE => Some(Cow::Borrowed(*value)),
             LevelValue::Pattern(_) => Some(Cow::Borrowed(*value)),
-            LevelValue::Any | LevelValue::Source(_) => Some(match source(value) {
-                Some(net) => Cow::Owned(net.to_string()),
-                None => {
+            LevelValue::Any | LevelValue::Source(_) => {
+                let net = source(value).map(|net| Cow::Owned(net.to_string()));
+                net.or_else(|| {
                     self.counters.warn_of_no_address(&self.domain, &self.path, value);
-                    Cow::Borrowed(*value)
-                }
-            }),
+                    Some(Cow::Borrowed(*value))
+                })
+            }
         })
     }
 
