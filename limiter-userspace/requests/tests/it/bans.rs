@@ -187,7 +187,7 @@ fn refused_requests_are_strikes_and_the_last_one_asks() {
     assert_eq!(asked.source.to_string(), "192.0.2.1");
     assert_eq!(asked.terms.first, Duration::from_mins(10));
     // No address: counted, and nobody is banned.
-    for source in ["", "unknown", "192.0.2.1:80", "192.0.2.1, 192.0.2.2", "192.0.2.0/24"] {
+    for source in ["", "unknown", "192.0.2.1:http", "192.0.2.1, 192.0.2.2", "192.0.2.0/24"] {
         ask(source, 3);
     }
     running.wait_until(&[("made", 2), ("no_address", 5)]);
