@@ -23,9 +23,56 @@ pub(crate) fn page(service: &Service) -> String {
     page.metric("limiter_requests_total", Kind::Counter, "Requests, by the answer.")
         .add(&[("code", "ok")], within)
         .add(&[("code", "over_limit")], over);
+    of_rules(&mut page, &rules);
+    of_cluster(&mut page, service, &rules);
+    of_queues(&mut page, limiter.rules().queues());
+    let [buckets, assignments] = service.quotas.counts();
+    let help = "Buckets that clients of the quota service decide by themselves.";
+    page.metric("limiter_request_quota_buckets", Kind::Gauge, help).add(&[], buckets);
+    let help = "Assignments of the quota service.";
+    page.metric("limiter_request_quota_assignments_total", Kind::Counter, help)
+        .add(&[], assignments);
+    let help = "Requests for a domain without rules, which pass.";
+    let unknown = limiter.unknown_domains();
+    page.metric("limiter_request_unknown_domains_total", Kind::Counter, help).add(&[], unknown);
+    let help = "Requests that were refused undecided, by the reason.";
+    let mut samples = page.metric("limiter_request_refused_total", Kind::Counter, help);
+    for (reason, count) in stats.refused() {
+        samples.add(&[("reason", reason)], count);
+    }
+    let help = "Checks of which no descriptor could be made: a header was missing. They pass.";
+    let empty = stats.empty_checks();
+    page.metric("limiter_request_empty_checks_total", Kind::Counter, help).add(&[], empty);
+    page.metric("limiter_request_keys", Kind::Gauge, "Keys that have a bucket.")
+        .add(&[], limiter.keys());
+    page.metric("limiter_request_max_keys", Kind::Gauge, "Keys that there is room for.")
+        .add(&[], limiter.most_keys());
+    page.metric("limiter_request_connections", Kind::Gauge, "Connections that are open.")
+        .add(&[], stats.connections());
+    let help = "Connections that were ended for newer ones.";
+    page.metric("limiter_request_connections_evicted_total", Kind::Counter, help)
+        .add(&[], stats.evicted());
+    let help = "How late the latest of the threads that answer was when it last looked.";
+    page.metric("limiter_request_late_seconds", Kind::Gauge, help)
+        .add(&[], service.lateness.worst().as_secs_f64());
+    let [good, bad] = stats.reloads();
+    let help = "Readings of the rule files. Rules stay in force where one failed.";
+    page.metric("limiter_request_reloads_total", Kind::Counter, help)
+        .add(&[("result", "ok")], good)
+        .add(&[("result", "failed")], bad);
+    let [good, bad] = stats.saves();
+    let help = "Snapshots of the buckets. Where one failed, a restart goes on with the one before.";
+    page.metric("limiter_request_saves_total", Kind::Counter, help)
+        .add(&[("result", "ok")], good)
+        .add(&[("result", "failed")], bad);
+    page.into_text()
+}
+
+/// What became of requests, by rule.
+fn of_rules(page: &mut Exposition, rules: &[&Arc<Rule>]) {
     let help = "Descriptors of requests, by the rule and by what became of them.";
     let mut samples = page.metric("limiter_request_descriptors_total", Kind::Counter, help);
-    for rule in &rules {
+    for rule in rules {
         let counts: Counts = rule.counters.all();
         for (became, count) in Became::ALL.into_iter().zip(counts) {
             let labels = [
@@ -75,48 +122,6 @@ pub(crate) fn page(service: &Service) -> String {
         let labels = [("domain", &*rule.domain), ("rule", &*rule.path), ("name", name)];
         samples.add(&labels, rule.counters.no_address());
     }
-    of_cluster(&mut page, service, &rules);
-    of_queues(&mut page, limiter.rules().queues());
-    let [buckets, assignments] = service.quotas.counts();
-    let help = "Buckets that clients of the quota service decide by themselves.";
-    page.metric("limiter_request_quota_buckets", Kind::Gauge, help).add(&[], buckets);
-    let help = "Assignments of the quota service.";
-    page.metric("limiter_request_quota_assignments_total", Kind::Counter, help)
-        .add(&[], assignments);
-    let help = "Requests for a domain without rules, which pass.";
-    let unknown = limiter.unknown_domains();
-    page.metric("limiter_request_unknown_domains_total", Kind::Counter, help).add(&[], unknown);
-    let help = "Requests that were refused undecided, by the reason.";
-    let mut samples = page.metric("limiter_request_refused_total", Kind::Counter, help);
-    for (reason, count) in stats.refused() {
-        samples.add(&[("reason", reason)], count);
-    }
-    let help = "Checks of which no descriptor could be made: a header was missing. They pass.";
-    let empty = stats.empty_checks();
-    page.metric("limiter_request_empty_checks_total", Kind::Counter, help).add(&[], empty);
-    page.metric("limiter_request_keys", Kind::Gauge, "Keys that have a bucket.")
-        .add(&[], limiter.keys());
-    page.metric("limiter_request_max_keys", Kind::Gauge, "Keys that there is room for.")
-        .add(&[], limiter.most_keys());
-    page.metric("limiter_request_connections", Kind::Gauge, "Connections that are open.")
-        .add(&[], stats.connections());
-    let help = "Connections that were ended for newer ones.";
-    page.metric("limiter_request_connections_evicted_total", Kind::Counter, help)
-        .add(&[], stats.evicted());
-    let help = "How late the latest of the threads that answer was when it last looked.";
-    page.metric("limiter_request_late_seconds", Kind::Gauge, help)
-        .add(&[], service.lateness.worst().as_secs_f64());
-    let [good, bad] = stats.reloads();
-    let help = "Readings of the rule files. Rules stay in force where one failed.";
-    page.metric("limiter_request_reloads_total", Kind::Counter, help)
-        .add(&[("result", "ok")], good)
-        .add(&[("result", "failed")], bad);
-    let [good, bad] = stats.saves();
-    let help = "Snapshots of the buckets. Where one failed, a restart goes on with the one before.";
-    page.metric("limiter_request_saves_total", Kind::Counter, help)
-        .add(&[("result", "ok")], good)
-        .add(&[("result", "failed")], bad);
-    page.into_text()
 }
 
 /// What is there about limits that nodes share.

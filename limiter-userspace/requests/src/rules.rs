@@ -372,8 +372,8 @@ impl Rule {
             LevelValue::Any if &*level.key != SOURCE => Some(Cow::Borrowed(*value)),
             LevelValue::Pattern(_) => Some(Cow::Borrowed(*value)),
             LevelValue::Any | LevelValue::Source(_) => {
-                let net = source(value).map(|net| Cow::Owned(net.to_string()));
-                net.or(Some(Cow::Borrowed(*value)))
+                let net = source(value).map(|net| net.to_string());
+                Some(net.map_or(Cow::Borrowed(*value), Cow::Owned))
             }
         })
     }
