@@ -253,10 +253,12 @@ fn a_program_that_cannot_go_on_is_refused_with_the_reason_and_nothing_is_left() 
     let missing = bed.bpffs.path().join("missing");
     let other = bed.bpffs.path().join("other");
     PortDropper::pin(&other, 9)?;
-    let cases: [(&PathBuf, &[&str], &str); 4] = [
+    let file = bed.dir.write("file", "no pin")?;
+    let cases: [(&PathBuf, &[&str], &str); 5] = [
         (&plain, &[], "xdp.frags"),
         (&tc, &[], "that is no XDP program"),
         (&missing, &[], "there is no such pin"),
+        (&file, &[], "on no BPF file system"),
         (&other, &["--hook", "tc"], "limits nothing at XDP"),
     ];
     for (pin, options, reason) in cases {

@@ -245,7 +245,8 @@ fn make(path: &Path) -> Result<(), DatapathError> {
     builder.recursive(true).mode(0o750).create(path).map_err(DatapathError::path("creating", path))
 }
 
-fn is_bpffs(path: &Path) -> bool {
+/// True of what is on a BPF file system.
+pub(super) fn is_bpffs(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(BPF_FS_MAGIC))
 }
 

@@ -11,6 +11,7 @@ use aya_obj::programs::XdpAttachType;
 use limiter_common::wire::map;
 
 use super::DatapathError;
+use super::bpffs::is_bpffs;
 use super::found::removed;
 use super::maps::MapSource;
 use super::then_fault::ThenFault;
@@ -112,7 +113,10 @@ struct Opened {
 impl Opened {
     fn at(pin: &Path) -> Result<Self, ThenFault> {
         let failed = |error| ThenFault::Open(Box::new(error));
-        let program = Xdp::from_pin(pin, XdpAttachType::Interface).map_err(failed)?;
+        let program = Xdp::from_pin(pin, XdpAttachType::Interface).map_err(|error| {
+            // To the kernel that is a matter of rights.
+            if pin.exists() && !is_bpffs(pin) { ThenFault::Elsewhere } else { failed(error) }
+        })?;
         let info = program.info().map_err(failed)?;
         if info.program_type() != bpf_prog_type::BPF_PROG_TYPE_XDP {
             return Err(ThenFault::NoXdp);

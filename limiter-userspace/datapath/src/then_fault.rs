@@ -11,6 +11,8 @@ use aya::programs::ProgramError;
 pub enum ThenFault {
     /// There is no pin, or it cannot be opened.
     Open(Box<ProgramError>),
+    /// A file that is no pin.
+    Elsewhere,
     /// A program of another kind, or none.
     NoXdp,
     /// The kernel does not let limiter's program call it.
@@ -28,6 +30,9 @@ impl fmt::Display for ThenFault {
                      the pin"
                 )
             }
+            Self::Elsewhere => f.write_str(
+                "this is no pin, for it is on no BPF file system: name one below /sys/fs/bpf",
+            ),
             Self::NoXdp => f.write_str("that is no XDP program: pin one there"),
             Self::Refused(error) => write!(
                 f,

@@ -86,13 +86,16 @@ async fn decided(service: &Service, request: Request<Incoming>) -> Result<Answer
                 plain(StatusCode::OK, format!("degraded: {error}; nothing can wait in it\n"))
             }
             // It answers, so nobody is to end it.
-            (Some(error), _) => plain(
-                StatusCode::OK,
-                format!(
-                    "degraded: no contact to the other nodes: {error}; rules with scope: cluster \
-                     do what on_partition says\n"
-                ),
-            ),
+            (Some(error), queue) => {
+                let queue = queue.map_or_else(String::new, |queue| format!("; {queue}"));
+                plain(
+                    StatusCode::OK,
+                    format!(
+                        "degraded: no contact to the other nodes: {error}; rules with scope: \
+                         cluster do what on_partition says{queue}\n"
+                    ),
+                )
+            }
         }),
         ("metrics", "", _) => {
             let page = metrics::page(service);

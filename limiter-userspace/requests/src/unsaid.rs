@@ -36,3 +36,24 @@ impl Unsaid {
 pub(crate) fn quoted(value: &str) -> String {
     format!("{:?}", value.chars().take(64).collect::<String>())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first is said at once, and those of the next minute together.
+    #[test]
+    fn what_happens_often_is_said_now_and_then() {
+        let mut unsaid = Unsaid::default();
+        assert_eq!(unsaid.due(), None);
+        unsaid.note(quoted("192.0.2.1:4000\u{1b}"));
+        assert_eq!(unsaid.due(), Some((1, "\"192.0.2.1:4000\\u{1b}\"".to_owned())));
+        for value in ["a", "b"] {
+            unsaid.note(quoted(value));
+        }
+        assert_eq!(unsaid.due(), None);
+        unsaid.said = unsaid.said.and_then(|said| said.checked_sub(BETWEEN_LINES));
+        assert_eq!(unsaid.due(), Some((2, "\"b\"".to_owned())));
+        assert_eq!(quoted(&"x".repeat(1000)).len(), 66);
+    }
+}

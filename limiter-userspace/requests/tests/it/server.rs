@@ -371,3 +371,26 @@ fn a_snapshot_that_cannot_be_written_is_counted_and_the_one_before_stays() {
     // At the end another one is written: its moment is another.
     assert!(fs::read(path.join("snapshot")).unwrap() != before);
 }
+
+/// Values of `remote_address` that are no addresses are counted, by the rule that gives each of
+/// them a bucket; addresses are not, in whatever form.
+#[test]
+fn values_that_are_no_address_are_counted_by_their_rule() {
+    let running = running(100);
+    let metric = "limiter_request_no_address_total{domain=\"auth\",rule=\"form=login \
+                  remote_address\",name=\"logins\"}";
+    for source in ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1"] {
+        assert_eq!(running.check(source, "/check/auth").status, 200);
+    }
+    let page = running.ask("GET", "/metrics", "", "").body;
+    assert!(!page.contains("limiter_request_no_address_total{"), "{page}");
+    // Each has a bucket of its own, of two requests.
+    let strange = ["192.0.2.1:4000", "192.0.2.1:4001", "192.0.2.1, 198.51.100.1", "unknown"];
+    for source in strange {
+        for _ in 0..2 {
+            assert_eq!(running.check(source, "/check/auth").status, 200, "{source}");
+        }
+    }
+    assert_eq!(running.metric(metric), 8);
+    running.server.stop().unwrap();
+}
