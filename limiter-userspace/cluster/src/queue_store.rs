@@ -20,7 +20,7 @@ impl QueueStore {
         return Ok(Self(super::redis::RedisStore::new(settings)?));
         #[cfg(not(feature = "redis"))]
         {
-            let RedisSettings { .. } = settings;
+            drop(settings);
             Err(StartError::LeftOut)
         }
     }

@@ -146,17 +146,17 @@ impl Grpc {
             Err(_) => Status::deadline_exceeded("the message did not come within 5 s").into_http(),
         };
         // Of a request that is refused, the status is among the headers; otherwise it comes last.
-        let Some(status) = Status::from_header_map(answer.headers()) else {
+        let Some(refused) = Status::from_header_map(answer.headers()) else {
             return answer;
         };
-        stats.refuse(match status.code() {
+        stats.refuse(match refused.code() {
             Code::Unimplemented => Why::Path,
             Code::OutOfRange => Why::TooLong,
             Code::DeadlineExceeded => Why::TooSlow,
             _ => Why::Request,
         });
-        match status.code() {
-            Code::Internal => of_message(status).into_http(),
+        match refused.code() {
+            Code::Internal => of_message(refused).into_http(),
             _ => answer,
         }
     }
