@@ -80,27 +80,7 @@ async fn decided(service: &Service, request: Request<Incoming>) -> Result<Answer
         ("reserve", id, &Method::DELETE) if !id.is_empty() => give_back(service, id),
         ("json" | "reserve", "", _) => Ok(not_allowed(service, "POST")),
         ("reserve", _, _) => Ok(not_allowed(service, "DELETE")),
-<<<<<<< HEAD
         ("healthcheck", "", _) => Ok(health(service)),
-=======
-        ("healthcheck", "", _) => Ok(match (service.node.cut_off(), service.queues.cut_off()) {
-            (None, None) => text(StatusCode::OK, "OK\n"),
-            (None, Some(error)) => {
-                plain(StatusCode::OK, format!("degraded: {error}; nothing can wait in it\n"))
-            }
-            // It answers, so nobody is to end it.
-            (Some(error), queue) => {
-                let queue = queue.map_or_else(String::new, |queue| format!("; {queue}"));
-                plain(
-                    StatusCode::OK,
-                    format!(
-                        "degraded: no contact to the other nodes: {error}; rules with scope: \
-                         cluster do what on_partition says{queue}\n"
-                    ),
-                )
-            }
-        }),
->>>>>>> hostile
         ("metrics", "", _) => {
             let page = metrics::page(service);
             let mut answer = plain(StatusCode::OK, page);
