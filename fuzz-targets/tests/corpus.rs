@@ -13,10 +13,10 @@ use limiter_fuzz_targets::{Target, decision, mutate, seeds};
 
 /// Changes of each target's corpus, unless asked otherwise.
 const ROUNDS: [(Target, u64); 4] = [
-    (Target::Packet, 100_000),
-    (Target::Rules, 3_000),
-    (Target::Decision, 1_500),
-    (Target::Import, 3_000),
+    (Target::Packet, 50_000),
+    (Target::Rules, 1_500),
+    (Target::Decision, 750),
+    (Target::Import, 1_500),
 ];
 
 const SEED: u64 = 1;

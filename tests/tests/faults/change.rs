@@ -258,8 +258,8 @@ fn a_list_of_which_a_call_fails_gets_all_entries_or_none() -> Result<()> {
 fn lists(scene: &Scene) -> Result<Tally> {
     let change = deny();
     let unlist = || -> Result<()> {
-        let sources = change.words[1..].iter();
-        sources.map(|source| scene.ok(&words(&format!("unlist {source}")))).collect()
+        let mut sources = change.words[1..].iter();
+        sources.try_for_each(|source| scene.ok(&words(&format!("unlist {source}"))))
     };
     let counted = scene.count(&change.words, &[BPF])?;
     unlist()?;
