@@ -1,7 +1,7 @@
 //! One frame, one verdict, one reason, one bucket: the program in the kernel on every kind of
 //! frame. The same frames go through the host parser.
 
-// Also on other kernels, and in the quick part: 120 s each.
+// Also on other kernels: 120 s each.
 
 use anyhow::Result;
 use limiter_common::time::Ticks;

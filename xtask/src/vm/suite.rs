@@ -183,7 +183,7 @@ mod tests {
         assert!(["verdict", "equivalence", "concurrency"].into_iter().all(has));
         let quick = |part: &&Part| part.is_in(Scope::Quick);
         let quick: Vec<_> = parts.iter().filter(quick).map(|part| part.module.as_str()).collect();
-        assert_eq!(quick, ["kinds_of_frames", "verifier"]);
+        assert_eq!(quick, ["verifier"]);
         assert!(!left_out.is_empty());
         let of_devices = |part: &&Part| part.is_in(Scope::Devices);
         let devices: Vec<_> = parts.iter().filter(of_devices).map(|part| &part.module).collect();
