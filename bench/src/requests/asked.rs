@@ -43,7 +43,7 @@ fn on<T: Send + 'static>(
             work(clients).await
         })
     });
-    thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?
+    thread.join().map_err(|_panic| anyhow::anyhow!("a thread panicked"))?
 }
 
 fn request(number: usize, users: usize) -> RateLimitRequest {

@@ -122,7 +122,7 @@ impl Served {
             cpu::pin(None, cpu)?;
             command.spawn().with_context(|| format!("cannot start {command:?}"))
         });
-        let child = child.join().map_err(|_| anyhow!("a thread panicked"))??;
+        let child = child.join().map_err(|_panic| anyhow!("a thread panicked"))??;
         let mut served = Self { child, address, _directory: directory };
         served.wait().with_context(|| format!("server {peer}"))?;
         Ok(served)
@@ -168,6 +168,7 @@ fn serve(peer: Peer, address: SocketAddr, directory: &TempDir, redis: &str) -> R
     let mut command = Command::new(limiter::binary()?);
     command.args(["serve", "--threads", "1", "--listen", &address.to_string()]);
     command.args(["--max-keys", &ROOM.to_string(), "--rules"]).arg(rules);
+    command.env("LIMITER_LOG", "warn");
     // No daemon takes part.
     command.arg("--socket").arg(directory.path().join("none.sock"));
     if peer == Peer::Shared {
