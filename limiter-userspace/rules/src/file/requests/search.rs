@@ -11,8 +11,8 @@ use crate::model::key::{KEYS, is_of_packets_alone, key_elsewhere};
 pub enum For {
     /// Packets, as far as is to be seen.
     Packets,
-    /// Requests: there is a mapping of headers, or a key that packets do not have, and that is no
-    /// misspelt one of theirs, and not what other tools call one of them.
+    /// Requests: there is a mapping of headers, or a key that packets do not have. A misspelt key
+    /// of packets is none, nor is the name that another tool has for one.
     Requests,
     /// Both: `requests` has the rules for requests, and the other fields those for packets.
     Both,
@@ -85,7 +85,7 @@ pub fn whom_for(text: &str) -> For {
     }
 }
 
-/// Keys that packets do not have, but for misspelt ones of theirs.
+/// Finds the keys that packets do not have, without misspelt keys of packets.
 fn unknown_keys<'a>(descriptor: &'a Descriptor, found: &mut Vec<&'a str>) {
     let key = descriptor.key.as_deref();
     found.extend(key.filter(|key| !KEYS.contains(key) && !is_near(key)));
