@@ -24,7 +24,8 @@ use limiter_sharing::Leases;
 
 use super::words::header_of;
 use super::{
-    Attachment, CapturedPacket, DatapathError, Hook, LinkChange, ModeChoice, Neighbour, Options,
+    Attachment, CapturedPacket, DatapathError, Hook, LeftBehind, LinkChange, ModeChoice, Neighbour,
+    Options,
     Pattern, Queueing, Refused, SourceTable, Sweep, Then, ThenChange, TrialOutcome, Wanted,
 };
 
@@ -135,6 +136,11 @@ pub trait Datapath: Observed + Send {
     /// since the last look.
     fn look_after_then(&mut self) -> Option<ThenChange> {
         None
+    }
+    /// Interfaces that this opening was not asked for, and that an earlier one limited: its program
+    /// goes on there, with the maps of this one.
+    fn left_behind(&self) -> Vec<LeftBehind> {
+        Vec::new()
     }
     /// Hooks of interfaces that are here and are to be limited, and are not.
     fn refused(&self) -> Vec<Refused>;

@@ -233,6 +233,15 @@ pub enum DatapathError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The kernel has no fq for the device in which packets that come in wait.
+    #[error(
+        "the device {name} (ifb with fq), in which packets that come in wait: this kernel has no \
+         fq: load the module sch_fq, or boot one with CONFIG_NET_SCH_FQ"
+    )]
+    NoFq {
+        /// Name of the device.
+        name: String,
+    },
     /// A pin could not be made or opened.
     #[error("the pin {path}: {}", Reported(source.as_ref()))]
     Pin {

@@ -132,13 +132,10 @@ impl Ifb {
 
     /// The error of a kernel that gives the device no `fq`: ENOENT of one that has none.
     fn no_fq(&self, error: io::Error) -> DatapathError {
-        self.failed(match error.raw_os_error() {
-            Some(libc::ENOENT) => io::Error::other(
-                "this kernel has no fq (CONFIG_NET_SCH_FQ, the module sch_fq), and trying again \
-                 does not help",
-            ),
-            _ => error,
-        })
+        match error.raw_os_error() {
+            Some(libc::ENOENT) => DatapathError::NoFq { name: self.name.clone() },
+            _ => self.failed(error),
+        }
     }
 
     fn failed(&self, source: io::Error) -> DatapathError {

@@ -17,6 +17,17 @@ pub struct LeftBehind {
     pub pin: PathBuf,
 }
 
+impl LeftBehind {
+    /// What ends the limits there, or has them go on as those of this start.
+    pub fn remedy(&self) -> String {
+        if self.here {
+            format!("name it with --iface, or run `limiter detach --iface {}`", self.name)
+        } else {
+            format!("remove its pin {} to end that", self.pin.display())
+        }
+    }
+}
+
 impl fmt::Display for LeftBehind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.name)?;
@@ -26,7 +37,11 @@ impl fmt::Display for LeftBehind {
         if self.here {
             write!(f, " is still limited as an earlier start left it")
         } else {
-            write!(f, " is in another network namespace, and still limited there")
+            write!(
+                f,
+                " is in another network namespace, and still limited there as an earlier start \
+                 left it"
+            )
         }
     }
 }

@@ -103,14 +103,7 @@ impl Backend for Xdp {
             }
         };
         for left in left_behind {
-            let pin = left.pin.display();
-            if left.here {
-                tracing::warn!("{left}: name it with --iface, or remove its pin {pin} to end it");
-            } else {
-                tracing::warn!(
-                    "{left}, as an earlier start left it: remove its pin {pin} to end it"
-                );
-            }
+            tracing::warn!("{left}: {}", left.remedy());
         }
         if let Some(mut log) = kernel.take_log() {
             tokio::spawn(async move {

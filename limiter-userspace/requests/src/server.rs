@@ -69,7 +69,7 @@ pub enum ServeError {
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Rules(Vec<RuleFileError>),
     /// An address.
-    #[error("cannot listen at {listen}: {source}: free it, or give another one with --listen")]
+    #[error("cannot listen at {listen}: {source}: {}", listen_remedy(.source.kind()))]
     Listen {
         /// The address.
         listen: Listen,
@@ -96,6 +96,16 @@ pub enum ServeError {
         /// Reason.
         source: io::Error,
     },
+}
+
+const fn listen_remedy(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::NotFound => "make the directory, or give another path with --listen",
+        io::ErrorKind::PermissionDenied => {
+            "let this user make the socket there, or give another one with --listen"
+        }
+        _ => "free it, or give another one with --listen",
+    }
 }
 
 impl ServeError {

@@ -31,6 +31,9 @@ impl Service {
         let stands = self.damages.iter().filter(|damage| damage.stands());
         let mut warnings: Vec<String> = stands.map(|damage| damage.warning.clone()).collect();
         warnings.extend(self.rule_sets.effective.warnings.iter().cloned());
+        let left = self.datapath().map(|datapath| datapath.left_behind()).unwrap_or_default();
+        warnings
+            .extend(left.iter().map(|left| format!("{left}, by these rules: {}", left.remedy())));
         warnings.extend(self.gauges.not_ip.warning());
         warnings.extend(layers.nobody_is_safe());
         warnings.extend(self.rule_sets.not_in_force());

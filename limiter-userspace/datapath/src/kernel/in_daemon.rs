@@ -20,8 +20,8 @@ use crate::found::removed;
 use crate::leases::HeldLeases;
 use crate::pod::Wire;
 use crate::{
-    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Pattern, Refused, Then,
-    ThenChange, TrialOutcome, events, ifb, links, own_links, strips_tags, xdp,
+    CapturedPacket, Datapath, DatapathError, LeftBehind, LinkChange, Observed as _, Pattern,
+    Refused, Then, ThenChange, TrialOutcome, events, ifb, links, own_links, strips_tags, xdp,
 };
 
 impl Datapath for Kernel {
@@ -45,6 +45,11 @@ impl Datapath for Kernel {
     fn look_after_then(&mut self) -> Option<ThenChange> {
         // The array may be another daemon's by now.
         if self.is_pinned() { self.then.look() } else { None }
+    }
+
+    fn left_behind(&self) -> Vec<LeftBehind> {
+        // Of a directory that is another daemon's by now, nothing is this one's to report.
+        if self.is_pinned() { Self::left_behind(self).unwrap_or_default() } else { Vec::new() }
     }
 
     fn refused(&self) -> Vec<Refused> {

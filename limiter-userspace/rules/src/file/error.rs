@@ -179,7 +179,7 @@ pub enum Problem {
         high: u16,
     },
     /// A length of time that is none, or out of range.
-    #[error("{field}: {text:?} {wrong}: write one like 10ms, 30s, 1min, 2h or 1day")]
+    #[error("{field}: {text:?} {wrong}: write one like 5s, 1min, 2h or 1day")]
     Time {
         /// Field of the rule file, as it is written there.
         field: &'static str,

@@ -86,7 +86,7 @@ pub(in crate::file) fn time(
     field: &'static str,
     least: Duration,
 ) -> Result<Duration, Failure> {
-    let text = text(scalar, field, "write one like 10ms, 30s, 1min, 2h or 1day")?;
+    let text = text(scalar, field, "write one like 5s, 1min, 2h or 1day")?;
     let wrong = match humantime::parse_duration(text) {
         Ok(_) if has_bare_month(text) => MONTH,
         Err(_) => "is no length of time",

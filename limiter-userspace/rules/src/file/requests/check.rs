@@ -74,11 +74,15 @@ pub(super) fn check(file: &File) -> (RequestFile, Vec<Failure>) {
         checked.note(added);
     }
     let queues = checked.queues(file);
+    // What is wrong with a queue is no fault of the rules that name it.
+    let are_known = queues.is_ok();
     checked.note(queues);
     let rules = checked.rules(file);
     checked.note(rules);
-    let named = queues::named(&mut checked.file);
-    checked.failures.extend(named);
+    if are_known {
+        let named = queues::named(&mut checked.file);
+        checked.failures.extend(named);
+    }
     checked.remarks();
     (checked.file, checked.failures)
 }

@@ -47,17 +47,17 @@ fn actions_refuse_what_they_cannot_be() {
         ),
         (
             acting("{ban: {first: 10ms}}"),
-            "2:89: first: \"10ms\" is too short: it is at least 1s: write one like 10ms, 30s, \
+            "2:89: first: \"10ms\" is too short: it is at least 1s: write one like 5s, \
              1min, 2h or 1day",
         ),
         (
             acting("{ban: {first: 2h, longest: 1h}}"),
-            "2:102: longest: \"1h\" is shorter than the first ban: write one like 10ms, 30s, \
+            "2:102: longest: \"1h\" is shorter than the first ban: write one like 5s, \
              1min, 2h or 1day",
         ),
         (
             acting("{ban: {first: 2days}}"),
-            "2:89: longest: \"1day\" is shorter than the first ban: write one like 10ms, 30s, \
+            "2:89: longest: \"1day\" is shorter than the first ban: write one like 5s, \
              1min, 2h or 1day",
         ),
         (

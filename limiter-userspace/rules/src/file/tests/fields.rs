@@ -334,12 +334,12 @@ fn limits_refuse_what_they_cannot_be() {
         ),
         (
             limited("algorithm: leaky_bucket, backlog: soon"),
-            "2:100: backlog: \"soon\" is no length of time: write one like 10ms, 30s, 1min, 2h or \
+            "2:100: backlog: \"soon\" is no length of time: write one like 5s, 1min, 2h or \
              1day",
         ),
         (
             limited("algorithm: leaky_bucket, backlog: 3years"),
-            "2:100: backlog: \"3years\" is more than 2 years: write one like 10ms, 30s, 1min, 2h \
+            "2:100: backlog: \"3years\" is more than 2 years: write one like 5s, 1min, 2h \
              or 1day",
         ),
         (
