@@ -12,7 +12,7 @@ use crate::spread::Spread;
 
 /// Users, and what the ratios to limitador and governor are held to.
 const CASES: [(usize, [f64; 2]); 3] =
-    [(1, [4.0, 0.15]), (10_000, [4.0, 0.2]), (1_000_000, [4.0, 0.45])];
+    [(1, [5.5, 0.1]), (10_000, [7.0, 0.15]), (1_000_000, [3.2, 0.35])];
 
 /// One number of users.
 pub(super) struct Row {

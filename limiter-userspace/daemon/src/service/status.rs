@@ -31,7 +31,7 @@ impl Service {
         let stands = self.damages.iter().filter(|damage| damage.stands());
         let mut warnings: Vec<String> = stands.map(|damage| damage.warning.clone()).collect();
         warnings.extend(self.rule_sets.effective.warnings.iter().cloned());
-        let left = self.datapath().map(|datapath| datapath.left_behind()).unwrap_or_default();
+        let left = self.datapath().map(Datapath::left_behind).unwrap_or_default();
         warnings
             .extend(left.iter().map(|left| format!("{left}, by these rules: {}", left.remedy())));
         warnings.extend(self.gauges.not_ip.warning());
