@@ -237,9 +237,21 @@ fn one_interface_is_freed_and_the_other_stays_limited() -> Result<()> {
     limiter.start()?;
     ensure!(has_program(NEAR)?);
     limiter.kill()?;
+    // One that does not name it reports it, for as long as it is limited.
+    let is_reported = |limiter: &Limiter| {
+        let warnings = limiter.json(&["status"])?["warnings"].to_string();
+        let left = "recv1 is still limited as an earlier start left it, by these rules: name it \
+                    with --iface, or run `limiter detach --iface recv1`";
+        anyhow::Ok(warnings.contains(left))
+    };
+    limiter.without_options().start()?;
+    ensure!(is_reported(&limiter)?);
+    limiter.kill()?;
     let pins = limiter.pins().display().to_string();
     limiter.ok(["detach", "--iface", NEAR, "--pin-dir", &pins])?;
     ensure!(!has_program(NEAR)? && has_program(RECEIVER.interface)?);
+    limiter.start()?;
+    ensure!(!is_reported(&limiter)?);
     limiter.close()?;
     bed.close()
 }

@@ -25,8 +25,8 @@ use limiter_sharing::Leases;
 use super::words::header_of;
 use super::{
     Attachment, CapturedPacket, DatapathError, Hook, LeftBehind, LinkChange, ModeChoice, Neighbour,
-    Options,
-    Pattern, Queueing, Refused, SourceTable, Sweep, Then, ThenChange, TrialOutcome, Wanted,
+    Options, Pattern, Queueing, Refused, SourceTable, Sweep, Then, ThenChange, TrialOutcome,
+    Wanted,
 };
 
 /// Keys of tables with their buckets, and the place after them.
