@@ -1,6 +1,6 @@
 //! How late the threads that answer are. Where more is asked than they can answer, all requests
 //! wait, and deciding is a small part of what an answer costs: to refuse some undecided would make
-//! none of the others earlier, so the process reports it and sheds nothing.
+//! none of the others earlier. So the process reports it, and sheds nothing.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
