@@ -82,11 +82,13 @@ fn sharing_refuses_what_it_cannot_be() {
         (field("synk: 1s"), "2:91: unknown field \"synk\": did you mean \"sync\"?"),
         (
             field("sync: 49ms"),
-            "2:97: sync: \"49ms\" is not 50ms to 10s in whole microseconds: write one like 5s, 1min, 2h or 1day",
+            "2:97: sync: \"49ms\" is not 50ms to 10s in whole microseconds: write one like 5s, \
+             1min, 2h or 1day",
         ),
         (
             field("sync: 11s"),
-            "2:97: sync: \"11s\" is not 50ms to 10s in whole microseconds: write one like 5s, 1min, 2h or 1day",
+            "2:97: sync: \"11s\" is not 50ms to 10s in whole microseconds: write one like 5s, \
+             1min, 2h or 1day",
         ),
         (
             field("sync: 50ms 1ns"),
