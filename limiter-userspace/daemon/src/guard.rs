@@ -217,7 +217,8 @@ pub(super) fn objection_to_lists(
         ),
         Barrier::Denied(entry) => denied(&entry, session),
         Barrier::Banned => format!(
-            "{}, which would not be allowed any more: run `limiter unban {peer}` before, {otherwise}",
+            "{}, which would not be allowed any more: run `limiter unban {peer}` before, \
+             {otherwise}",
             would_drop_banned(session)
         ),
         Barrier::Limited(rule, _) => format!(

@@ -185,8 +185,8 @@ impl Limiter {
         if let Some((count, latest)) = due {
             tracing::warn!(
                 "values of remote_address that are no addresses: {count}. Each has a bucket of its \
-                 own: let the proxy send the address of its client and nothing else, no port and no \
-                 list; the latest: {latest}"
+                 own: let the proxy send the address of its client alone, and no list; the latest: \
+                 {latest}"
             );
         }
     }

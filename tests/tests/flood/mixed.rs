@@ -40,8 +40,8 @@ const RULES: [&str; 4] = [
 ",
 ];
 
-/// Two sequences for each store; twice as many where `LIMITER_STEPS` asks for more of everything, as
-/// the nightly run does.
+/// Two sequences for each store; twice as many where `LIMITER_STEPS` asks for more of everything,
+/// as the nightly run does.
 #[test]
 fn kernel_and_model_agree_when_tables_are_full() {
     require_root();
