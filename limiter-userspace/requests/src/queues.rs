@@ -119,11 +119,12 @@ impl Queues {
                 continue;
             }
             lock(&self.cut_off).remove(name);
-            let waiting = before.counters.turned().waiting;
-            if waiting > 0 {
+            let Turned { waiting, ready, .. } = before.counters.turned();
+            if waiting > 0 || ready > 0 {
                 tracing::warn!(
                     "no rule file has the queue {name} any more: {waiting} payloads that wait in \
-                     it stay in Redis; put it back into a file to let them leave"
+                     it and {ready} in the stream of its workers stay in Redis; put it back into a \
+                     file to let them leave, and come back from workers that die"
                 );
             }
         }
