@@ -55,8 +55,8 @@ impl Lateness {
                 Some(true) => {
                     self.late.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(
-                        "requests wait {} ms and longer: more is asked than thread {thread} can \
-                         answer; give it processors and --threads, or ask less",
+                        "requests wait {} ms and longer for thread {thread}: its processor has more \
+                         to do than it can; give it more of them, and --threads, or ask less",
                         late.as_millis()
                     );
                 }
