@@ -2,6 +2,7 @@
 //! process of limiter that is killed leaves behind.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -210,7 +211,9 @@ fn answer(socket: &Path, what: &str, bodies: &[String]) -> Option<String> {
     for (left, body) in (0..bodies.len()).rev().zip(bodies) {
         let connection = if left == 0 { "close" } else { "keep-alive" };
         let length = body.len();
-        requests += &format!(
+        // Writing to a string cannot fail.
+        let _infallible = write!(
+            requests,
             "{what} HTTP/1.1\r\nhost: t\r\nconnection: {connection}\r\ncontent-length: \
              {length}\r\n\r\n{body}"
         );
