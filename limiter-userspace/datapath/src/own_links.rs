@@ -407,6 +407,13 @@ pub(super) fn left_behind(
     Ok(left)
 }
 
+/// The same, without changing anything.
+pub(super) fn limited_beside(pins: &PinDir, attached: &[Attachment]) -> Vec<LeftBehind> {
+    let links = all(pins).unwrap_or_default();
+    let others = links.iter().filter(|link| !link.is_of(attached) && !link.is_on(attached));
+    others.filter_map(OwnLink::left_behind).collect()
+}
+
 /// Ends the links on interfaces that are attached, at hooks that are not.
 pub(super) fn end_other_hooks(pins: &PinDir, attached: &[Attachment]) -> Result<(), DatapathError> {
     for link in all(pins)? {

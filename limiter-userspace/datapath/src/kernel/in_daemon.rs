@@ -49,7 +49,10 @@ impl Datapath for Kernel {
 
     fn left_behind(&self) -> Vec<LeftBehind> {
         // Of a directory that is another daemon's by now, nothing is this one's to report.
-        if self.is_pinned() { Self::left_behind(self).unwrap_or_default() } else { Vec::new() }
+        if !self.is_pinned() {
+            return Vec::new();
+        }
+        own_links::limited_beside(&self.held.pins, &self.held.attachments)
     }
 
     fn refused(&self) -> Vec<Refused> {

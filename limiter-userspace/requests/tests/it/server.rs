@@ -210,7 +210,7 @@ fn answers_that_are_held_back_keep_nobody_out() {
     }
     // Four wait for 20 s and longer.
     let held: Vec<TcpStream> = (0..4).map(|_| take(patience)).collect();
-    // Whoever comes once they wait is answered at once; one before that is held back itself.
+    // A request that comes once they wait is answered at once; an earlier one is held back itself.
     let refused = (0..600).find_map(|_| status(&mut take(Duration::from_millis(100))));
     assert_eq!(refused.as_deref(), Some("HTTP/1.1 429"));
     assert_eq!(running.one("user", "bob").status, 200);
