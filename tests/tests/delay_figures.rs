@@ -343,8 +343,8 @@ fn rule_of_datagrams((port, count, action): (u16, &str, &str)) -> String {
     )
 }
 
-/// Of twice the rate for a while, in super-frames of so many datagrams: delivered over what an exact
-/// bucket lets pass of the same frames at the same times, in percent.
+/// Of twice the rate for a while, in super-frames of so many datagrams: delivered over what an
+/// exact bucket lets pass of the same frames at the same times, in percent.
 fn held(
     [from, to]: [&Netns; 2],
     (port, longest): (u16, Duration),

@@ -4,8 +4,8 @@
 //! does: it reads the clock, parses, and looks one source up in a map like limiter's.
 //! `keyed_reference` does so for a rule by port and source: it parses to the port, and looks up one
 //! key of 16 bytes; [`charging`] charges such keys, too, and [`newcomer`] meets sources that nobody
-//! has seen. [`paced`] is measured beside limiter on a cable, and [`tc`] is what a cable costs there
-//! without any of them.
+//! has seen. [`paced`] is measured beside limiter on a cable, and [`tc`] is what a cable costs
+//! there without any of them.
 
 #![no_std]
 #![no_main]

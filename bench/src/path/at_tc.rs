@@ -1,5 +1,5 @@
-//! `cargo xtask bench tc`: the whole way of a packet over a cable to a limit at tc, of what comes in
-//! and of what goes out.
+//! `cargo xtask bench tc`: the whole way of a packet over a cable to a limit at tc, of what comes
+//! in and of what goes out.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! `cargo xtask bench path` and `tc`: the whole way of a packet over a cable, beside what else drops
-//! packets.
+//! `cargo xtask bench path` and `tc`: the whole way of a packet over a cable, beside what else
+//! drops packets.
 
 pub mod at_tc;
 mod capacity;

@@ -42,8 +42,8 @@ pub struct Run {
     pub sent: Sent,
     /// Frames on the cable, by both of its ends.
     pub link: Link,
-    /// Packets that the filter let pass: those that reached the transport layer (`InDelivers` of the
-    /// namespace), or that the interface sent.
+    /// Packets that the filter let pass: those that reached the transport layer (`InDelivers` of
+    /// the namespace), or that the interface sent.
     pub passed: u64,
 }
 

@@ -31,7 +31,8 @@ use super::output::{Output, shown};
                         The answer says how far the log reaches, and what it does not \
                         have.\nlimiter events --source 203.0.113.9 --since 14:00 --until 14:10")]
 pub(super) struct Ask {
-    /// Print a line for each reported drop, and for each episode at its start, during it and at its end
+    /// Print a line for each reported drop, and for each episode at its start, during it and at its
+    /// end
     #[arg(long)]
     pub(super) follow: bool,
     /// With --follow: episodes only, and no single drops
@@ -79,7 +80,8 @@ pub(super) struct Reporting {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = interval)]
     event_quiet: Duration,
     /// A program to run when drops of a source start, continue and end: without a shell or
-    /// arguments, with JSON on its standard input and `LIMITER_EVENT`=start, still or end among its variables
+    /// arguments, with JSON on its standard input and `LIMITER_EVENT`=start, still or end among its
+    /// variables
     #[arg(long, value_name = "PATH")]
     hook_command: Option<PathBuf>,
     /// URL to POST the same JSON to: `https://HOST/PATH` or `http://HOST/PATH`

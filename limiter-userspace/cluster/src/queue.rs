@@ -1,5 +1,6 @@
 //! Queues: payloads of requests that wait in the store until the limits of their rule let them
-//! leave for the workers. The script `queue.lua` decides; here is what it is asked, and its answers.
+//! leave for the workers. The script `queue.lua` decides; here is what it is asked, and its
+//! answers.
 
 use std::time::Duration;
 

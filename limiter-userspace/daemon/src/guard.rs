@@ -248,8 +248,8 @@ pub(super) fn hazard(
     Some(format!("it has {}, the own address of {interface}, in it", net.addr()))
 }
 
-/// The objection to a rule that limits the session, or may: some keys it cannot compare with what is
-/// known of the session, such as the client's port.
+/// The objection to a rule that limits the session, or may: some keys it cannot compare with what
+/// is known of the session, such as the client's port.
 fn limited(rule: &Path, session: &Session) -> String {
     spared(&may_limit(rule, session), session)
 }

@@ -104,8 +104,8 @@ fn limits_anybody(set: &EffectiveSet) -> bool {
         || set.martians == Some(Martians::Drop)
 }
 
-/// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set. At tc
-/// it sees those that were taken off, too.
+/// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set. At
+/// tc it sees those that were taken off, too.
 pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     let by_tag = |path: &&Path| {
         path.direction.has_in() && path.parts.iter().any(|part| part.field() == field::VLAN)

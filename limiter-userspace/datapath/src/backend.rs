@@ -223,18 +223,19 @@ pub trait Datapath: Observed + Send {
 
 /// Source of data paths.
 pub trait Backend {
-    /// Checks, without changing anything, that the interfaces that are wanted by name are there, and
-    /// that this process may limit them. Says the largest frame of them, and of those that match a
-    /// pattern, in bytes as far as it can be known, at least 1,522. The pins say what became of an
-    /// interface that is not there.
+    /// Checks, without changing anything, that the interfaces that are wanted by name are there,
+    /// and that this process may limit them. Says the largest frame of them, and of those that
+    /// match a pattern, in bytes as far as it can be known, at least 1,522. The pins say what
+    /// became of an interface that is not there.
     fn check(&self, wanted: &Wanted, pin_dir: &Path) -> Result<u64, DatapathError>;
     /// The index of an interface by its name.
     fn interface_index(&self, name: &str) -> Option<u32>;
     /// How many CPUs there are: 0 to one less.
     fn cpus(&self) -> u32;
     /// Loads the programs or adopts the pinned ones, and attaches them to the hooks of the
-    /// interfaces that are wanted; of those that match a pattern, as far as that can be. Over maps of another layout [`Datapath::take_over`] does that. Called inside a
-    /// tokio runtime. On an error nothing new is left behind.
+    /// interfaces that are wanted; of those that match a pattern, as far as that can be. Over maps
+    /// of another layout [`Datapath::take_over`] does that. Called inside a tokio runtime. On an
+    /// error nothing new is left behind.
     fn open(
         &self,
         options: &Options,

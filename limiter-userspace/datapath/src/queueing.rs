@@ -51,8 +51,8 @@ pub fn queueing(interface: &str) -> Result<Queueing, DatapathError> {
 
 /// The command that makes packets wait on an interface, with room for so many of one flow.
 ///
-/// The room is for every flow of the interface, also of those without a limit: it is never less than
-/// fq gives by itself.
+/// The room is for every flow of the interface, also of those without a limit: it is never less
+/// than fq gives by itself.
 pub fn hold_packets(interface: &str, flow_packets: u64) -> String {
     /// `flow_limit` of an `fq` of which nothing was said.
     const USUAL: u64 = 100;
@@ -143,8 +143,8 @@ fn judged(listed: &[Listed]) -> Queueing {
 
 /// Memory of the kernel that so many packets take which wait, each of 1,500 bytes: 2,304 bytes for
 /// one (`skb->truesize`, as `ss -uam` shows it on Linux 6.18), which are 2,048 of a buffer that has
-/// room for it and 256 of its `sk_buff`. One of 46 bytes takes 832; a super-frame is one packet, and
-/// takes up to some 70 kB.
+/// room for it and 256 of its `sk_buff`. One of 46 bytes takes 832; a super-frame is one packet,
+/// and takes up to some 70 kB.
 pub const fn memory_of(packets: u64) -> u64 {
     packets.saturating_mul(2_304)
 }

@@ -1,5 +1,5 @@
-//! Envoy's rate limit services as server reflection describes them: the messages and fields that this
-//! server reads and writes. Other fields of Envoy's `.proto` files are left out.
+//! Envoy's rate limit services as server reflection describes them: the messages and fields that
+//! this server reads and writes. Other fields of Envoy's `.proto` files are left out.
 
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{

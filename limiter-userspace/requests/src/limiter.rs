@@ -548,8 +548,8 @@ impl Limiter {
         Ok(targets)
     }
 
-    /// Adds the aggregates of descriptors behind them. A limit that a request brings takes the place
-    /// of those, too.
+    /// Adds the aggregates of descriptors behind them. A limit that a request brings takes the
+    /// place of those, too.
     fn add_aggregates(&self, targets: &mut Vec<Option<Target<'_>>>) {
         let mut added = Vec::new();
         for target in targets.iter().flatten().filter(|target| !target.brought) {

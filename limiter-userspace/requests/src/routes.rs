@@ -305,7 +305,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Waits until a reserved request may go. If nobody waits for the answer any more, it is given back.
+/// Waits until a reserved request may go. If nobody waits for the answer any more, it is given
+/// back.
 async fn hold(limiter: &Limiter, reserved: &Reserved) {
     if let Some(wait) = reserved.wait {
         let mut waiting = Waiting { limiter, id: reserved.id.as_deref() };

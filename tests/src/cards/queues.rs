@@ -21,8 +21,8 @@ pub fn is_one(netns: &Netns, interface: &str, is_out: bool) -> Result<bool> {
 }
 
 /// What each queue has done so far. On the way out: the packets of its qdisc. On the way in: those
-/// that the driver counts, or the interrupts of the queue where it counts none, as `virtio_net` does
-/// since Linux 6.10.
+/// that the driver counts, or the interrupts of the queue where it counts none, as `virtio_net`
+/// does since Linux 6.10.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! Choice of the tests that a guest runs, and for how long: a file of tests/tests says so itself,
 //! by a line `// Also on other kernels: 120 s each.` or `// Also on other kernels, and in the quick
 //! part: 120 s each.` or `// Also on other kernels, by --devices: 120 s each.` (or `by --cards`, of
-//! ignored tests). The seconds are those that one test may take, emulated, on a busy machine. A file with a line `// Figures of other
-//! kernels, in docs/PAGE: 900 s each.` has ignored tests that measure and say what goes into the
-//! page. Any other file is the host's alone.
+//! ignored tests). The seconds are those that one test may take, emulated, on a busy machine. A
+//! file with a line `// Figures of other kernels, in docs/PAGE: 900 s each.` has ignored tests that
+//! measure and say what goes into the page. Any other file is the host's alone.
 
 use std::fs;
 

@@ -74,8 +74,8 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         Admittance::OverBudget => false,
         Admittance::Granted => {
             let debt = call!(debt(maps; bucket_key, slot));
-            // Where a frame may be many packets, keeping the charge until here takes more stack than
-            // Linux 6.1 has: it is worked out once more.
+            // Where a frame may be many packets, keeping the charge until here takes more stack
+            // than Linux 6.1 has: it is worked out once more.
             let (again, size) = if W::SUPER_FRAMES {
                 (maps.limit(slot), black_box(size))
             } else {

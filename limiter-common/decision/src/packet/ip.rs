@@ -40,8 +40,8 @@ pub(super) struct Header {
 }
 
 /// The other end of an IPv4 packet: its source, or the destination of one on its way out. It is
-/// charged even when the header length or the total length is wrong: such a packet costs the machine
-/// as much as a good one, so it is no way around the limit.
+/// charged even when the header length or the total length is wrong: such a packet costs the
+/// machine as much as a good one, so it is no way around the limit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn v4_source(frame: &impl Bytes, offset: usize) -> Result<Source, Reason> {
     let [.., a, b, c, d, _, _, _, _] = v4_bytes(frame, offset)?;

@@ -1,5 +1,6 @@
-//! Store in Redis 7.0 or newer, or Valkey: scripts (`lease.lua`, `window.lua`, `node.lua`, `queue.lua`) on one
-//! server, or on those of a Redis Cluster. Calls go out without waiting for each other.
+//! Store in Redis 7.0 or newer, or Valkey: scripts (`lease.lua`, `window.lua`, `node.lua`,
+//! `queue.lua`) on one server, or on those of a Redis Cluster. Calls go out without waiting for
+//! each other.
 //!
 //! A call is made once, whatever happens: it is sent again only where a server says that nothing
 //! was done, which are `NOSCRIPT`, after the script was loaded, and in a cluster the words for keys

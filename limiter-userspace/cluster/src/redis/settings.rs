@@ -73,7 +73,8 @@ pub struct RedisSettings {
     pub prefix: String,
     /// Longest time for a call, connecting included.
     pub timeout: Duration,
-    /// The scripts: [`LEASE`], [`WINDOW`], [`NODE`] and [`QUEUE`], but for tests with a clock of their own.
+    /// The scripts: [`LEASE`], [`WINDOW`], [`NODE`] and [`QUEUE`], but for tests with a clock of
+    /// their own.
     pub scripts: Scripts,
 }
 

@@ -8,8 +8,8 @@ use super::Service;
 use super::status::others;
 
 impl Service {
-    /// Attaches to interfaces that came back or match a pattern, and says what changed. Without its pins the daemon
-    /// ends.
+    /// Attaches to interfaces that came back or match a pattern, and says what changed. Without its
+    /// pins the daemon ends.
     pub(crate) fn look_after_links(&mut self) {
         let Ok(datapath) = self.datapath.get_mut() else {
             return;

@@ -31,8 +31,8 @@ impl ReadyLimit {
 }
 
 impl Limits {
-    /// Charges as many hits as conform to the hard limits, at most `most`, where they may be `ahead` nanoseconds ahead
-    /// of the rate; returns how many. None where a limit is no rate.
+    /// Charges as many hits as conform to the hard limits, at most `most`, where they may be
+    /// `ahead` nanoseconds ahead of the rate; returns how many. None where a limit is no rate.
     pub(crate) fn charge_ahead(
         &self,
         words: &[AtomicU64],
