@@ -5,7 +5,7 @@ use limiter_tests::page::follow::{Page, follow, follow_as};
 use limiter_tests::root::require_root;
 
 const PACKAGE: &str = "dist/debian/try-package does so in a root and under a systemd of its own";
-const CARGO: &str = "it clones, builds or runs this repository, as was done to run this test";
+const CARGO: &str = "it builds or runs this repository, as was done to run this test";
 const DEMO: &str = "the test `the_demo_is_the_sandbox_where_packages_have_it` runs it";
 const TERMINAL: &str = "it takes a terminal, which the tests `top` have";
 const CABLE: &str = "it takes a second cable, which the tests `beside` and `links` have";
@@ -14,7 +14,7 @@ const README: Page = Page {
     path: "README.md",
     peers: &["192.0.2.7/32"],
     not_typed: &[
-        ("git clone https://github.com/limiter-rs/limiter && cd limiter", CARGO),
+        ("cargo xtask test     # all its tests: 20 minutes", CARGO),
         (
             "cargo xtask run      # the demo: ten seconds of traffic; no network card, no configuration",
             CARGO,
