@@ -7,7 +7,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use limiter_rules::file::requests::{Entry, EntryValue, RequestLimit};
 use limiter_rules::model::Meter;
 
-use crate::decision::amount;
+use crate::decision::{Left, amount};
 use crate::question::{Answer, Status};
 
 /// A key and a value out of headers.
@@ -56,10 +56,13 @@ pub(crate) fn add_headers(answer: &Answer, headers: &mut HeaderMap) {
         }
     });
     if let Some((status, (limit, left))) = nearest {
-        let remaining = if status.over { 0 } else { left.remaining };
+        let never = is_never(status, left);
+        let remaining = if status.over && !never { 0 } else { left.remaining };
         headers.insert(LIMIT, amount(limit).into());
         headers.insert(REMAINING, remaining.into());
-        headers.insert(RESET, seconds(left.reset).into());
+        if !never {
+            headers.insert(RESET, seconds(left.reset).into());
+        }
         // Without it where waiting does not help.
         if let (true, Some(wait)) = (answer.over, left.wait) {
             headers.insert(RETRY_AFTER, seconds(wait).max(1).into());
@@ -73,8 +76,13 @@ pub(crate) fn add_headers(answer: &Answer, headers: &mut HeaderMap) {
         for (number, (limit, left)) in (1..).zip(&status.limits) {
             let name = name(status, number);
             policies.push(format!("{name};q={};w={}", amount(limit), window(limit)));
-            let remaining = if status.over && left.wait != Some(0) { 0 } else { left.remaining };
-            states.push(format!("{name};r={remaining};t={}", seconds(left.reset)));
+            states.push(if is_never(status, left) {
+                format!("{name};r={}", left.remaining)
+            } else {
+                let waits = status.over && left.wait != Some(0);
+                let remaining = if waits { 0 } else { left.remaining };
+                format!("{name};r={remaining};t={}", seconds(left.reset))
+            });
         }
     }
     for (header, mut list) in [(POLICIES, policies), (STATES, states)] {
@@ -84,6 +92,11 @@ pub(crate) fn add_headers(answer: &Answer, headers: &mut HeaderMap) {
             headers.insert(header, value);
         }
     }
+}
+
+/// True if a request has more hits than a limit ever takes: no time to come back helps.
+const fn is_never(status: &Status, left: &Left) -> bool {
+    status.over && left.wait.is_none()
 }
 
 /// Seconds in which a limit gives what it lets pass at once: a bucket fills, a window goes by.

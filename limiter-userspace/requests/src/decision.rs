@@ -137,6 +137,14 @@ impl Charges {
             Some(_) => self.more.push(undo),
         }
     }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    fn latest_first(&self) -> impl Iterator<Item = &Undo> {
+        self.more.iter().rev().chain(&self.first)
+    }
 }
 
 /// What is left of a limit.
@@ -206,8 +214,13 @@ impl Limits {
         self.0.iter().map(|limit| usize::from(limit.spec.words)).sum()
     }
 
-    /// Looks whether a request would pass. Changes nothing.
-    pub(crate) fn peek(&self, words: &[AtomicU64], moment: &Moment, hits: u64) -> Result<(), Over> {
+    /// Looks whether requests of so many hits would pass, one after the other. Changes nothing.
+    pub(crate) fn peek(
+        &self,
+        words: &[AtomicU64],
+        moment: &Moment,
+        hits: &[u64],
+    ) -> Result<(), Over> {
         self.peek_some(Places::ALL, words, moment, hits)
     }
 
@@ -217,24 +230,26 @@ impl Limits {
         places: Places,
         words: &[AtomicU64],
         moment: &Moment,
-        hits: u64,
+        hits: &[u64],
     ) -> Result<(), Over> {
         for (number, limit) in self.some(places) {
-            if !limit.written.is_soft && !conforms(limit, words, moment, hits) {
+            if !limit.written.is_soft && !all_conform(limit, words, moment, hits) {
                 return Err(Over(number));
             }
         }
         Ok(())
     }
 
-    /// Charges a request to all limits, or to none.
+    /// Charges a request to all limits, or to none: to each of them as of the first moment at which
+    /// it takes the request, within so many nanoseconds.
     pub(crate) fn charge(
         &self,
         words: &[AtomicU64],
         moment: &Moment,
         hits: u64,
+        ahead: u64,
     ) -> Result<Charges, Over> {
-        self.charge_some(Places::ALL, words, moment, hits)
+        self.charge_some(Places::ALL, words, moment, (hits, ahead))
     }
 
     /// [`Limits::charge`] of some of the limits.
@@ -243,20 +258,25 @@ impl Limits {
         places: Places,
         words: &[AtomicU64],
         moment: &Moment,
-        hits: u64,
+        (hits, ahead): (u64, u64),
     ) -> Result<Charges, Over> {
         // What is taken back of a log is of no use for a while: it is looked at first, too.
         if self.0.len() > 1 || hits > 1 && self.0.iter().any(ReadyLimit::is_log) {
-            self.peek_some(places, words, moment, hits)?;
+            self.peek_some(places, words, &moment.plus(ahead), &[hits])?;
         }
         let mut charges = Charges::default();
         for (number, limit) in self.some(places) {
             let is_soft = limit.written.is_soft;
-            if is_soft && !conforms(limit, words, moment, hits) {
+            let first = match ahead {
+                0 => Some(0),
+                _ => wait(limit, &Copied::of(words), moment, &[hits], ahead),
+            };
+            let at = first.map(|nanos| moment.plus(nanos));
+            if is_soft && !at.is_some_and(|at| conforms(limit, words, &at, hits)) {
                 charges.over_soft = true;
                 continue;
             }
-            if !charge(limit, words, moment, hits, &mut charges) {
+            if !at.is_some_and(|at| charge(limit, words, &at, hits, &mut charges)) {
                 if is_soft {
                     // Somebody was faster.
                     charges.over_soft = true;
@@ -291,20 +311,26 @@ impl Limits {
         self.0.iter().all(|limit| used(limit, &Shared(words), moment) == 0)
     }
 
-    /// What is left of a limit, for a request of so many hits.
+    /// What is left of a limit, for requests of so many hits, one after the other.
     pub(crate) fn left(
         &self,
         number: usize,
         words: &[AtomicU64],
         moment: &Moment,
-        hits: u64,
+        hits: &[u64],
     ) -> Option<Left> {
         let limit = self.0.get(number)?;
         let words = Copied::of(words);
         let reset = if used(limit, &Shared(&words.0), moment) == 0 {
             0
         } else if let Some(Calendar { months }) = limit.written.calendar {
-            moment.calendar(months).ends_in
+            // A clock that went back counts in the window behind this one.
+            let ends = moment.calendar(months).ends_in;
+            let end = moment.plus(ends);
+            match used(limit, &Shared(&words.0), &end) {
+                0 => ends,
+                _ => ends.saturating_add(end.calendar(months).ends_in),
+            }
         } else {
             let drained = |nanos| used(limit, &Shared(&words.0), &moment.plus(nanos)) == 0;
             let near = owed(limit, &words, moment).map(nanos);
@@ -330,6 +356,7 @@ impl Limits {
             let word = |index: u8, first: u8| usize::from(first.saturating_add(index));
             let same = limit.spec.same_state(&before.spec)
                 && limit.written.calendar == before.written.calendar;
+            let log = before.spec.same_log(&limit.spec);
             let offset = before.offset(moment);
             let carried =
                 meter::carried((&before.spec, &limit.spec), &Shared(words), moment.now, offset);
@@ -341,6 +368,11 @@ impl Limits {
                 let from = words.get(word(index, before.spec.first));
                 let state = match from {
                     Some(from) if same => from.load(Ordering::Acquire),
+                    _ if log => {
+                        let of = (&before.spec, &Shared(words));
+                        let used = meter::used_at(of.0, of.1, moment.now, offset).used;
+                        meter::resized(of.0, &limit.spec, of.1, used, index.into()) << 1
+                    }
                     // The lowest bit is for limits that change in place.
                     _ => seed.word(u32::from(index)) << 1,
                 };
@@ -386,13 +418,26 @@ impl Limits {
 
 /// Takes charges back, as far as nobody charged the same words since; true if all were.
 pub(crate) fn take_back(words: &[AtomicU64], charges: &Charges) -> bool {
-    let taken = charges
-        .more
-        .iter()
-        .rev()
-        .chain(&charges.first)
-        .map(|charge| meter::undo(&Shared(words), charge));
+    let taken = charges.latest_first().map(|charge| meter::undo(&Shared(words), charge));
     taken.fold(true, |all, taken| all & taken)
+}
+
+/// [`take_back`] of rates; true if nothing of the charges counts any more.
+pub(crate) fn give_back(words: &[AtomicU64], charges: &Charges, moment: &Moment) -> bool {
+    let gone = |charge: &Undo| {
+        // Others charged it since, and time has given it back.
+        meter::undo(&Shared(words), charge) || charge.new >> 1 <= moment.now.get()
+    };
+    charges.latest_first().map(gone).fold(true, |all, gone| all & gone)
+}
+
+/// True if requests would pass, one after the other.
+fn all_conform(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment, hits: &[u64]) -> bool {
+    if let [hits] = hits {
+        return conforms(limit, words, moment, *hits);
+    }
+    let copy = Copied::of(words);
+    hits.iter().all(|hits| charge(limit, &copy.0, moment, *hits, &mut Charges::default()))
 }
 
 /// True if a request would pass.
@@ -450,7 +495,7 @@ fn used(limit: &ReadyLimit, words: &impl Words, moment: &Moment) -> u64 {
 }
 
 /// The longest time that is looked for: that of the clock, in nanoseconds.
-const LONGEST: u64 = u64::MAX >> (TICK_BITS + 1);
+pub(crate) const LONGEST: u64 = u64::MAX >> (TICK_BITS + 1);
 
 /// Hits that would pass one by one: found with the decision itself.
 fn remaining(limit: &ReadyLimit, words: &Copied, moment: &Moment) -> u64 {
@@ -482,21 +527,29 @@ fn remaining(limit: &ReadyLimit, words: &Copied, moment: &Moment) -> u64 {
     .unwrap_or(most)
 }
 
-/// Nanoseconds until a request would pass: found with the decision itself.
-fn wait(limit: &ReadyLimit, words: &Copied, moment: &Moment, hits: u64, reset: u64) -> Option<u64> {
-    if conforms(limit, &words.0, moment, hits) {
+/// Nanoseconds until requests would pass, at most so many: found with the decision itself.
+fn wait(
+    limit: &ReadyLimit,
+    words: &Copied,
+    moment: &Moment,
+    hits: &[u64],
+    longest: u64,
+) -> Option<u64> {
+    let conform = |nanos| all_conform(limit, &words.0, &moment.plus(nanos), hits);
+    if conform(0) {
         return Some(0);
     }
-    if limit.written.calendar.is_some() {
-        return (hits <= limit.amount()).then_some(reset);
-    }
-    let near = owed(limit, words, moment).and_then(|owed| {
-        let Limit { tolerance, increment, shift, .. } = limit.spec.rate();
-        let cost = (u128::from(increment) * u128::from(hits)) >> shift;
-        let over = (u128::from(owed) + cost).saturating_sub(tolerance.into());
-        u64::try_from(over).ok().map(nanos)
-    });
-    least_near(near, 0, reset, |nanos| conforms(limit, &words.0, &moment.plus(nanos), hits))
+    let near = match limit.written.calendar {
+        Some(_) => Some(longest),
+        None => owed(limit, words, moment).and_then(|owed| {
+            let Limit { tolerance, increment, shift, .. } = limit.spec.rate();
+            let hits: u128 = hits.iter().map(|hits| u128::from(*hits)).sum();
+            let over = (u128::from(owed) + (u128::from(increment) * hits >> shift))
+                .saturating_sub(tolerance.into());
+            u64::try_from(over).ok().map(nanos)
+        }),
+    };
+    least_near(near, 0, longest, conform)
 }
 
 /// Ticks until nothing of a rate is owed; none of what is no rate. A guess, which the decision then
@@ -523,7 +576,7 @@ fn least_near(near: Option<u64>, low: u64, high: u64, has: impl Fn(u64) -> bool)
 
 /// The least number from `low` to `high` that has a property, which all above it have, too; none
 /// if not even `high` has it.
-pub(crate) fn least(low: u64, high: u64, has: impl Fn(u64) -> bool) -> Option<u64> {
+pub(crate) fn least(low: u64, high: u64, mut has: impl FnMut(u64) -> bool) -> Option<u64> {
     if !has(high) {
         return None;
     }

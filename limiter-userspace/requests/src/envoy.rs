@@ -88,7 +88,7 @@ pub(crate) struct State<'a> {
     pub(crate) limit: Option<Limit<'a>>,
     /// Requests that would pass now.
     pub(crate) remaining: Option<u32>,
-    /// Nanoseconds until nothing of the limit is used.
+    /// Nanoseconds until nothing of the limit is used; none where no time helps.
     pub(crate) reset: Option<u64>,
 }
 
@@ -104,7 +104,10 @@ pub(crate) struct Limit<'a> {
 impl<'a> From<&'a Status> for State<'a> {
     fn from(status: &'a Status) -> Self {
         let over = status.over;
-        if let Some((limit, Left { remaining, reset, .. })) = &status.nearest {
+        if let Some((limit, Left { remaining, reset, wait })) = &status.nearest {
+            // More hits than the limit ever takes at once: what is left does not matter to them,
+            // and no time to come back does.
+            let never = over && wait.is_none();
             return Self {
                 over,
                 limit: Some(Limit {
@@ -112,8 +115,8 @@ impl<'a> From<&'a Status> for State<'a> {
                     requests_per_unit: narrow(limit.meter.quota().requests_per_unit),
                     unit: Unit::of(limit),
                 }),
-                remaining: Some(if over { 0 } else { narrow(*remaining) }),
-                reset: Some(*reset),
+                remaining: Some(if over && !never { 0 } else { narrow(*remaining) }),
+                reset: (!never).then_some(*reset),
             };
         }
         let blocks = status.rule.as_ref().is_some_and(|rule| matches!(rule.terms, Terms::Block(_)));

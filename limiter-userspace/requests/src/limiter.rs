@@ -11,11 +11,11 @@ use limiter_rules::file::requests::{RequestFile, RequestLimit};
 use crate::bans::RequestBans;
 use crate::clock::Moment;
 use crate::counters::Unanswered;
-use crate::decision::{Charges, Limits, Over, least, take_back};
+use crate::decision::{Charges, Limits, Over, take_back};
 use crate::key::{Key, Secret};
 use crate::leases::LeaseTable;
 use crate::question::{Answer, Asked, Detail, MAX_DESCRIPTORS, Refused};
-use crate::reservations::{GivenBack, Reservations};
+use crate::reservations::Reservations;
 use crate::rules::{EntryOf, Rule, Rules, Terms};
 use crate::shared::Patience;
 use crate::snapshot::{self, Loaded, Snapshot, Unusable};
@@ -27,14 +27,14 @@ use crate::unsaid::{Unsaid, quoted};
 pub struct Limiter {
     rules: RwLock<Arc<Rules>>,
     pub(crate) store: Store,
-    secret: Secret,
+    pub(crate) secret: Secret,
     /// What other nodes share with this one.
     pub(crate) cluster: Option<Shares>,
     /// Requests that named a domain without rules.
     unknown_domains: AtomicU64,
     /// Requests by their answer: within, over.
     pub(crate) answers: [AtomicU64; 2],
-    reservations: Reservations,
+    pub(crate) reservations: Reservations,
     pub(crate) bans: Arc<RequestBans>,
     /// Values of `remote_address` that are no address, and are not in the log yet.
     no_address: Mutex<Unsaid>,
@@ -51,21 +51,6 @@ pub(crate) struct Shares {
 /// A request waits for the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waits;
-
-/// Tries to reserve while other threads are faster.
-const RESERVE_TRIES: usize = 32;
-
-/// The answer to a reservation.
-#[derive(Clone, Debug)]
-pub struct Reserved {
-    /// As of a request that is decided now.
-    pub answer: Answer,
-    /// Nanoseconds until the request may go; none if that is too long, and nothing is reserved.
-    pub wait: Option<u64>,
-    /// The name by which it can be given back; none if nothing is charged, or if there are too
-    /// many.
-    pub id: Option<String>,
-}
 
 impl std::fmt::Debug for Limiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -254,93 +239,6 @@ impl Limiter {
             .map(|Settled { targets, over, moment }| self.answer(targets, over, &moment, detail)))
     }
 
-    /// Decides when a request may go, at most `longest` nanoseconds from now, and charges it as one
-    /// of that moment. One that may not go within that time is charged to none.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be decided.
-    pub fn reserve(
-        &self,
-        rules: &Rules,
-        asked: &Asked<'_>,
-        moment: &Moment,
-        longest: u64,
-    ) -> Result<Reserved, Refused> {
-        let mut tries = 0..RESERVE_TRIES;
-        loop {
-            let mut targets = self.targets(rules, asked)?;
-            for (number, target) in targets.iter().enumerate() {
-                if target.as_ref().is_some_and(|target| target.shared.is_some()) {
-                    return Err(Refused::SharedReserve(number));
-                }
-                if target.as_ref().is_some_and(|target| target.queue.is_some()) {
-                    return Err(Refused::QueueReserve(number));
-                }
-                let limits = target.as_ref().and_then(|target| target.limits.as_ref());
-                let rates = limits.is_none_or(|(limits, _)| limits.limits.are_rates());
-                if !rates {
-                    return Err(Refused::NoRate(number));
-                }
-            }
-            let passes = |nanos| {
-                let moment = moment.plus(nanos);
-                let counted = targets.iter().flatten().filter(|target| !target.rule.shadow);
-                counted.into_iter().all(|target| match &target.limits {
-                    Some((limits, key)) => self.peek(limits, *key, &moment, target.hits).is_ok(),
-                    None => !target.is_over(),
-                })
-            };
-            let wait = least(0, longest, passes);
-            let over = if let Some(wait) = wait {
-                // Nobody waits for what is of this node alone.
-                let patience = Patience::None(Unanswered::Late);
-                self.settle(&mut targets, &moment.plus(wait), patience).unwrap_or(true)
-            } else {
-                for target in targets.iter_mut().flatten() {
-                    if let Some((limits, key)) = &target.limits
-                        && self.peek(limits, *key, moment, target.hits).is_err()
-                    {
-                        target.state = State::Over;
-                    }
-                }
-                true
-            };
-            if over && wait.is_some() && tries.next().is_some() {
-                // Somebody was faster.
-                continue;
-            }
-            let held = targets.iter().flatten().filter_map(|target| {
-                let (key, charges) = target.charges()?;
-                Some((key, target.limits.as_ref()?.0.id, charges.clone()))
-            });
-            let held: Vec<_> = if over { Vec::new() } else { held.collect() };
-            let answer = self.answer(targets, over, moment, Detail::Left);
-            let wait = wait.filter(|_| !over);
-            let id = match wait {
-                Some(wait) if !held.is_empty() => {
-                    let until = moment.plus(wait).now.as_nanos();
-                    self.reservations.hold(&self.secret, held, until, moment.now.as_nanos())
-                }
-                _ => None,
-            };
-            return Ok(Reserved { answer, wait, id });
-        }
-    }
-
-    /// Gives a reservation back.
-    pub fn give_back(&self, id: &str, moment: &Moment) -> GivenBack {
-        let now = moment.now.as_nanos();
-        let held = match self.reservations.take(id, now) {
-            Ok(held) => held,
-            Err(otherwise) => return otherwise,
-        };
-        let all = held.iter().rev().map(|(key, limits, charges)| {
-            self.store.take_back(*key, *limits, |words| take_back(words, charges))
-        });
-        if all.fold(true, |all, one| all & one) { GivenBack::Returned } else { GivenBack::Kept }
-    }
-
     /// Looks at all limits, and charges them if the request is within.
     pub(crate) fn settle(
         &self,
@@ -349,22 +247,8 @@ impl Limiter {
         patience: Patience,
     ) -> Result<bool, Waits> {
         // What stands alone is looked at by its charge.
-        if targets.len() > 1 {
-            for target in targets.iter_mut().flatten() {
-                if target.queue.is_some() {
-                    continue;
-                }
-                if target.shared.is_some() && target.state == State::Within {
-                    self.look_at_shared(target, moment, patience)?;
-                } else if let (Some((limits, key)), State::Within) = (&target.limits, &target.state)
-                    && self.peek(limits, *key, moment, target.hits).is_err()
-                {
-                    target.state = State::Over;
-                }
-            }
-            if is_over(targets) {
-                return Ok(true);
-            }
+        if targets.len() > 1 && self.look(targets, moment, patience)? {
+            return Ok(true);
         }
         for index in 0..targets.len() {
             let Some(target) = targets.get_mut(index).and_then(Option::as_mut) else {
@@ -393,15 +277,32 @@ impl Limiter {
         Ok(is_over(targets))
     }
 
-    pub(crate) fn peek(
+    /// Looks at all limits, and notes which the request is over; true if it is to be refused.
+    pub(crate) fn look(
         &self,
-        limits: &KeyLimits,
-        key: Key,
+        targets: &mut [Option<Target<'_>>],
         moment: &Moment,
-        hits: u64,
-    ) -> Result<(), Over> {
-        self.store
-            .look(key, limits, moment, |words, moment| limits.limits.peek(words, moment, hits))
+        patience: Patience,
+    ) -> Result<bool, Waits> {
+        for index in 0..targets.len() {
+            let (before, rest) = targets.split_at_mut(index);
+            let Some(target) = rest.first_mut().and_then(Option::as_mut) else { continue };
+            if target.state != State::Within || target.queue.is_some() {
+                continue;
+            }
+            target.meet(before);
+            if target.shared.is_some() {
+                self.look_at_shared(target, moment, patience)?;
+            } else if let Some((limits, key)) = &target.limits {
+                let peek = |words: &[_], moment: &Moment| {
+                    limits.limits.peek(words, &moment.plus(target.ahead), target.together())
+                };
+                if self.store.look(*key, limits, moment, peek).is_err() {
+                    target.state = State::Over;
+                }
+            }
+        }
+        Ok(is_over(targets))
     }
 
     fn charge(&self, target: &Target<'_>, moment: &Moment) -> State {
@@ -414,7 +315,7 @@ impl Limiter {
         }
         let charge = |key: Key, always: bool| {
             self.store.charge(key, limits, moment, always, |words, moment| {
-                limits.limits.charge(words, moment, hits)
+                limits.limits.charge(words, moment, hits, target.ahead)
             })
         };
         match charge(*key, false) {
@@ -524,6 +425,8 @@ impl Limiter {
                 limits,
                 shared,
                 hits: descriptor.hits.unwrap_or(asked.hits.max(1)),
+                together: Vec::new(),
+                ahead: 0,
                 entries: &descriptor.entries,
                 brought: descriptor.limit.is_some(),
                 state,
@@ -562,6 +465,8 @@ impl Limiter {
                     shared: None,
                     queue: None,
                     hits: target.hits,
+                    together: Vec::new(),
+                    ahead: 0,
                     entries: target.entries,
                     brought: false,
                     state: State::Within,

@@ -22,10 +22,11 @@ impl Limiter {
             return self.left_of_shared(target, moment);
         }
         let key = target.charges().map_or(*key, |(key, _)| key);
+        let hits = if target.hits == 0 { &[1][..] } else { target.together() };
         self.store.look(key, limits, moment, |words, moment| {
             let all = limits.limits.all().iter().enumerate();
             let left = |(number, limit): (usize, &ReadyLimit)| {
-                let left = limits.limits.left(number, words, moment, target.hits.max(1))?;
+                let left = limits.limits.left(number, words, moment, hits)?;
                 Some((limit.written, left))
             };
             all.filter_map(left).collect()

@@ -51,7 +51,8 @@ impl Limiter {
         else {
             return Ok(());
         };
-        let hits = target.hits;
+        // A look is at all that the request asks of this bucket.
+        let hits = if look { target.together().iter().sum() } else { target.hits };
         let mut full = None;
         let local = |by: Local, places: Places| {
             let (limits, key) = match by {
@@ -60,7 +61,7 @@ impl Limiter {
             };
             if look {
                 let look = |words: &[_], moment: &Moment| {
-                    limits.limits.peek_some(places, words, moment, hits)
+                    limits.limits.peek_some(places, words, moment, &[hits])
                 };
                 return match self.store.look(key, limits, moment, look) {
                     Ok(()) => Decided::Within(None, false),
@@ -69,7 +70,7 @@ impl Limiter {
             }
             let charge = |key: Key, always: bool| {
                 self.store.charge(key, limits, moment, always, |words, moment| {
-                    let charges = limits.limits.charge_some(places, words, moment, hits)?;
+                    let charges = limits.limits.charge_some(places, words, moment, (hits, 0))?;
                     Ok(Some((charges, limits.limits.is_half_used(words, moment))))
                 })
             };
@@ -163,7 +164,7 @@ impl Limiter {
                 .leased(&cluster.leases, table_key, number)
                 .unwrap_or_else(|| self.left_of_share(shared, local, number, moment));
             let reset = longest(&limit, moment);
-            let hits = target.hits.max(1);
+            let hits = target.together().iter().sum::<u64>().max(1);
             let wait = match limit.meter {
                 _ if !target.is_over() => Some(0),
                 _ if hits > amount(&limit) => None,
@@ -184,7 +185,7 @@ impl Limiter {
     ) -> u64 {
         let KeyLimits { limits, .. } = own;
         self.store.look(key, own, moment, |words, moment| {
-            limits.left(number, words, moment, 1).map_or(0, |left| left.remaining)
+            limits.left(number, words, moment, &[1]).map_or(0, |left| left.remaining)
         })
     }
 }

@@ -14,9 +14,10 @@ use tokio::time::{sleep, timeout};
 use crate::check;
 use crate::clock::Moment;
 use crate::json::{AnswerOut, AskedIn, Seconds};
-use crate::limiter::{Limiter, Reserved};
+use crate::limiter::Limiter;
+use crate::limiter_reserve::Reserved;
 use crate::metrics;
-use crate::question::{Answer, Asked, Descriptor, Refused};
+use crate::question::{Asked, Descriptor, Refused};
 use crate::queue::NotQueued;
 use crate::reservations::GivenBack;
 use crate::service::{Service, Why};
@@ -340,18 +341,11 @@ async fn reserve(service: &Service, request: Request<Incoming>) -> Result<Answer
     }
     let out = ReserveOut {
         allowed: reserved.wait.is_some(),
-        wait: reserved.wait.or_else(|| needed(&reserved.answer)).map(|nanos| Seconds { nanos }),
+        wait: reserved.wait.or(reserved.needed).map(|nanos| Seconds { nanos }),
         reservation: reserved.id.as_deref().filter(|_| !holds),
         answer: AnswerOut::from(&reserved.answer),
     };
     Ok(document(status_of(!out.allowed), &out))
-}
-
-/// Nanoseconds that a request would have to wait; none where no wait is long enough.
-fn needed(answer: &Answer) -> Option<u64> {
-    let over = answer.statuses.iter().filter(|status| status.over);
-    let waits = over.map(|status| status.nearest.as_ref()?.1.wait);
-    waits.collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
 fn give_back(service: &Service, id: &str) -> Result<Answered, Refusal> {

@@ -394,7 +394,8 @@ impl Store {
         by_text.retain(|_, id| by_id.contains_key(id));
     }
 
-    /// Takes charges of a key back: true if nobody charged it since, and it has the same limits.
+    /// Takes charges of a key back: true if nobody charged it since, and it has the same limits, or
+    /// if the key is gone, for then nothing of it was used any more.
     pub(crate) fn take_back(
         &self,
         key: Key,
@@ -402,6 +403,6 @@ impl Store {
         take: impl FnOnce(&[AtomicU64]) -> bool,
     ) -> bool {
         let tables = self.shard(key).read();
-        tables.find(key).is_some_and(|(words, id)| id == limits && take(words))
+        tables.find(key).is_none_or(|(words, id)| id == limits && take(words))
     }
 }

@@ -26,6 +26,10 @@ pub(crate) struct Target<'a> {
     /// The key that nodes share, and that of this node's share.
     pub(crate) shared: Option<(TableKey, Key)>,
     pub(crate) hits: u64,
+    /// The hits of all descriptors that meet its bucket before it, and its own; empty if none does.
+    pub(crate) together: Vec<u64>,
+    /// Nanoseconds until which the request may wait.
+    pub(crate) ahead: u64,
     pub(crate) entries: &'a [EntryOf<'a>],
     /// True if the request brings the limit.
     pub(crate) brought: bool,
@@ -74,6 +78,23 @@ pub(crate) enum State {
 }
 
 impl Target<'_> {
+    /// Notes which others of the request meet its bucket before it.
+    pub(crate) fn meet(&mut self, before: &[Option<Self>]) {
+        let bucket =
+            |of: &Self| (of.shared.map(|(key, _)| key), of.limits.as_ref().map(|(_, key)| *key));
+        let (own, is_charged) = (bucket(self), |of: &&Self| of.state == State::Within);
+        let others = before.iter().flatten().filter(is_charged).filter(|of| bucket(of) == own);
+        self.together = others.map(|of| of.hits).collect();
+        if !self.together.is_empty() {
+            self.together.push(self.hits);
+        }
+    }
+
+    /// The hits that its bucket is to take one after the other, so that this one passes.
+    pub(crate) fn together(&self) -> &[u64] {
+        if self.together.is_empty() { std::slice::from_ref(&self.hits) } else { &self.together }
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Over | State::OverShared | State::FullRefused | State::Queued)
     }

@@ -24,4 +24,6 @@ mod server;
 mod snapshot;
 mod support;
 mod threads;
+mod together;
+mod waiting;
 mod wider;

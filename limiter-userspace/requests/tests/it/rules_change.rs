@@ -39,6 +39,25 @@ fn a_rule_that_did_not_change_keeps_its_buckets_and_a_changed_one_what_is_availa
 }
 
 #[test]
+fn a_raise_gives_the_difference_of_what_is_counted_and_nothing_of_a_bucket() {
+    for (algorithm, wanted) in [
+        ("fixed_window", 5),
+        ("sliding_counter", 5),
+        ("sliding_slots", 5),
+        ("sliding_log", 5),
+        ("token_bucket", 0),
+        ("leaky_bucket, backlog: 48min", 0),
+    ] {
+        let limiter = with_limit(&format!("rate: 5/hour, algorithm: {algorithm}"));
+        let passed = (0..100).filter(|_| passes(&limiter, &["k=1"], 0)).count();
+        assert_eq!(passed, 5, "{algorithm}");
+        apply(&limiter, &format!("rate: 10/hour, algorithm: {algorithm}"));
+        let passed = (0..100).filter(|_| passes(&limiter, &["k=1"], 1)).count();
+        assert_eq!(passed, wanted, "{algorithm}");
+    }
+}
+
+#[test]
 fn files_that_do_not_go_together_change_nothing() {
     let limiter = with_limit("rate: 1/hour");
     assert!(passes(&limiter, &["k=1"], 0));

@@ -44,8 +44,13 @@ pub(crate) fn descriptors<'a>(texts: &[&'a str]) -> Vec<Descriptor<'a>> {
 
 /// Asks the domain `d` about descriptors.
 pub(crate) fn ask(limiter: &Limiter, texts: &[&str], hits: u64, nanos: u64) -> Answer {
+    ask_at(limiter, texts, hits, &at(nanos))
+}
+
+/// [`ask`] at a moment of both clocks.
+pub(crate) fn ask_at(limiter: &Limiter, texts: &[&str], hits: u64, moment: &Moment) -> Answer {
     let asked = Asked { domain: "d", descriptors: descriptors(texts), hits };
-    limiter.decide(&limiter.rules(), &asked, &at(nanos), Detail::Left).unwrap()
+    limiter.decide(&limiter.rules(), &asked, moment, Detail::Left).unwrap()
 }
 
 /// Whether a request passes.
