@@ -236,8 +236,8 @@ async fn checked(
         Some(longest) => {
             let place = service.held_back.enter();
             let longest = if place.is_some() { longest } else { 0 };
-            let reserved = limiter.reserve(&rules, &asked, &Moment::now(), longest)?;
-            hold(limiter, &reserved).await;
+            let mut reserved = limiter.reserve(&rules, &asked, &Moment::now(), longest)?;
+            hold(limiter, &mut reserved).await;
             reserved.answer
         }
     };
@@ -306,13 +306,19 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Waits until a reserved request may go. If nobody waits for the answer any more, it is given
-/// back.
-async fn hold(limiter: &Limiter, reserved: &Reserved) {
-    if let Some(wait) = reserved.wait {
-        let mut waiting = Waiting { limiter, id: reserved.id.as_deref() };
-        sleep(Duration::from_nanos(wait)).await;
-        waiting.id = None;
+/// Waits until a reserved request may go, and has the answer say what is so then. If nobody waits
+/// for it any more, the request is given back.
+async fn hold(limiter: &Limiter, reserved: &mut Reserved) {
+    let Some(waited) = reserved.wait.filter(|wait| *wait > 0) else { return };
+    let mut waiting = Waiting { limiter, id: reserved.id.as_deref() };
+    sleep(Duration::from_nanos(waited)).await;
+    waiting.id = None;
+    reserved.wait = Some(0);
+    for status in &mut reserved.answer.statuses {
+        for (_, left) in status.nearest.iter_mut().chain(&mut status.limits) {
+            left.reset = left.reset.saturating_sub(waited);
+            left.wait = left.wait.map(|wait| wait.saturating_sub(waited));
+        }
     }
 }
 
@@ -335,9 +341,9 @@ async fn reserve(service: &Service, request: Request<Incoming>) -> Result<Answer
     let place = holds.then(|| service.held_back.enter());
     let longest = if matches!(place, Some(None)) { Duration::ZERO } else { longest };
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-    let reserved = limiter.reserve(&limiter.rules(), &asked.asked(), &Moment::now(), nanos)?;
+    let mut reserved = limiter.reserve(&limiter.rules(), &asked.asked(), &Moment::now(), nanos)?;
     if holds {
-        hold(limiter, &reserved).await;
+        hold(limiter, &mut reserved).await;
     }
     let out = ReserveOut {
         allowed: reserved.wait.is_some(),

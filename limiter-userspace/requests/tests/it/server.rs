@@ -149,6 +149,27 @@ fn bad_requests_are_refused_with_a_reason_and_charge_nothing() {
     running.server.stop().unwrap();
 }
 
+/// More hits than the limit ever takes: no reset, which would be a time to come back.
+#[test]
+fn what_never_passes_has_no_reset_and_what_would_pass() {
+    let running = running(100);
+    let mut asked = json!({
+        "domain": "auth", "hitsAddend": 4,
+        "descriptors": [{"entries": [{"key": "user", "value": "ann"}]}],
+    });
+    let status = json!({
+        "code": "OVER_LIMIT", "currentLimit": {"requestsPerUnit": 3, "unit": "MINUTE"},
+        "limitRemaining": 3,
+    });
+    let over = running.json(&asked);
+    assert_eq!((over.status, over.json()["statuses"][0].clone()), (429, status.clone()));
+    asked["maxWait"] = json!("1h");
+    let mut never = running.ask("POST", "/reserve", "", &asked.to_string()).json();
+    assert_eq!(never["statuses"][0].take(), status);
+    assert_eq!((never["allowed"].clone(), never["wait"].clone()), (json!(false), Value::Null));
+    running.server.stop().unwrap();
+}
+
 #[test]
 fn a_reservation_waits_and_is_given_back() {
     let running = running(100);
@@ -176,6 +197,9 @@ fn a_reservation_waits_and_is_given_back() {
     // Held back until then: what comes after it is free to go at once.
     let held = reserve(json!({"max_wait": "10s", "wait": true}));
     assert_eq!((held.status, held.json()["allowed"].clone()), (200, json!(true)));
+    assert_eq!(held.json()["wait"], "0s", "it has waited");
+    let reset = held.json()["statuses"][0]["durationUntilReset"].clone();
+    assert_eq!(reset, "0.100s", "as of when it may go, however long that took");
     running.server.stop().unwrap();
 }
 

@@ -1,6 +1,7 @@
 //! What a request that waits costs others: no more than one that goes at once.
 
 use std::io::Cursor;
+use std::time::Duration;
 
 use limiter_requests::{Asked, Detail, GivenBack, Left, Limiter, Reserved, Snapshot};
 use proptest::prelude::*;
@@ -241,12 +242,13 @@ proptest! {
                 of_user.push(now + wait);
             }
         }
-        let holds = |times: &mut Vec<u64>, rate: f64, burst: f64, longer: u64| {
+        let holds = |times: &mut [u64], rate: f64, burst: f64, longer: u64| {
             times.sort_unstable();
+            let seconds = |nanos| Duration::from_nanos(nanos).as_secs_f64();
             (0..times.len()).all(|first| {
-                (first..times.len()).all(|last| {
-                    let time = (times[last] - times[first] + longer) as f64 / 1e9;
-                    (last - first + 1) as f64 <= burst + rate * time + 1e-6
+                (1_u32..).zip(&times[first..]).all(|(count, last)| {
+                    let most = burst + rate * seconds(last - times[first] + longer);
+                    f64::from(count) <= most + 1e-6
                 })
             })
         };
