@@ -148,6 +148,7 @@ fn sentence(file: &RequestFile, path: &[&Level], rule: &RequestRule) -> String {
         (rule.sharing.is_some(), "over all nodes"),
         (rule.shadow, "only counted"),
         (rule.quota, "over only with all others of quota_mode"),
+        (rule.afterwards, "charged afterwards"),
         (!rule.replaces.is_empty(), "replaces others"),
     ] {
         if is_so {

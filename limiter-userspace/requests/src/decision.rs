@@ -4,6 +4,7 @@
 //! compare-and-exchange alone, as those of packets do.
 
 mod ahead;
+mod owed;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -57,7 +58,11 @@ impl ReadyLimit {
             return Some((self.spec, arrival(hits)));
         }
         let rate = self.spec.rate();
-        let increment = rate.increment.checked_mul(hits).filter(|all| *all <= MAX_TICKS >> 1)?;
+        let most = MAX_TICKS >> 1;
+        let increment = rate.increment.checked_mul(hits).filter(|all| *all <= most);
+        // A leaky bucket takes all at once, and owes as much as time can hold.
+        let is_leaky = self.spec.algorithm() == Algorithm::LeakyBucket;
+        let increment = increment.or_else(|| is_leaky.then_some(most))?;
         let all = Limit { increment, ..rate };
         let spec = LimitSpec::of_rate(self.spec.algorithm(), &all, self.spec.role());
         Some((spec.at(self.spec.first), arrival(1)))
@@ -300,15 +305,14 @@ impl Limits {
 
     /// True if at least half of any limit is used.
     pub(crate) fn is_half_used(&self, words: &[AtomicU64], moment: &Moment) -> bool {
-        let half = |limit: &ReadyLimit| {
-            carry::is_half_used(&limit.spec, used(limit, &Shared(words), moment))
-        };
+        let half =
+            |limit: &ReadyLimit| carry::is_half_used(&limit.spec, used(limit, words, moment));
         self.0.iter().any(half)
     }
 
     /// True if nothing of any limit is used: the key is as good as one that was never seen.
     pub(crate) fn is_drained(&self, words: &[AtomicU64], moment: &Moment) -> bool {
-        self.0.iter().all(|limit| used(limit, &Shared(words), moment) == 0)
+        self.0.iter().all(|limit| used(limit, words, moment) == 0)
     }
 
     /// What is left of a limit, for requests of so many hits, one after the other.
@@ -321,20 +325,21 @@ impl Limits {
     ) -> Option<Left> {
         let limit = self.0.get(number)?;
         let words = Copied::of(words);
-        let reset = if used(limit, &Shared(&words.0), moment) == 0 {
+        let reset = if used(limit, &words.0, moment) == 0 {
             0
         } else if let Some(Calendar { months }) = limit.written.calendar {
-            // A clock that went back counts in the window behind this one.
-            let ends = moment.calendar(months).ends_in;
-            let end = moment.plus(ends);
-            match used(limit, &Shared(&words.0), &end) {
-                0 => ends,
-                _ => ends.saturating_add(end.calendar(months).ends_in),
+            // A clock that went back counts in the window behind this one, and a report in more.
+            let mut ends = 0;
+            while ends < LONGEST / 2 && used(limit, &words.0, &moment.plus(ends)) != 0 {
+                ends += moment.plus(ends).calendar(months).ends_in;
             }
+            ends
         } else {
-            let drained = |nanos| used(limit, &Shared(&words.0), &moment.plus(nanos)) == 0;
+            let drained = |nanos| used(limit, &words.0, &moment.plus(nanos)) == 0;
             let near = owed(limit, &words, moment).map(nanos);
-            least_near(near, 0, LONGEST, drained).unwrap_or(LONGEST)
+            // Half of the clock's time tells a window that is long over from one to come.
+            let most = if limit.is_rate() { LONGEST } else { LONGEST / 2 };
+            least_near(near, 0, most, drained).unwrap_or(LONGEST)
         };
         Some(Left {
             remaining: remaining(limit, &words, moment),
@@ -442,6 +447,8 @@ fn all_conform(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment, hits: &
 
 /// True if a request would pass.
 fn conforms(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment, hits: u64) -> bool {
+    let present = owed::as_of(limit, words, moment);
+    let words = present.as_ref().map_or(words, |copy| &copy.0);
     if limit.is_log() && hits > 1 {
         // A log keeps one entry a charge.
         let copy = Copied::of(words);
@@ -471,6 +478,7 @@ fn charge(
     let Some((spec, arrival)) = limit.meets(moment, hits) else {
         return false;
     };
+    owed::bring_forward(limit, words, moment);
     let words = Shared(words);
     for _ in 0..times {
         let mut undo = Undo::default();
@@ -490,8 +498,10 @@ fn charge(
 }
 
 /// The used part of a limit; only whether it is zero has a meaning here.
-fn used(limit: &ReadyLimit, words: &impl Words, moment: &Moment) -> u64 {
-    meter::used_at(&limit.spec, words, moment.now, limit.offset(moment)).used
+fn used(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment) -> u64 {
+    let present = owed::as_of(limit, words, moment);
+    let words = Shared(present.as_ref().map_or(words, |copy| &copy.0));
+    meter::used_at(&limit.spec, &words, moment.now, limit.offset(moment)).used
 }
 
 /// The longest time that is looked for: that of the clock, in nanoseconds.

@@ -120,7 +120,8 @@ impl<'a> From<&'a Status> for State<'a> {
             };
         }
         let blocks = status.rule.as_ref().is_some_and(|rule| matches!(rule.terms, Terms::Block(_)));
-        let remaining = match (status.unlimited, blocks) {
+        // Over without a limit: nothing passes.
+        let remaining = match (status.unlimited, blocks || over) {
             (true, _) => Some(u32::MAX),
             (false, true) => Some(0),
             (false, false) => None,

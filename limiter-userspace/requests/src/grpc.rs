@@ -38,11 +38,14 @@ use crate::check;
 use crate::described::described;
 use crate::envoy::{self, State, Unit};
 use crate::grpc_quota::Quota;
+use crate::odd::{Odd, OddParts};
 use crate::question::{Answer, Asked, Descriptor};
 use crate::service::{Service, Stats, Why};
+use crate::unsaid::quoted;
 
-/// The longest message, in bytes.
-const MAX_MESSAGE: usize = 64 << 10;
+/// The longest message, in bytes: several descriptors of the longest header that proxies take, so
+/// that no client can make one that is not decided.
+const MAX_MESSAGE: usize = 1 << 20;
 
 /// Name in the health service of the contact to the other nodes.
 const CLUSTER: &str = "limiter.cluster";
@@ -201,7 +204,7 @@ impl RateLimitService for Decide {
         request: tonic::Request<RateLimitRequest>,
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
         let limiter = &self.service.limiter;
-        let asked = asked(request.get_ref())?;
+        let asked = asked(request.get_ref(), &limiter.odd);
         let answer = self
             .service
             .decide(&limiter.rules(), &asked, None)
@@ -218,30 +221,35 @@ impl RateLimitService for Decide {
 }
 
 /// What is asked.
-fn asked(request: &RateLimitRequest) -> Result<Asked<'_>, Status> {
-    let descriptors = request.descriptors.iter().enumerate();
-    Ok(Asked {
+fn asked<'a>(request: &'a RateLimitRequest, odd: &OddParts) -> Asked<'a> {
+    let count = |what, number| {
+        odd.count(what, format!("descriptor {number}, of the domain {}", quoted(&request.domain)));
+    };
+    let descriptor = |(number, of): (usize, &'a RateLimitDescriptor)| {
+        let mut hits = of.hits_addend.map(|hits| hits.value);
+        if of.is_negative_hits {
+            count(Odd::NegativeHits, number);
+            hits = Some(0);
+        }
+        let limit = of.limit.and_then(brought);
+        if limit.is_none() && of.limit.is_some() {
+            count(Odd::NoUnit, number);
+        }
+        let entries = of.entries.iter().map(|entry| (&*entry.key, &*entry.value)).collect();
+        Descriptor { entries, hits, limit }
+    };
+    Asked {
         domain: &request.domain,
-        descriptors: descriptors.map(descriptor).collect::<Result<_, _>>()?,
+        descriptors: request.descriptors.iter().enumerate().map(descriptor).collect(),
         hits: request.hits_addend.into(),
-    })
-}
-
-fn descriptor((number, of): (usize, &RateLimitDescriptor)) -> Result<Descriptor<'_>, Status> {
-    if of.is_negative_hits {
-        return Err(Status::invalid_argument(format!(
-            "descriptor {number} has is_negative_hits: hits cannot be given back so; leave it out"
-        )));
     }
-    Ok(Descriptor {
-        entries: of.entries.iter().map(|entry| (&*entry.key, &*entry.value)).collect(),
-        hits: of.hits_addend.map(|hits| hits.value),
-        limit: of.limit.map(|limit| brought(number, limit)).transpose()?,
-    })
 }
 
-/// A limit that a request brings.
-fn brought(number: usize, limit: RateLimitOverride) -> Result<RequestLimit, Status> {
+/// The week in messages of a newer protocol.
+const WEEK: i32 = 7;
+
+/// A limit that a request brings; none if its unit is not known.
+fn brought(limit: RateLimitOverride) -> Option<RequestLimit> {
     let unit = match limit.unit() {
         RateLimitUnit::Second => Unit::Second,
         RateLimitUnit::Minute => Unit::Minute,
@@ -249,14 +257,10 @@ fn brought(number: usize, limit: RateLimitOverride) -> Result<RequestLimit, Stat
         RateLimitUnit::Day => Unit::Day,
         RateLimitUnit::Month => Unit::Month,
         RateLimitUnit::Year => Unit::Year,
-        RateLimitUnit::Unknown => {
-            return Err(Status::invalid_argument(format!(
-                "the limit of descriptor {number} has no known unit: name SECOND, MINUTE, HOUR, \
-                 DAY, MONTH or YEAR"
-            )));
-        }
+        RateLimitUnit::Unknown if limit.unit == WEEK => Unit::Week,
+        RateLimitUnit::Unknown => return None,
     };
-    Ok(envoy::limit(limit.requests_per_unit.into(), unit))
+    Some(envoy::limit(limit.requests_per_unit.into(), unit))
 }
 
 const fn code(over: bool) -> Overall {

@@ -1,7 +1,7 @@
 //! The decision about a request: all of its descriptors together.
 
 use std::io::{self, Read, Seek, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use limiter_common::wire::Full as OnFull;
@@ -12,14 +12,16 @@ use crate::bans::RequestBans;
 use crate::clock::Moment;
 use crate::counters::Unanswered;
 use crate::decision::{Charges, Limits, Over, take_back};
+use crate::envoy::{self, Unit};
 use crate::key::{Key, Secret};
 use crate::leases::LeaseTable;
+use crate::odd::{Odd, OddParts};
 use crate::question::{Answer, Asked, Detail, MAX_DESCRIPTORS, Refused};
 use crate::reservations::Reservations;
-use crate::rules::{EntryOf, Rule, Rules, Terms};
+use crate::rules::{Domain, EntryOf, Rule, Rules, Terms};
 use crate::shared::Patience;
 use crate::snapshot::{self, Loaded, Snapshot, Unusable};
-use crate::store::{Full, KeyLimits, Store};
+use crate::store::{Full, KeyLimits, MOST_BROUGHT, Store};
 use crate::target::{Settled, SharedCharge, State, Target, is_over, replace};
 use crate::unsaid::{Unsaid, quoted};
 
@@ -38,6 +40,10 @@ pub struct Limiter {
     pub(crate) bans: Arc<RequestBans>,
     /// Values of `remote_address` that are no address, and are not in the log yet.
     no_address: Mutex<Unsaid>,
+    /// What was not taken as it was asked.
+    pub(crate) odd: OddParts,
+    /// True once the log has that requests bring nearly too many limits.
+    has_said_many: AtomicBool,
 }
 
 /// What other nodes share with this one.
@@ -85,6 +91,8 @@ impl Limiter {
             reservations: Reservations::default(),
             bans: Arc::default(),
             no_address: Mutex::default(),
+            odd: OddParts::default(),
+            has_said_many: AtomicBool::new(false),
         }
     }
 
@@ -166,6 +174,13 @@ impl Limiter {
     /// Puts into the log what its author is to mend, at once and then from time to time.
     pub(crate) fn log(&self) {
         self.bans.log();
+        self.odd.log();
+        let many = self.many_brought();
+        if self.has_said_many.swap(many.is_some(), Ordering::Relaxed) != many.is_some()
+            && let Some(many) = many
+        {
+            tracing::warn!("{many}");
+        }
         let due = self.no_address.lock().unwrap_or_else(PoisonError::into_inner).due();
         if let Some((count, latest)) = due {
             tracing::warn!(
@@ -174,6 +189,22 @@ impl Limiter {
                  {latest}"
             );
         }
+    }
+
+    /// Different limits that requests bring, and how many there is room for.
+    pub(crate) fn brought_limits(&self) -> [usize; 2] {
+        [self.store.count_brought(), MOST_BROUGHT]
+    }
+
+    /// What is wrong if requests bring nearly too many limits.
+    pub(crate) fn many_brought(&self) -> Option<String> {
+        let [count, most] = self.brought_limits();
+        (count >= most / 5 * 4).then(|| {
+            format!(
+                "requests bring {count} different limits, and there is room for {most}: beyond \
+                 that the limits of their rules hold; bring fewer different numbers"
+            )
+        })
     }
 
     /// Counts a value of `remote_address` that is no address.
@@ -310,8 +341,14 @@ impl Limiter {
             return target.state.clone();
         };
         if hits == 0 {
-            // A look: whatever is left, it passes.
-            return State::Charged(*key, Charges::default(), false);
+            // A look: it passes if anything is left.
+            let peek = |words: &[_], moment: &Moment| {
+                limits.limits.peek(words, &moment.plus(target.ahead), target.together())
+            };
+            return match self.store.look(*key, limits, moment, peek) {
+                Ok(()) => State::Charged(*key, Charges::default(), false),
+                Err(Over(_)) => State::Over,
+            };
         }
         let charge = |key: Key, always: bool| {
             self.store.charge(key, limits, moment, always, |words, moment| {
@@ -333,6 +370,10 @@ impl Limiter {
                 }
             },
         }
+    }
+
+    pub(crate) const fn secret(&self) -> &Secret {
+        &self.secret
     }
 
     /// The key of the bucket of a descriptor.
@@ -369,14 +410,6 @@ impl Limiter {
             many if many > MAX_DESCRIPTORS => return Err(Refused::TooMany(many)),
             _ => {}
         }
-        for (number, descriptor) in asked.descriptors.iter().enumerate() {
-            if descriptor.entries.is_empty() {
-                return Err(Refused::NoEntries(number));
-            }
-            if descriptor.entries.iter().any(|(key, _)| key.is_empty()) {
-                return Err(Refused::NoKey(number));
-            }
-        }
         let Some(domain) = rules.domain(asked.domain) else {
             self.unknown_domains.fetch_add(1, Ordering::Relaxed);
             return Ok(asked.descriptors.iter().map(|_| None).collect());
@@ -384,51 +417,54 @@ impl Limiter {
         let mut targets = Vec::with_capacity(asked.descriptors.len());
         let (mut replaces, mut wider) = (false, false);
         for (number, descriptor) in asked.descriptors.iter().enumerate() {
-            let Some(rule) = domain.find(&descriptor.entries) else {
-                targets.push(None);
-                continue;
-            };
-            if rule.queue.is_some() && descriptor.limit.is_some() {
-                return Err(Refused::QueueLimit(number));
-            }
-            replaces |= !rule.replaces.is_empty();
-            if let Some(value) = rule.no_address(&descriptor.entries) {
+            let entries = &descriptor.entries;
+            let found = domain.find(entries);
+            if let Some(rule) = found
+                && let Some(value) = rule.no_address(entries)
+            {
                 self.count_no_address(rule, value);
             }
-            let key = || rule.key(&self.secret, &descriptor.entries);
+            let brought = descriptor.limit;
+            let brought = brought.and_then(|limit| self.brought(domain, (found, entries), limit));
+            let is_brought = brought.is_some();
             let (mut shared, mut queue) = (None, None);
-            let (limits, state) = match (&descriptor.limit, &rule.terms) {
-                (Some(limit), _) => {
-                    let limits = self.brought(number, *limit)?;
-                    let mut key_of_limit = self.secret.begin();
-                    key_of_limit.key(key());
-                    for part in snapshot::parts(limit) {
-                        key_of_limit.number(part);
-                    }
-                    (Some((limits, key_of_limit.end())), State::Within)
+            let (rule, limits, state) = match (brought, found) {
+                (Some(brought), _) => brought,
+                (None, None) => {
+                    targets.push(None);
+                    continue;
                 }
-                (None, Terms::Limits(limits)) => {
-                    let whole = || (limits.0.clone(), self.secret.other(key()));
-                    shared = rule.shared_with(&descriptor.entries).map(|shared| (shared, key()));
-                    queue = rule.bucket(&descriptor.entries).map(|bucket| (bucket, None));
-                    let limits = if shared.is_some() { whole() } else { (limits.0.clone(), key()) };
-                    (Some(limits), State::Within)
+                (None, Some(rule)) => {
+                    let key = || rule.key(&self.secret, entries);
+                    let (limits, state) = match &rule.terms {
+                        Terms::Limits(limits) => {
+                            let whole = || (limits.0.clone(), self.secret.other(key()));
+                            shared = rule.shared_with(entries).map(|shared| (shared, key()));
+                            queue = rule.bucket(entries).map(|bucket| (bucket, None));
+                            let own = || (limits.0.clone(), key());
+                            let limits = if shared.is_some() { whole() } else { own() };
+                            (Some(limits), State::Within)
+                        }
+                        Terms::Block(_) => (None, State::Over),
+                        Terms::Unlimited => (None, State::Unlimited),
+                    };
+                    (Arc::clone(rule), limits, state)
                 }
-                (None, Terms::Block(_)) => (None, State::Over),
-                (None, Terms::Unlimited) => (None, State::Unlimited),
             };
+            replaces |= !rule.replaces.is_empty();
             wider |= !rule.aggregates.is_empty();
             targets.push(Some(Target {
-                rule: Arc::clone(rule),
+                rule,
                 of: number,
                 aggregate: 0,
                 limits,
                 shared,
                 hits: descriptor.hits.unwrap_or(asked.hits.max(1)),
+                counted: descriptor.hits.is_some() || asked.hits > 0,
                 together: Vec::new(),
                 ahead: 0,
-                entries: &descriptor.entries,
-                brought: descriptor.limit.is_some(),
+                entries,
+                brought: is_brought,
                 state,
                 charged: SharedCharge::default(),
                 unanswered: None,
@@ -441,12 +477,11 @@ impl Limiter {
         if wider {
             self.add_aggregates(&mut targets);
         }
-        let has_queue = |(number, target): (usize, &Option<Target<'_>>)| {
-            target.as_ref()?.queue.as_ref().map(|_| number)
-        };
-        let mut queues = targets.iter().enumerate().filter_map(has_queue);
-        if let (Some(one), Some(other)) = (queues.next(), queues.next()) {
-            return Err(Refused::TwoQueues(one, other));
+        // A payload waits in one.
+        for other in targets.iter_mut().flatten().filter(|of| of.queue.is_some()).skip(1) {
+            let Rule { domain, path, .. } = &*other.rule;
+            self.odd.count(Odd::TwoQueues, format!("{domain}: {path}"));
+            (other.queue, other.limits, other.state) = (None, None, State::Over);
         }
         Ok(targets)
     }
@@ -465,6 +500,7 @@ impl Limiter {
                     shared: None,
                     queue: None,
                     hits: target.hits,
+                    counted: target.counted,
                     together: Vec::new(),
                     ahead: 0,
                     entries: target.entries,
@@ -478,9 +514,47 @@ impl Limiter {
         targets.append(&mut added);
     }
 
-    fn brought(&self, number: usize, limit: RequestLimit) -> Result<KeyLimits, Refused> {
-        let limits = Limits::compile(&[limit])
-            .map_err(|(_, error)| Refused::Limit(number, error.of_requests()))?;
-        self.store.brought(limits).ok_or(Refused::TooManyLimits)
+    /// What a limit that a request brings makes of a descriptor: its rule, limits and state. None
+    /// where the limits of its rule hold for want of room.
+    fn brought(
+        &self,
+        domain: &Domain,
+        (found, entries): (Option<&Arc<Rule>>, &[EntryOf<'_>]),
+        limit: RequestLimit,
+    ) -> Option<(Arc<Rule>, Option<(KeyLimits, Key)>, State)> {
+        let (rule, key) = domain.brought(&self.secret, found, entries);
+        let requests = limit.meter.quota().requests_per_unit;
+        if requests == 0 {
+            return Some((rule, None, State::Over));
+        }
+        let count = |odd| {
+            let unit = Unit::of(&limit).map_or("", Unit::name);
+            self.odd.count(odd, format!("{requests} a {unit}, by {}: {}", rule.domain, rule.path));
+        };
+        let (mut taken, mut known) = (limit, self.store.known_brought(limit));
+        if known.is_none() {
+            let Ok(limits) = Limits::compile(&[limit]) else {
+                count(Odd::TooFast);
+                return Some((rule, None, State::Unlimited));
+            };
+            known = self.store.brought(limits, false);
+        }
+        if known.is_none() {
+            count(Odd::NoRoom);
+            if found.is_some_and(|rule| matches!(rule.terms, Terms::Limits(_))) {
+                return None;
+            }
+            let rounded = 1 << requests.ilog2();
+            taken = Unit::of(&limit).map_or(limit, |unit| envoy::limit(rounded, unit));
+            let limits = Limits::compile(&[taken]).ok();
+            known = limits.and_then(|limits| self.store.brought(limits, true));
+        }
+        let mut key_of_limit = self.secret.begin();
+        key_of_limit.key(key);
+        for part in snapshot::parts(&taken) {
+            key_of_limit.number(part);
+        }
+        let limits = known.map(|known| (known, key_of_limit.end()));
+        Some((rule, limits, State::Within))
     }
 }

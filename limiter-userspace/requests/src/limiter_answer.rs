@@ -54,7 +54,12 @@ impl Limiter {
                 statuses.push(Status::default());
                 continue;
             };
-            let wider = || wider.iter().flatten().filter(|wider| wider.of == target.of);
+            let before =
+                |wider: &Option<Target<'_>>| wider.as_ref().is_some_and(|of| of.of < target.of);
+            let wider = || {
+                let own = wider.get(wider.partition_point(before)..).unwrap_or_default();
+                own.iter().flatten().take_while(|wider| wider.of == target.of)
+            };
             let all = || std::iter::once(&target).chain(wider());
             // Of several limits the one that it is over counts.
             let worse = |one, other| {

@@ -76,7 +76,10 @@ impl Limiter {
         let windows = targets.iter().flatten().any(windows);
         let moment = if windows { moment.with_wall() } else { *moment };
         let settled = self.settle(&mut targets, &moment, patience);
-        Ok(settled.map(|over| Settled { targets, over, moment }))
+        Ok(settled.map(|over| {
+            self.report(&mut targets, over, &moment);
+            Settled { targets, over, moment }
+        }))
     }
 
     /// Takes over what a queue decided about a request. One that it refuses is charged to none; of
@@ -103,6 +106,7 @@ impl Limiter {
         };
         if state == State::Over {
             self.take_back(&mut settled.targets);
+            self.report(&mut settled.targets, true, &settled.moment);
         }
         settled.over = !matches!(state, State::Charged(..));
         let unanswered = match answered {

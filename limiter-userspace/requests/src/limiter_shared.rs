@@ -31,8 +31,11 @@ impl Limiter {
         patience: Patience,
     ) -> Result<(), Waits> {
         if target.hits == 0 {
-            // A look: whatever is left, it passes.
-            target.state = State::Charged(key_of(target), Charges::default(), false);
+            // A look: it passes if anything is left.
+            self.judge(target, moment, patience, true)?;
+            if target.state == State::Within {
+                target.state = State::Charged(key_of(target), Charges::default(), false);
+            }
             return Ok(());
         }
         self.judge(target, moment, patience, false)

@@ -18,7 +18,7 @@ pub(crate) fn page(service: &Service) -> String {
     let mut page = Exposition::default();
     let rules = limiter.rules();
     let rules: Vec<_> =
-        rules.domains().into_iter().flat_map(|(_, domain)| domain.rules()).collect();
+        rules.domains().into_iter().flat_map(|(_, domain)| domain.counted()).collect();
     let [within, over] = limiter.answers();
     page.metric("limiter_requests_total", Kind::Counter, "Requests, by the answer.")
         .add(&[("code", "ok")], within)
@@ -40,6 +40,16 @@ pub(crate) fn page(service: &Service) -> String {
     for (reason, count) in stats.refused() {
         samples.add(&[("reason", reason)], count);
     }
+    let help = "Parts of requests that were not taken as they were, by what they are.";
+    let mut samples = page.metric("limiter_request_odd_parts_total", Kind::Counter, help);
+    for (part, count) in limiter.odd.counts() {
+        samples.add(&[("part", part)], count);
+    }
+    let [brought, most] = limiter.brought_limits();
+    let help = "Different limits that requests bring.";
+    page.metric("limiter_request_brought_limits", Kind::Gauge, help).add(&[], brought);
+    let help = "Different limits of requests that there is room for at once.";
+    page.metric("limiter_request_max_brought_limits", Kind::Gauge, help).add(&[], most);
     let help = "Checks of which no descriptor could be made: a header was missing. They pass.";
     let empty = stats.empty_checks();
     page.metric("limiter_request_empty_checks_total", Kind::Counter, help).add(&[], empty);

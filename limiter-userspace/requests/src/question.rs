@@ -9,7 +9,7 @@ use crate::queue::Kept;
 use crate::rules::{EntryOf, Rule};
 
 /// Descriptors of one request: envoy sends a handful.
-pub const MAX_DESCRIPTORS: usize = 64;
+pub const MAX_DESCRIPTORS: usize = 1024;
 
 /// A request for a decision.
 #[derive(Clone, Debug, Default)]
@@ -42,21 +42,9 @@ pub enum Refused {
     /// Nothing to decide.
     #[error("descriptors is empty: name what is asked for, as in [{{\"entries\": [...]}}]")]
     NoDescriptors,
-    /// A descriptor without an entry.
-    #[error("descriptor {0} has no entries: give each a key and a value")]
-    NoEntries(usize),
-    /// An entry without a key.
-    #[error("an entry of descriptor {0} has no key: name one")]
-    NoKey(usize),
     /// More than is decided at once.
     #[error("{0} descriptors are more than {MAX_DESCRIPTORS}: ask for fewer at once")]
     TooMany(usize),
-    /// A limit of the request that cannot be held.
-    #[error("the limit of descriptor {0} cannot be held: {1}")]
-    Limit(usize, String),
-    /// Too many different limits.
-    #[error("requests have brought more than 1024 different limits: write them as rules")]
-    TooManyLimits,
     /// A reservation of what cannot say when.
     #[error(
         "descriptor {0} falls under a limit that is no token or leaky bucket: only those say when a \
@@ -74,18 +62,6 @@ pub enum Refused {
         "descriptor {0} falls under a rule with a queue, in whose turn requests may go: ask /json"
     )]
     QueueReserve(usize),
-    /// A limit of the request where a queue decides.
-    #[error(
-        "descriptor {0} brings a limit, and falls under a rule with a queue, in whose turn requests \
-         go: leave the limit out"
-    )]
-    QueueLimit(usize),
-    /// Two rules with queues.
-    #[error(
-        "descriptors {0} and {1} fall under rules with queues, and a payload waits in one: ask for \
-         one of them"
-    )]
-    TwoQueues(usize, usize),
     /// A payload that is too long.
     #[error("the payload has {length} bytes, and the queue {queue} takes up to {most}: shorten it")]
     LongPayload {

@@ -130,7 +130,7 @@ impl Begins {
         let limiter = &self.service.limiter;
         let rules = limiter.rules();
         let rules: Vec<_> =
-            rules.domains().into_iter().flat_map(|(_, domain)| domain.rules()).collect();
+            rules.domains().into_iter().flat_map(|(_, domain)| domain.counted()).collect();
         let at = self.since.elapsed();
         let (rules, others) = first(&rules, MOST_REPORTED);
         Report {

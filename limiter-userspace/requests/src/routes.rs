@@ -23,7 +23,7 @@ use crate::reservations::GivenBack;
 use crate::service::{Service, Why};
 
 /// The longest body, in bytes.
-const MAX_BODY: usize = 64 << 10;
+const MAX_BODY: usize = 1 << 20;
 
 /// Time for a body.
 const BODY: Duration = Duration::from_secs(5);
@@ -108,7 +108,8 @@ fn health(service: &Service) -> Answered {
     let queues = queues.map(|error| format!("{error}; nothing can wait in it"));
     let late = service.lateness.is_late();
     let late = late.then(|| "requests wait: more is asked than is answered in time".to_owned());
-    let wrong: Vec<_> = [nodes, queues, late].into_iter().flatten().collect();
+    let wrong: Vec<_> =
+        [nodes, queues, late, service.limiter.many_brought()].into_iter().flatten().collect();
     if wrong.is_empty() {
         return text(StatusCode::OK, "OK\n");
     }
@@ -163,7 +164,7 @@ async fn body(request: Request<Incoming>) -> Result<Bytes, Refusal> {
     match timeout(BODY, Limited::new(request.into_body(), MAX_BODY).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(problem)) if problem.is::<LengthLimitError>() => {
-            let reason = "the body is longer than 64 KiB: ask for fewer descriptors at once";
+            let reason = "the body is longer than 1 MiB: ask for fewer descriptors at once";
             Err(Refusal::new(Why::TooLong, StatusCode::PAYLOAD_TOO_LARGE, reason))
         }
         Ok(Err(problem)) => Err(Refusal::bad(format!("the body cannot be read: {problem}"))),
@@ -230,7 +231,7 @@ async fn checked(
         entries: entries.iter().map(|(key, value)| (*key, &**value)).collect(),
         ..Descriptor::default()
     });
-    let asked = Asked { domain: name, descriptors: descriptors.collect(), hits: 1 };
+    let asked = Asked { domain: name, descriptors: descriptors.collect(), hits: 0 };
     let decided = match wait {
         None => service.decide(&rules, &asked, None).await?,
         Some(longest) => {

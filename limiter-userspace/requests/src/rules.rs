@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ipnet::IpNet;
 use limiter_common::wire::{Full, MAX_RECORDS, TableKey};
@@ -22,6 +22,9 @@ use crate::queue::{self, InForce, RuleQueue};
 use crate::shared::{self, RuleShared};
 use crate::store::{KeyLimits, LimitsId, Store};
 
+/// The path that metrics show of limits that requests bring for keys without a rule.
+const BROUGHT: &str = "(limits that requests bring)";
+
 /// Rules of all files.
 #[derive(Debug, Default)]
 pub struct Rules {
@@ -37,6 +40,8 @@ pub struct Domain {
     pub check: Vec<Vec<Entry>>,
     top: Keys,
     rules: Vec<Arc<Rule>>,
+    /// Of limits that requests bring for keys without a rule.
+    brought: Arc<Rule>,
 }
 
 /// A rule in force.
@@ -66,6 +71,8 @@ pub struct Rule {
     pub quota: bool,
     /// Treatment of requests that get no bucket.
     pub full: Full,
+    /// Hits are reports of what was done already: they are always charged.
+    pub(crate) afterwards: bool,
     /// Ban of the source of a request over it.
     pub ban: Option<RuleBan>,
     /// True if metrics have the values of requests.
@@ -75,6 +82,8 @@ pub struct Rule {
     /// Identity across changes of the file: the hash of domain and path.
     identity: Key,
     pub(crate) counters: Arc<Counters>,
+    /// The same, as a limit that a request brings has it.
+    brought: OnceLock<Arc<Rule>>,
 }
 
 /// Limits for wider prefixes of the source.
@@ -186,7 +195,8 @@ impl Rules {
         nodes: Option<u64>,
     ) -> Result<Self, RuleFileError> {
         let queues = queue::in_force(files, &before.queues)?;
-        let old = before.domains.values().flat_map(|domain| &domain.rules);
+        let old = before.domains.values();
+        let old = old.flat_map(|domain| domain.rules.iter().chain([&domain.brought]));
         let before = old.map(|rule| (rule.identity, Arc::clone(&rule.counters))).collect();
         let mut domains = HashMap::new();
         let mut first: HashMap<&str, String> = HashMap::new();
@@ -210,7 +220,8 @@ impl Rules {
                 rules: Vec::new(),
             };
             let top = making.keys(&file.nodes, &[])?;
-            let domain = Domain { check: file.check.clone(), top, rules: making.rules };
+            let brought = making.brought();
+            let domain = Domain { check: file.check.clone(), top, rules: making.rules, brought };
             domains.insert(file.domain.as_str().into(), domain);
         }
         Ok(Self { domains, queues })
@@ -276,6 +287,35 @@ impl Domain {
         &self.rules
     }
 
+    /// Rules that metrics name: all, and that of the limits that requests bring for other keys, if
+    /// one did.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        let met = |rule: &&Arc<Rule>| rule.counters.all().iter().any(|count| *count > 0);
+        self.rules.iter().chain(Some(&self.brought).filter(met))
+    }
+
+    /// What a limit that a request brings stands for, and the key of its descriptor: the rule of
+    /// these keys without its name, its limits and its modes, or none.
+    pub(crate) fn brought(
+        &self,
+        secret: &Secret,
+        found: Option<&Arc<Rule>>,
+        entries: &[EntryOf<'_>],
+    ) -> (Arc<Rule>, Key) {
+        if let Some(rule) = found {
+            let brought = rule.brought.get_or_init(|| Arc::new(rule.without_terms()));
+            return (Arc::clone(brought), rule.key(secret, entries));
+        }
+        let mut key = secret.begin();
+        key.key(self.brought.identity);
+        for (name, value) in entries {
+            key.text(name);
+            let source = source(value).filter(|_| *name == SOURCE);
+            key.text(&source.map_or(Cow::Borrowed(*value), |net| Cow::Owned(net.to_string())));
+        }
+        (Arc::clone(&self.brought), key.end())
+    }
+
     /// The rule of a descriptor, which has as many entries as the rule has levels.
     pub(crate) fn find(&self, entries: &[EntryOf<'_>]) -> Option<&Arc<Rule>> {
         if entries.len() > MAX_DEPTH {
@@ -336,6 +376,32 @@ impl Rule {
     /// The name that metrics and headers show.
     pub fn shown(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.path)
+    }
+
+    /// This rule without its name, its limits and its modes.
+    fn without_terms(&self) -> Self {
+        Self {
+            domain: self.domain.clone(),
+            path: self.path.clone(),
+            name: None,
+            replaces: Box::default(),
+            terms: Terms::Unlimited,
+            budget: self.budget,
+            aggregates: Box::default(),
+            shared: None,
+            queue: None,
+            shadow: false,
+            quota: false,
+            full: self.full,
+            afterwards: self.afterwards,
+            ban: self.ban,
+            detailed: self.detailed,
+            levels: self.levels.clone(),
+            metric: self.metric,
+            identity: self.identity,
+            counters: Arc::clone(&self.counters),
+            brought: OnceLock::new(),
+        }
     }
 
     /// What does not change with its limits.
@@ -511,15 +577,48 @@ impl Making<'_> {
             shadow: rule.shadow,
             quota: rule.quota,
             full: rule.full,
+            afterwards: rule.afterwards,
             ban,
             detailed: rule.metric == Metric::All || levels.iter().any(|level| level.in_metric),
             levels: levels.into(),
             metric: rule.metric,
             identity,
             counters,
+            brought: OnceLock::new(),
         });
         self.rules.push(Arc::clone(&made));
         Ok(made)
+    }
+
+    /// What limits that requests bring stand for where there is no rule.
+    fn brought(&self) -> Arc<Rule> {
+        let mut identity = self.secret.begin();
+        identity.text(&self.file.domain);
+        identity.text("brought");
+        identity.text("");
+        let identity = identity.end();
+        Arc::new(Rule {
+            domain: self.file.domain.as_str().into(),
+            path: BROUGHT.into(),
+            name: None,
+            replaces: Box::default(),
+            terms: Terms::Unlimited,
+            budget: None,
+            aggregates: Box::default(),
+            shared: None,
+            queue: None,
+            shadow: false,
+            quota: false,
+            full: Full::default(),
+            afterwards: false,
+            ban: None,
+            detailed: false,
+            levels: Box::default(),
+            metric: Metric::Levels,
+            identity,
+            counters: self.before.get(&identity).map_or_else(Arc::default, Arc::clone),
+            brought: OnceLock::new(),
+        })
     }
 
     fn shared(

@@ -27,13 +27,15 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use crate::clock::Moment;
 use crate::decision::Limits;
 use crate::key::{Key, Secret};
+use crate::looks::Looks;
 use crate::store::{LimitsId, Store};
 
 /// The first bytes of every snapshot.
 const MAGIC: [u8; 16] = *b"limiter requests";
 
-/// The form of a snapshot, and the meaning of the words in it: another number for any other.
-const VERSION: u32 = 1;
+/// The form of a snapshot, and the meaning of the words in it: another number for any other. The
+/// one before had no looks, and so zeros in their place.
+const VERSION: u32 = 2;
 
 /// Bytes of the digest at the end.
 const DIGEST: u64 = 16;
@@ -153,18 +155,20 @@ pub(crate) fn write(
     store.each_shard(|of_shard| {
         let mut count = 0;
         block.clear();
-        for (key, words, id) in of_shard {
+        for (key, words, id, looks) in of_shard {
             let Ok(index) = limits.binary_search_by_key(&id, |(limits, _)| limits.id) else {
                 // Limits that a request has just brought: the next snapshot has them.
                 continue;
             };
             let Some((known, _)) = limits.get(index) else { continue };
-            if known.limits.is_drained(words, &moment) {
+            let waits = looks.are_there(moment.now.as_nanos());
+            if !waits && known.limits.is_drained(words, &moment) {
                 continue;
             }
             count += 1;
             let [high, low] = key.raw();
-            block.extend([high, low, length(index)].map(u64::to_le_bytes).as_flattened());
+            let of = length(index) | u64::from(looks.raw()) << u32::BITS;
+            block.extend([high, low, of].map(u64::to_le_bytes).as_flattened());
             for word in words {
                 block.extend(word.load(Ordering::Acquire).to_le_bytes());
             }
@@ -212,7 +216,7 @@ impl<R: Read + Seek> Snapshot<R> {
         check_digest(&mut from)?;
         from.seek(SeekFrom::Start(length(MAGIC.len())))?;
         let [version] = array::<1>(&mut from)?.map(u32::from_le_bytes);
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(Unusable::Version(version));
         }
         let mut secret = [0; 16];
@@ -253,6 +257,7 @@ impl<R: Read + Seek> Snapshot<R> {
         let mut known: Vec<Option<LimitsId>> = Vec::with_capacity(self.limits.len());
         let mut loaded = Loaded { same_clock: from.is_none(), ..Loaded::default() };
         let moment = moment.with_wall();
+        let now = moment.now.as_nanos();
         loop {
             let count = read(&mut self.from)?;
             if count == 0 {
@@ -260,7 +265,9 @@ impl<R: Read + Seek> Snapshot<R> {
             }
             for _ in 0..count {
                 let key = Key::from_raw([read(&mut self.from)?, read(&mut self.from)?]);
-                let index = usize::try_from(read(&mut self.from)?).unwrap_or(usize::MAX);
+                let of = read(&mut self.from)?;
+                let index = usize::try_from(of & u64::from(u32::MAX)).unwrap_or(usize::MAX);
+                let mut looks = Looks::from_raw(u32::try_from(of >> u32::BITS).unwrap_or_default());
                 let (limits, brought) =
                     self.limits.get(index).ok_or(Unusable::Damaged("a key without limits"))?;
                 let word = |_| Ok(AtomicU64::new(read(&mut self.from)?));
@@ -268,8 +275,9 @@ impl<R: Read + Seek> Snapshot<R> {
                 let mut words: Box<[AtomicU64]> = words.collect::<Result<_, Unusable>>()?;
                 if let Some(from) = from {
                     words = limits.on_another_clock(&words, self.then.now, from);
+                    looks = looks.at(now);
                 }
-                if limits.is_drained(&words, &moment) {
+                if limits.is_drained(&words, &moment) && !looks.are_there(now) {
                     continue;
                 }
                 if known.len() <= index {
@@ -279,7 +287,7 @@ impl<R: Read + Seek> Snapshot<R> {
                 if slot.is_none() {
                     *slot = store.of_before(limits, *brought);
                 }
-                match slot.filter(|id| store.put(key, words, *id)) {
+                match slot.filter(|id| store.put(key, words, *id, looks)) {
                     Some(_) => loaded.keys += 1,
                     None => loaded.no_room += 1,
                 }
@@ -440,12 +448,12 @@ mod tests {
     fn another_form_is_named() {
         let mut to = Digesting::new(Vec::new());
         to.write_all(&MAGIC).unwrap();
-        to.write_all(&2_u32.to_le_bytes()).unwrap();
+        to.write_all(&3_u32.to_le_bytes()).unwrap();
         to.write_all(&[0; 64]).unwrap();
         let digest = to.finish();
         to.of.extend(digest);
         let error = Snapshot::open(io::Cursor::new(to.of)).unwrap_err();
-        assert!(matches!(error, Unusable::Version(2)), "{error}");
+        assert!(matches!(error, Unusable::Version(3)), "{error}");
     }
 
     /// If this fails, words have another meaning than in snapshots that are there: give them

@@ -15,6 +15,7 @@ use limiter_rules::file::requests::RequestLimit;
 use crate::clock::Moment;
 use crate::decision::Limits;
 use crate::key::{AsItIs, Key};
+use crate::looks::Looks;
 
 /// Shards: a power of two. Those that two threads want at once are rarely the same.
 const SHARDS: usize = 256;
@@ -23,8 +24,8 @@ const SHARDS: usize = 256;
 /// costs a request no more than a look.
 const SEARCH_APART: u64 = 100_000_000;
 
-/// Limits that requests bring themselves, of different kinds.
-const MAX_OVERRIDES: usize = 1024;
+/// Different limits that requests bring themselves, at once. Those that no key has are forgotten.
+pub(crate) const MOST_BROUGHT: usize = 1 << 16;
 
 /// The number of limits that are in use, by which a key names its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,18 +35,20 @@ pub(crate) struct LimitsId(u32);
 struct Small {
     word: [AtomicU64; 1],
     limits: LimitsId,
+    looks: Looks,
 }
 
 /// A key with more.
 struct Large {
     words: Box<[AtomicU64]>,
     limits: LimitsId,
+    looks: Looks,
 }
 
 const _: () = assert!(size_of::<(Key, Small)>() == 32);
 
-/// A key, its words and its limits.
-pub(crate) type Stored<'a> = (Key, &'a [AtomicU64], LimitsId);
+/// A key, its words, its limits and its looks.
+pub(crate) type Stored<'a> = (Key, &'a [AtomicU64], LimitsId, &'a Looks);
 
 /// Table of one kind of keys.
 type Table<T> = HashMap<Key, T, AsItIs>;
@@ -69,14 +72,19 @@ impl Tables {
         }
     }
 
-    fn insert(&mut self, key: Key, words: Box<[AtomicU64]>, limits: LimitsId) {
+    fn looks(&self, key: Key) -> Option<&Looks> {
+        let of_small = self.small.get(&key).map(|small| &small.looks);
+        of_small.or_else(|| self.large.get(&key).map(|large| &large.looks))
+    }
+
+    fn insert(&mut self, key: Key, words: Box<[AtomicU64]>, limits: LimitsId, looks: Looks) {
         self.remove(key);
         match <Box<[AtomicU64; 1]>>::try_from(words) {
             Ok(word) => {
-                self.small.insert(key, Small { word: *word, limits });
+                self.small.insert(key, Small { word: *word, limits, looks });
             }
             Err(words) => {
-                self.large.insert(key, Large { words, limits });
+                self.large.insert(key, Large { words, limits, looks });
             }
         }
     }
@@ -95,15 +103,24 @@ impl Tables {
         moment.plus(self.forgotten_by.saturating_sub(moment.now.as_nanos()))
     }
 
-    /// Removes keys that are as good as never seen; returns how many.
-    fn sweep(&mut self, known: &Known, moment: &Moment) -> usize {
+    /// Removes keys that are as good as never seen; returns how many. Those with looks stay if
+    /// `looks` says so.
+    fn sweep(&mut self, known: &Known, moment: &Moment, looks: bool) -> usize {
         let before = self.len();
+        let now = moment.now.as_nanos();
+        let waits = |of: &Looks| looks && of.are_there(now);
         self.forgotten_by = self.forgotten_by.max(moment.now.as_nanos());
         let drained = |words: &[AtomicU64], limits: LimitsId| {
-            known.limits(limits).is_none_or(|limits| limits.is_drained(words, moment))
+            known.by_id.get(&limits).is_none_or(|of| {
+                let drained = of.limits.is_drained(words, moment);
+                if !drained {
+                    known.use_of(of);
+                }
+                drained
+            })
         };
-        self.small.retain(|_, small| !drained(&small.word, small.limits));
-        self.large.retain(|_, large| !drained(&large.words, large.limits));
+        self.small.retain(|_, of| !drained(&of.word, of.limits) || waits(&of.looks));
+        self.large.retain(|_, of| !drained(&of.words, of.limits) || waits(&of.looks));
         let removed = before - self.len();
         // A table that was large for a while gives its room back.
         if self.small.len() < self.small.capacity() / 4 {
@@ -134,31 +151,61 @@ impl Shard {
 /// All limits that a key may have.
 #[derive(Default)]
 struct Known {
-    /// True for those that a request brought.
-    by_id: HashMap<LimitsId, (Arc<Limits>, bool)>,
+    by_id: HashMap<LimitsId, KnownLimits>,
     by_text: HashMap<Box<[RequestLimit]>, LimitsId>,
     next: u32,
+    /// How many a request brought.
+    brought: usize,
+    /// Searches of all keys, by which limits that nobody uses are found.
+    rounds: u64,
+}
+
+/// Limits that a key may have.
+struct KnownLimits {
+    limits: Arc<Limits>,
+    /// Of those that a request brought: the round in which one did, or a key had them.
+    used: Option<AtomicU64>,
 }
 
 impl Known {
     fn limits(&self, id: LimitsId) -> Option<&Arc<Limits>> {
-        self.by_id.get(&id).map(|(limits, _)| limits)
+        self.by_id.get(&id).map(|of| &of.limits)
     }
 
-    fn find(&self, limits: &Limits) -> Option<KeyLimits> {
-        let id = *self.by_text.get(&*limits.written())?;
-        Some(KeyLimits { id, limits: Arc::clone(self.limits(id)?) })
+    fn use_of(&self, of: &KnownLimits) {
+        if let Some(used) = &of.used {
+            used.store(self.rounds, Ordering::Relaxed);
+        }
+    }
+
+    fn find(&self, written: &[RequestLimit]) -> Option<KeyLimits> {
+        let id = *self.by_text.get(written)?;
+        let of = self.by_id.get(&id)?;
+        self.use_of(of);
+        Some(KeyLimits { id, limits: Arc::clone(&of.limits) })
     }
 
     fn add(&mut self, limits: Limits, brought: bool) -> KeyLimits {
-        if let Some(found) = self.find(&limits) {
+        if let Some(found) = self.find(&limits.written()) {
+            // A rule has it as well.
+            let of = self.by_id.get_mut(&found.id).filter(|_| !brought);
+            self.brought -= usize::from(of.is_some_and(|of| of.used.take().is_some()));
             return found;
         }
         let (id, limits) = (LimitsId(self.next), Arc::new(limits));
         self.next = self.next.wrapping_add(1);
         self.by_text.insert(limits.written(), id);
-        self.by_id.insert(id, (Arc::clone(&limits), brought));
+        let used = brought.then(|| AtomicU64::new(self.rounds));
+        self.brought += usize::from(brought);
+        self.by_id.insert(id, KnownLimits { limits: Arc::clone(&limits), used });
         KeyLimits { id, limits }
+    }
+
+    /// Forgets all but some.
+    fn retain(&mut self, keep: impl Fn(LimitsId, &KnownLimits) -> bool) {
+        self.by_id.retain(|id, of| keep(*id, of));
+        self.by_text.retain(|_, id| self.by_id.contains_key(id));
+        self.brought = self.by_id.values().filter(|of| of.used.is_some()).count();
     }
 }
 
@@ -212,30 +259,36 @@ impl Store {
         self.known.write().unwrap_or_else(PoisonError::into_inner).add(limits, false)
     }
 
-    /// Makes limits known that a request brings; none if there are too many of them.
-    pub(crate) fn brought(&self, limits: Limits) -> Option<KeyLimits> {
-        if let Some(found) = self.known().find(&limits) {
-            return Some(found);
-        }
+    /// Limits that a request brings, if they are known.
+    pub(crate) fn known_brought(&self, limit: RequestLimit) -> Option<KeyLimits> {
+        self.known().find(&[limit])
+    }
+
+    /// Makes limits known that a request brings; none if there are too many of them. `always` is
+    /// for limits that there are only a few of, whether there is room or not.
+    pub(crate) fn brought(&self, limits: Limits, always: bool) -> Option<KeyLimits> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if known.by_id.values().filter(|(_, brought)| *brought).count() >= MAX_OVERRIDES {
-            return None;
-        }
-        Some(known.add(limits, true))
+        let room = always || known.brought < MOST_BROUGHT;
+        room.then(|| known.add(limits, true))
+    }
+
+    /// Different limits that requests brought.
+    pub(crate) fn count_brought(&self) -> usize {
+        self.known().brought
     }
 
     /// Makes limits known that keys had before this process; none if requests brought too many.
     pub(crate) fn of_before(&self, limits: &Limits, brought: bool) -> Option<LimitsId> {
         let limits = limits.clone();
-        let found = if brought { self.brought(limits)? } else { self.limits(limits) };
+        let found = if brought { self.brought(limits, false)? } else { self.limits(limits) };
         Some(found.id)
     }
 
     /// All limits that keys may have; true for those that a request brought.
     pub(crate) fn all_limits(&self) -> Vec<(KeyLimits, bool)> {
         let known = self.known();
-        let all = known.by_id.iter().map(|(id, (limits, brought))| {
-            (KeyLimits { id: *id, limits: Arc::clone(limits) }, *brought)
+        let all = known.by_id.iter().map(|(id, of)| {
+            (KeyLimits { id: *id, limits: Arc::clone(&of.limits) }, of.used.is_some())
         });
         all.collect()
     }
@@ -248,19 +301,27 @@ impl Store {
     ) -> Result<(), E> {
         for shard in &self.shards {
             let tables = shard.read();
-            let small = tables.small.iter().map(|(key, of)| (*key, &of.word[..], of.limits));
-            let large = tables.large.iter().map(|(key, of)| (*key, &*of.words, of.limits));
+            let small =
+                tables.small.iter().map(|(key, of)| (*key, &of.word[..], of.limits, &of.looks));
+            let large =
+                tables.large.iter().map(|(key, of)| (*key, &*of.words, of.limits, &of.looks));
             each(&mut small.chain(large))?;
         }
         Ok(())
     }
 
     /// Gives a key the words that it had before this process; false if there is no room for it.
-    pub(crate) fn put(&self, key: Key, words: Box<[AtomicU64]>, limits: LimitsId) -> bool {
+    pub(crate) fn put(
+        &self,
+        key: Key,
+        words: Box<[AtomicU64]>,
+        limits: LimitsId,
+        looks: Looks,
+    ) -> bool {
         let mut tables = self.shard(key).write();
         let room = tables.find(key).is_some() || self.room(false);
         if room {
-            tables.insert(key, words, limits);
+            tables.insert(key, words, limits, looks);
         }
         room
     }
@@ -325,7 +386,7 @@ impl Store {
                 return Err(Full);
             }
             let words = (0..limits.limits.words()).map(|_| AtomicU64::new(0)).collect();
-            tables.insert(key, words, limits.id);
+            tables.insert(key, words, limits.id, Looks::default());
             at = tables.moment_of_new(moment);
         }
         self.converted(&mut tables, key, limits, moment);
@@ -333,6 +394,20 @@ impl Store {
             Some((words, _)) => charge(words, &at),
             None => charge(&[], &at),
         })
+    }
+
+    /// Notes a look of a key that passed, if there is room for it.
+    pub(crate) fn add_look(&self, key: Key, limits: &KeyLimits, moment: &Moment) {
+        if self.charge(key, limits, moment, false, |_, _| ()).is_ok()
+            && let Some(looks) = self.shard(key).read().looks(key)
+        {
+            looks.add(moment.now.as_nanos());
+        }
+    }
+
+    /// Takes a look of a key, if one passed lately.
+    pub(crate) fn take_look(&self, key: Key, moment: &Moment) -> bool {
+        self.shard(key).read().looks(key).is_some_and(|looks| looks.take(moment.now.as_nanos()))
     }
 
     /// Takes a place, if there is one.
@@ -351,7 +426,7 @@ impl Store {
             return false;
         }
         tables.searched = now.max(1);
-        let removed = tables.sweep(&self.known(), &moment.with_wall());
+        let removed = tables.sweep(&self.known(), &moment.with_wall(), false);
         self.keys.fetch_sub(removed, Ordering::Relaxed);
         self.room(false)
     }
@@ -366,16 +441,26 @@ impl Store {
             Some(old) => limits.limits.convert(&old, words, moment),
             None => (0..limits.limits.words()).map(|_| AtomicU64::new(0)).collect(),
         };
-        tables.insert(key, words, limits.id);
+        let looks = tables.looks(key).map_or(0, Looks::raw);
+        tables.insert(key, words, limits.id, Looks::from_raw(looks));
     }
 
-    /// Searches some shards for keys that are as good as never seen; `round` says which.
+    /// Searches some shards for keys that are as good as never seen; `round` says which. After the
+    /// last of them, limits are forgotten that requests brought and that no key has.
     pub(crate) fn sweep(&self, round: usize, of: usize, moment: &Moment) {
-        for shard in self.shards.iter().skip(round % of.max(1)).step_by(of.max(1)) {
+        let of = of.max(1);
+        for shard in self.shards.iter().skip(round % of).step_by(of) {
             let mut tables = shard.write();
-            let removed = tables.sweep(&self.known(), moment);
+            let removed = tables.sweep(&self.known(), moment, true);
             drop(tables);
             self.keys.fetch_sub(removed, Ordering::Relaxed);
+        }
+        if round % of == of - 1 && self.count_brought() > 0 {
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            let round = known.rounds;
+            let used = |used: &AtomicU64| used.load(Ordering::Relaxed) >= round;
+            known.retain(|_, of| of.used.as_ref().is_none_or(used));
+            known.rounds += 1;
         }
     }
 
@@ -389,9 +474,7 @@ impl Store {
             found.extend(tables.large.values().map(|large| large.limits));
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let Known { by_id, by_text, .. } = &mut *known;
-        by_id.retain(|id, (_, brought)| *brought || id.0 >= newest || found.contains(id));
-        by_text.retain(|_, id| by_id.contains_key(id));
+        known.retain(|id, of| of.used.is_some() || id.0 >= newest || found.contains(&id));
     }
 
     /// Takes charges of a key back: true if nobody charged it since, and it has the same limits, or

@@ -26,6 +26,8 @@ pub(crate) struct Target<'a> {
     /// The key that nodes share, and that of this node's share.
     pub(crate) shared: Option<(TableKey, Key)>,
     pub(crate) hits: u64,
+    /// True if the request says how many hits.
+    pub(crate) counted: bool,
     /// The hits of all descriptors that meet its bucket before it, and its own; empty if none does.
     pub(crate) together: Vec<u64>,
     /// Nanoseconds until which the request may wait.
@@ -90,8 +92,12 @@ impl Target<'_> {
         }
     }
 
-    /// The hits that its bucket is to take one after the other, so that this one passes.
+    /// The hits that its bucket is to take one after the other, so that this one passes: a look
+    /// passes if one hit would.
     pub(crate) fn together(&self) -> &[u64] {
+        if self.hits == 0 {
+            return &[1];
+        }
         if self.together.is_empty() { std::slice::from_ref(&self.hits) } else { &self.together }
     }
 

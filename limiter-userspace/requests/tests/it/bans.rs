@@ -176,7 +176,7 @@ fn refused_requests_are_strikes_and_the_last_one_asks() {
     };
     assert_eq!(ask("192.0.2.1", 4), [200, 200, 429, 429]);
     // A look is none, and who asks for more than there ever is has one.
-    assert_eq!(running.request("192.0.2.1", 0), 200);
+    assert_eq!(running.request("192.0.2.1", 0), 429);
     assert_eq!(ask("2001:db8::1", 2), [200, 200]);
     assert_eq!((ask("2001:db8::2", 2), ask("2001:db8::3", 1)), (vec![429; 2], vec![429]));
     running.wait_until(&[("made", 1)]);

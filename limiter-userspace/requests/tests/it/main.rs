@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod afterwards;
 mod arithmetic;
 mod bans;
+mod brought;
 mod cluster;
 mod grpc;
 mod hostile;

@@ -269,13 +269,15 @@ fn what_cannot_wait_is_refused_with_the_reason() {
     refused(&node.ask("POST", "/reserve", "", &reserve.to_string()), 400, "rule with a queue");
     let mut brings = asked("k", &json!({}));
     brings["descriptors"][0]["limit"] = json!({"requestsPerUnit": 9, "unit": "SECOND"});
-    refused(&node.json(&brings), 400, "leave the limit out");
+    // A limit of the request takes the place of the queue's.
+    assert_eq!(node.json(&brings).status, 200);
     reserve["payload"] = json!("x");
     refused(&node.ask("POST", "/reserve", "", &reserve.to_string()), 400, "which /json asks");
     let mut two = asked("z", &json!({"payload": "x"}));
     let descriptor = two["descriptors"][0].clone();
     two["descriptors"].as_array_mut().unwrap().push(descriptor);
-    refused(&node.json(&two), 400, "descriptors 0 and 1 fall under rules with queues");
+    refused(&node.json(&two), 429, "");
+    assert_eq!(node.metric("limiter_request_odd_parts_total{part=\"two_queues\"}"), 1);
     for (reason, count) in [("full", 1), ("never", 1), ("too_long", 0), ("no_answer", 0)] {
         assert_eq!(of_queue(&node, "refused_total", &format!(",reason=\"{reason}\"")), count);
     }

@@ -49,8 +49,17 @@ pub(crate) fn ask(limiter: &Limiter, texts: &[&str], hits: u64, nanos: u64) -> A
 
 /// [`ask`] at a moment of both clocks.
 pub(crate) fn ask_at(limiter: &Limiter, texts: &[&str], hits: u64, moment: &Moment) -> Answer {
+    // One is what nobody has to say.
+    let hits = if hits == 1 { 0 } else { hits };
     let asked = Asked { domain: "d", descriptors: descriptors(texts), hits };
     limiter.decide(&limiter.rules(), &asked, moment, Detail::Left).unwrap()
+}
+
+/// A look at what is left for one descriptor.
+pub(crate) fn look(limiter: &Limiter, text: &str, nanos: u64) -> Answer {
+    let descriptor = Descriptor { hits: Some(0), ..descriptors(&[text])[0].clone() };
+    let asked = Asked { domain: "d", descriptors: vec![descriptor], hits: 0 };
+    limiter.decide(&limiter.rules(), &asked, &at(nanos), Detail::Left).unwrap()
 }
 
 /// Whether a request passes.

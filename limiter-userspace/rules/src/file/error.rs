@@ -344,7 +344,7 @@ pub enum Problem {
 }
 
 /// Fields of envoyproxy/ratelimit and of later versions, with the reason why they are refused.
-const NOT_YET: [(&str, &str); 8] = [
+const NOT_YET: [(&str, &str); 9] = [
     ("metadata", "it is for the answer to a request, and packets get none; remove the field"),
     (
         "quota_mode",
@@ -356,6 +356,11 @@ const NOT_YET: [(&str, &str); 8] = [
     ),
     ("detailed_metric", "`limiter show` has every source's counts; remove the field"),
     ("value_to_metric", "`limiter show` has every source's counts; remove the field"),
+    (
+        "charge",
+        "packets are charged as they come, and only requests are reported afterwards; remove the \
+         field",
+    ),
     ("scope", "it is of all limits of a rule: write it beside `rate_limit`"),
     ("cluster", "it is of all limits of a rule: write it beside `rate_limit` and `scope: cluster`"),
     ("share_threshold", "rules share a limit by `budget: NAME`; remove the field"),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv6Net};
 
 use super::super::check::Failure;
-use super::super::check::scalar::{at, plain, text};
+use super::super::check::scalar::{at, one_of, plain, text};
 use super::super::check::{actions, sharing};
 use super::super::error::{KeyValueError, Problem};
 use super::super::one_or_many::OneOrMany;
@@ -270,6 +270,7 @@ impl Checked {
                     ("quota_mode", raw.quota_mode.as_ref().map(|field| field.referenced)),
                     ("detailed_metric", raw.detailed_metric.as_ref().map(|field| field.referenced)),
                     ("on_full", raw.on_full.as_ref().map(|field| field.referenced)),
+                    ("charge", raw.charge.as_ref().map(|field| field.referenced)),
                     ("scope", raw.scope.as_ref().map(|field| field.referenced)),
                     ("cluster", raw.cluster.as_ref().map(|field| field.referenced)),
                 ];
@@ -310,7 +311,8 @@ impl Checked {
             let action = raw.action.as_ref().map(|field| ("action", field.referenced));
             let scope = raw.scope.as_ref().map(|field| ("scope", field.referenced));
             let wider = raw.aggregates.as_ref().map(|field| ("aggregates", field.referenced));
-            let beside = shadow.or(quota).or(full).or(action).or(scope).or(wider);
+            let charge = raw.charge.as_ref().map(|field| ("charge", field.referenced));
+            let beside = shadow.or(quota).or(full).or(action).or(scope).or(wider).or(charge);
             if let Some((field, place)) = beside {
                 return Err(at(place, Problem::UnlimitedWith(field)));
             }
@@ -327,6 +329,7 @@ impl Checked {
             return Err(at(place, Problem::NotSupported { what: what.to_owned(), reason }));
         }
         let sharing = sharing_of(raw, limits, &terms)?;
+        let afterwards = afterwards(raw, &terms, sharing.is_some())?;
         let action = raw.action.as_ref().map(bans::action).transpose()?;
         let queue = action.and_then(|action| action.queue.as_ref()).map(|name| {
             let queue = queues::beside(name, raw, &terms)?;
@@ -350,6 +353,7 @@ impl Checked {
                 None => Metric::Levels,
             },
             full: raw.on_full.as_ref().map(actions::full).transpose()?.unwrap_or_default(),
+            afterwards,
             sharing,
             ban: ban.map(|raw| bans::ban(raw, sources)).transpose()?,
             queue: queue.transpose()?,
@@ -471,6 +475,26 @@ fn sharing_of(
         }
     }
     Ok(sharing)
+}
+
+/// The only word of `charge`.
+pub(super) const AFTERWARDS: &str = "afterwards";
+
+/// True if hits are reports of what was done already.
+fn afterwards(raw: &Descriptor, terms: &RequestTerms, shared: bool) -> Result<bool, Failure> {
+    let Some(charge) = &raw.charge else { return Ok(false) };
+    one_of(charge, "charge", &[(AFTERWARDS, ())])?;
+    if matches!(terms, RequestTerms::Block(_)) {
+        let problem = Problem::Beside("charge", "requests_per_unit: 0");
+        return Err(at(charge.referenced, problem));
+    }
+    if shared {
+        let what = "charge: afterwards with scope: cluster".to_owned();
+        let reason = "nodes lease what may pass, and none can lend more: remove `scope: cluster`, \
+                      and let all proxies ask one `limiter serve`";
+        return Err(at(charge.referenced, Problem::NotSupported { what, reason }));
+    }
+    Ok(true)
 }
 
 /// A field that says yes.

@@ -184,6 +184,8 @@ pub struct RequestRule {
     pub metric: Metric,
     /// Treatment of requests that get no bucket.
     pub full: Full,
+    /// Hits are reports of what was done already: they are always charged.
+    pub afterwards: bool,
     /// How nodes share the limits; none if each node has its own.
     pub sharing: Option<Box<Sharing>>,
     /// Ban of the source of requests over the limits. Its strikes are such requests, and it needs

@@ -144,6 +144,7 @@ pub(super) fn beside(
         ("shadow_mode", raw.shadow_mode.as_ref().filter(|set| set.value).map(|f| f.referenced)),
         ("quota_mode", raw.quota_mode.as_ref().filter(|set| set.value).map(|f| f.referenced)),
         ("on_full", raw.on_full.as_ref().map(|field| field.referenced)),
+        ("charge", raw.charge.as_ref().map(|field| field.referenced)),
         ("budget", raw.budget.as_ref().map(|field| field.referenced)),
         ("aggregates", raw.aggregates.as_ref().map(|field| field.referenced)),
         ("scope", raw.scope.as_ref().map(|field| field.referenced)),

@@ -11,6 +11,7 @@ pub(super) use super::super::schema::fields::{
     algorithms, burst, full, rate_or_unlimited, scope, slots, text, unit_multiplier, v4_bits,
     v6_bits,
 };
+use super::check::AFTERWARDS;
 use super::queues::{MOST, MOST_ATTEMPTS, MOST_DEPTH};
 use super::shape::{Entry, File, Queue};
 
@@ -116,6 +117,11 @@ pub(super) fn unit(generator: &mut SchemaGenerator) -> Schema {
             {"type": "string", "pattern": calendar},
         ],
     })
+}
+
+/// `charge`.
+pub(super) fn charge(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"enum": [AFTERWARDS]})
 }
 
 /// `requests_per_unit`.

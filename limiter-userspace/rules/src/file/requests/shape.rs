@@ -169,6 +169,10 @@ pub(super) struct Descriptor {
     #[serde(default, deserialize_with = "present")]
     #[schemars(schema_with = "schema::full")]
     pub(super) on_full: Option<Scalar>,
+    /// Hits are reports of what was done already: they are always charged.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "schema::charge")]
+    pub(super) charge: Option<Scalar>,
     /// Nodes that the limits are of: each by itself if nothing is said.
     #[serde(default, deserialize_with = "present")]
     #[schemars(schema_with = "schema::scope")]

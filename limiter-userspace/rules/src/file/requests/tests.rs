@@ -353,6 +353,51 @@ fn every_algorithm_and_the_calendar_load() {
     assert_eq!(quarter.calendar, Some(Calendar { months: 3 }));
 }
 
+/// What reports go with is read, and what they do not go with is refused with a remedy.
+#[test]
+fn rules_that_are_charged_afterwards() {
+    let file =
+        |fields: &str| format!("domain: d\ndescriptors: [{{key: remote_address, {fields}}}]\n");
+    let limit = "charge: afterwards, rate_limit: {rate: 100/hour}";
+    for beside in [
+        "on_full: pass",
+        "shadow_mode: true",
+        "quota_mode: true",
+        "action: {ban: {first: 1min}}",
+        "aggregates: [{v4_prefix_mask_len: 24, rate_limit: {rate: 1/s}}]",
+    ] {
+        assert!(parse(&file(&format!("{limit}, {beside}"))).rules()[0].1.afterwards, "{beside}");
+    }
+    for limit in [
+        "unit: month, algorithm: fixed_window, requests_per_unit: 3",
+        "rate: 3/s, algorithm: sliding_log",
+        "rate: 3/s, ceiling: {rate: 4/s}",
+    ] {
+        let text = file(&format!("charge: afterwards, rate_limit: {{{limit}}}"));
+        assert!(parse(&text).rules()[0].1.afterwards, "{limit}");
+    }
+    assert!(!parse(&file("rate_limit: {rate: 1/s}")).rules()[0].1.afterwards);
+    for (fields, wanted) in [
+        ("charge: later, rate_limit: {rate: 1/s}", "charge: \"later\""),
+        ("charge: afterwards, value: 192.0.2.1", "charge without rate_limit: add a limit"),
+        ("charge: afterwards, rate_limit: {unlimited: true}", "charge"),
+        (
+            "charge: afterwards, rate_limit: {unit: day, requests_per_unit: 0}",
+            "charge beside requests_per_unit: 0",
+        ),
+        (
+            "charge: afterwards, scope: cluster, rate_limit: {rate: 100/s}",
+            "nodes lease what may pass, and none can lend more: remove `scope: cluster`",
+        ),
+        ("charge: afterwards, action: {queue: q}, rate_limit: {rate: 1/s}", "charge beside queue"),
+    ] {
+        let text = file(fields);
+        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
+        let error = errors.first().map_or_else(|| panic!("{fields}"), ToString::to_string);
+        assert!(error.contains(wanted), "{fields}: {error}");
+    }
+}
+
 #[test]
 fn mistakes_are_refused_with_their_place_and_a_remedy() {
     let rule = |fields: &str| format!("domain: d\ndescriptors:\n  - {{{fields}}}\n");

@@ -157,6 +157,10 @@ fn what_means_nothing_for_packets_is_refused_with_the_reason() {
         cases.push((text, format!("{field:?} is not supported: ")));
     }
     cases.push((
+        format!("descriptors:\n  - {{key: remote_address, charge: afterwards, {limit}}}\n"),
+        "\"charge\" is not supported: packets are charged as they come".into(),
+    ));
+    cases.push((
         format!("descriptors:\n  - {{key: remote_address, value: 10.0.*, {limit}}}\n"),
         "2:34: value: \"10.0.*\" is not an IP address or prefix: ".into(),
     ));
