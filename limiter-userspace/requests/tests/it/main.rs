@@ -15,6 +15,7 @@ mod proxies;
 mod queue_access;
 mod queues;
 mod quota;
+mod random;
 #[expect(clippy::expect_used, dead_code, reason = "as the tests of the cluster use it")]
 #[path = "../../../cluster/tests/cluster/server.rs"]
 mod redis_server;
