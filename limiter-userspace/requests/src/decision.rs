@@ -554,7 +554,7 @@ fn wait(
         None => owed(limit, words, moment).and_then(|owed| {
             let Limit { tolerance, increment, shift, .. } = limit.spec.rate();
             let hits: u128 = hits.iter().map(|hits| u128::from(*hits)).sum();
-            let over = (u128::from(owed) + (u128::from(increment) * hits >> shift))
+            let over = (u128::from(owed) + ((u128::from(increment) * hits) >> shift))
                 .saturating_sub(tolerance.into());
             u64::try_from(over).ok().map(nanos)
         }),
