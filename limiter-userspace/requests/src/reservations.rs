@@ -45,10 +45,11 @@ impl Reservations {
             return None;
         }
         all.next += 1;
-        // Nobody can guess another's.
+        // Nobody can guess another's; after a restart numbers begin anew, and the secret stays.
         let mut id = secret.begin();
         id.text("reservation");
         id.number(all.next);
+        id.number(now);
         let id = id.end().to_string();
         all.held.insert(id.clone(), (held, until));
         Some(id)

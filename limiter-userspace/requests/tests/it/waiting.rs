@@ -173,6 +173,24 @@ fn what_was_given_back_is_all_that_is_charged() {
     assert_eq!(take(SECOND).wait, Some(DAY / 5 - SECOND), "both places are free");
 }
 
+#[test]
+fn a_name_of_before_a_restart_is_nobody_elses_behind_it() {
+    let before = limiter(SHARED, 100);
+    let reserve = |limiter: &Limiter, n| reserve(limiter, &["user=a"], 1, n, DAY).id;
+    let ids = [reserve(&before, 0), reserve(&before, 0)];
+    let mut bytes = Vec::new();
+    before.save(&mut bytes, &at(1), Some("a")).unwrap();
+    let snapshot = Snapshot::open(Cursor::new(bytes)).unwrap();
+    let next = Limiter::of(100, &snapshot);
+    next.apply(&[("r.yaml".to_owned(), file(SHARED))]).unwrap();
+    next.load(snapshot, &at(1), Some("a")).unwrap();
+    let other = [reserve(&next, 2), reserve(&next, 2)];
+    for id in ids.iter().flatten() {
+        assert_eq!(next.give_back(id, &at(3)), GivenBack::Unknown);
+    }
+    assert_eq!(next.give_back(other[1].as_ref().unwrap(), &at(3)), GivenBack::Returned);
+}
+
 /// Steps of a run: time since the one before, who, and whether it may wait.
 fn run() -> impl Strategy<Value = Vec<(u64, usize, bool)>> {
     let gap = prop::sample::select(vec![0, 0, 1, 7_000_000, 50_000_000, 100_000_000, 900_000_000]);
