@@ -21,8 +21,10 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::clock::Moment;
 use crate::grpc::of_message;
+use crate::odd::Odd;
 use crate::quota::{Action, Session, Strategy, TooMany, Usage};
 use crate::service::{Service, Why};
+use crate::unsaid::quoted;
 
 /// Bytes of the keys and values of a bucket.
 const MAX_BUCKET: usize = 1024;
@@ -118,7 +120,12 @@ impl Assignments {
         let mut bucket_action = Vec::new();
         for usage in report.bucket_quota_usages {
             let bucket = usage.bucket_id.unwrap_or_default();
-            let entries = entries(&bucket)?;
+            let Some(entries) = entries(&bucket) else {
+                limiter
+                    .odd
+                    .count(Odd::Bucket, format!("of the domain {}", quoted(session.domain())));
+                continue;
+            };
             let elapsed = usage.time_elapsed.unwrap_or_default();
             let seconds = u64::try_from(elapsed.seconds).unwrap_or(0);
             let nanos = u64::try_from(elapsed.nanos).unwrap_or(0);
@@ -127,14 +134,13 @@ impl Assignments {
                 denied: usage.num_requests_denied,
                 elapsed: seconds.saturating_mul(1_000_000_000).saturating_add(nanos),
             };
-            let action = session
-                .report((limiter, quotas), &entries, usage, &Moment::now())
-                .map_err(|TooMany| {
-                    Status::resource_exhausted(
-                        "too many buckets: let fewer values of requests make buckets",
-                    )
-                })?;
-            if let Some(action) = action {
+            let action = session.report((limiter, quotas), &entries, usage, &Moment::now());
+            if action == Err(TooMany) {
+                limiter
+                    .odd
+                    .count(Odd::ManyBuckets, format!("of the domain {}", quoted(session.domain())));
+            }
+            if let Ok(Some(action)) = action {
                 let what = Some(what(action));
                 bucket_action.push(BucketAction { bucket_id: Some(bucket), bucket_action: what });
             }
@@ -143,18 +149,11 @@ impl Assignments {
     }
 }
 
-fn entries(BucketId { bucket }: &BucketId) -> Result<BTreeMap<String, String>, Status> {
-    if bucket.is_empty() {
-        return Err(Status::invalid_argument(
-            "a report has no bucket_id: give each bucket a key and a value",
-        ));
-    }
-    if bucket.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() > MAX_BUCKET {
-        return Err(Status::invalid_argument(format!(
-            "a bucket_id has more than {MAX_BUCKET} bytes: make it of fewer or shorter values"
-        )));
-    }
-    Ok(bucket.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
+/// The entries of a bucket; none if it has no entry, or too many bytes of them.
+fn entries(BucketId { bucket }: &BucketId) -> Option<BTreeMap<String, String>> {
+    let bytes = bucket.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+    let is_good = !bucket.is_empty() && bytes <= MAX_BUCKET;
+    is_good.then(|| bucket.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
 fn what(action: Action) -> What {

@@ -19,11 +19,22 @@ pub(crate) enum Odd {
     NegativeHits,
     /// Two rules with queues.
     TwoQueues,
+    /// A bucket of the quota service without an entry, or with too many bytes of them.
+    Bucket,
+    /// One bucket more than the quota service has room for.
+    ManyBuckets,
 }
 
 impl Odd {
-    const ALL: [Self; 5] =
-        [Self::TooFast, Self::NoRoom, Self::NoUnit, Self::NegativeHits, Self::TwoQueues];
+    const ALL: [Self; 7] = [
+        Self::TooFast,
+        Self::NoRoom,
+        Self::NoUnit,
+        Self::NegativeHits,
+        Self::TwoQueues,
+        Self::Bucket,
+        Self::ManyBuckets,
+    ];
 
     /// Name in metrics.
     const fn name(self) -> &'static str {
@@ -33,6 +44,8 @@ impl Odd {
             Self::NoUnit => "limit_without_unit",
             Self::NegativeHits => "negative_hits",
             Self::TwoQueues => "two_queues",
+            Self::Bucket => "quota_bucket",
+            Self::ManyBuckets => "quota_bucket_without_room",
         }
     }
 
@@ -58,6 +71,14 @@ impl Odd {
             }
             Self::TwoQueues => {
                 "requests fall under two rules with queues, and are refused: ask for one of them"
+            }
+            Self::Bucket => {
+                "a bucket_id without entries or of more than 1,024 bytes gets no assignment: make \
+                 it of fewer or shorter values"
+            }
+            Self::ManyBuckets => {
+                "there are too many buckets, and new ones get no assignment: let fewer values of \
+                 requests make buckets"
             }
         }
     }

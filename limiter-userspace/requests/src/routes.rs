@@ -232,15 +232,16 @@ async fn checked(
         ..Descriptor::default()
     });
     let asked = Asked { domain: name, descriptors: descriptors.collect(), hits: 0 };
-    let decided = match wait {
-        None => service.decide(&rules, &asked, None).await?,
-        Some(longest) => {
-            let place = service.held_back.enter();
-            let longest = if place.is_some() { longest } else { 0 };
-            let mut reserved = limiter.reserve(&rules, &asked, &Moment::now(), longest)?;
+    let place = wait.and_then(|_| service.held_back.enter());
+    let longest = if place.is_some() { wait.unwrap_or(0) } else { 0 };
+    let reserved = wait.map(|_| limiter.reserve(&rules, &asked, &Moment::now(), longest));
+    let decided = match reserved {
+        Some(Ok(mut reserved)) => {
             hold(limiter, &mut reserved).await;
             reserved.answer
         }
+        // What cannot say when is asked without waiting: many proxies let an error pass.
+        None | Some(Err(_)) => service.decide(&rules, &asked, None).await?,
     };
     let mut answer =
         if decided.over { text(over, "Too many requests.\n") } else { plain(StatusCode::OK, "") };

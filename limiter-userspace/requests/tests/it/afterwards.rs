@@ -1,8 +1,12 @@
 //! Reports of what was done already: tokens of a language model, log-ins that failed.
 
+use envoy_types::pb::google::protobuf::UInt64Value;
 use limiter_requests::{Answer, Asked, Detail, Limiter};
 use limiter_rules::file::requests::RequestFile;
+use serde_json::json;
 
+use crate::grpc::{Client, descriptor, request};
+use crate::running::started;
 use crate::support::{SECOND, at, descriptors, limiter, with_limit};
 
 const MINUTE: u64 = 60 * SECOND;
@@ -263,4 +267,45 @@ fn reports_of_any_size_are_taken() {
     let limiter = with_limit("unit: week, requests_per_unit: 3, algorithm: leaky_bucket");
     assert!(!hits(&limiter, &["k=1"], 1000, 0).over);
     assert!(!look(&limiter, &["k=1"], 4 * 365 * 24 * 60 * MINUTE));
+}
+
+/// A gateway that looks, lets pass and charges the cost of the answer: over HTTP and over gRPC two
+/// of eight requests of 60 go within 100.
+#[tokio::test]
+async fn two_of_eight_requests_of_a_gateway_go() {
+    let running = started(|options| {
+        let rules = "domain: auth\ndescriptors:\n  - {key: window, rate_limit: {unit: day, \
+                     requests_per_unit: 100, algorithm: fixed_window}}\n  - {key: bucket, rate_limit: \
+                     {rate: 100/day}}\n  - {key: leaky, rate_limit: {rate: 100/day, algorithm: \
+                     leaky_bucket, backlog: 20h}}\n  - {key: named, charge: afterwards, rate_limit: \
+                     {rate: 100/day}}\n";
+        std::fs::write(&options.rules[0], rules).unwrap();
+    });
+    let mut client = Client::new(&running).await;
+    for key in ["window", "bucket", "leaky", "named"] {
+        let (mut by_http, mut by_grpc) = (0, 0);
+        for _ in 0..8 {
+            let http = |hits: u64| {
+                let entries = json!([{"key": key, "value": "http"}]);
+                let descriptors = json!([{"entries": entries, "hitsAddend": hits}]);
+                running.json(&json!({"domain": "auth", "descriptors": descriptors})).status == 200
+            };
+            if http(0) {
+                by_http += 1;
+                http(60);
+            }
+            let mut grpc = async |hits: u64| {
+                let mut descriptor = descriptor(&format!("{key}=grpc"));
+                descriptor.hits_addend = Some(UInt64Value { value: hits });
+                let answer = client.ask(request(vec![descriptor])).await.unwrap();
+                answer.statuses[0].code == answer.overall_code && answer.overall_code == 1
+            };
+            if grpc(0).await {
+                by_grpc += 1;
+                grpc(60).await;
+            }
+        }
+        assert_eq!((by_http, by_grpc), (2, 2), "{key}");
+    }
+    running.server.stop().unwrap();
 }

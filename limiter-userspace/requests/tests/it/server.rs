@@ -96,6 +96,21 @@ fn a_check_has_its_descriptors_from_headers_and_answers_in_headers() {
     running.server.stop().unwrap();
 }
 
+/// A check that is to wait, and falls under a limit that cannot say when, is answered at once: an
+/// error would be one for everybody.
+#[test]
+fn a_check_that_cannot_wait_is_answered_at_once() {
+    let running = started(|options| {
+        let rules = "domain: d\ncheck: [[{key: remote_address, header: X-Real-IP}]]\ndescriptors:\n  - \
+                     key: remote_address\n    rate_limits: [{rate: 5/s}, {unit: week, \
+                     requests_per_unit: 2, algorithm: sliding_log}]\n";
+        fs::write(&options.rules[0], rules).unwrap();
+    });
+    let statuses = [0, 1, 2].map(|_| running.check("192.0.2.1", "/check?wait=2s").status);
+    assert_eq!(statuses, [200, 200, 429]);
+    running.server.stop().unwrap();
+}
+
 #[test]
 fn bad_requests_are_refused_with_a_reason_and_charge_nothing() {
     let running = running(100);
