@@ -61,7 +61,7 @@ pub(super) struct Serve {
         value_parser = clap::value_parser!(u64).range(1..=1 << 32),
     )]
     max_keys: u64,
-    /// Connections at once; one more ends the one that was quiet for longest
+    /// Connections at once; one more ends one that is quiet or sends no whole request
     #[arg(
         long, value_name = "N", default_value_t = 1024,
         value_parser = clap::value_parser!(u32).range(1..=1 << 20),

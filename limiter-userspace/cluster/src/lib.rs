@@ -9,7 +9,7 @@
 //!   [`limiter_sharing::Leases`]; [`membership`] and [`change`] are what nodes report to each
 //!   other, `config` is read from a file.
 //!
-//! - [`queue`]: payloads of requests that wait in the store.
+//! - [`queue`]: payloads of requests that wait in the store; [`keeping`]: how it keeps them.
 //!
 //! The feature `redis` has the client of Redis. Without it there is no store to share limits over,
 //! and [`Config::load`] refuses every file.
@@ -22,6 +22,7 @@ mod change_log;
 pub mod config;
 mod contact;
 mod hot;
+pub mod keeping;
 mod limit_state;
 pub mod membership;
 pub mod memory;

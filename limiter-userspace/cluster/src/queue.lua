@@ -11,22 +11,26 @@
 --   7 drained    sorted set: bucket, and when nothing of it is used
 --   8 ids        sorted set: id of a caller, and until when it is known
 --   9 ahead      hash: bucket to the hits that wait for it
---  10 meta       hash: clock, mover, mover_at, and rule:TAG to the limits of a rule
+--  10 meta       hash: clock, mover, mover_at, and rule:TAG to the limits of a rule; of the last turn
+--                its number (turns), how many waited and were ready, up to which entry of `ready`
+--                all that is not pending was acknowledged (known), up to which that is in doubt,
+--                and how often workers had been removed from groups of this server (removed)
 --
 -- A bucket is TAG of its rule (16 digits) and its key (32 digits). Limits are written as
 -- `KIND units micros room`, KIND t (token bucket, room in units) or l (leaky bucket, room in
--- microseconds). All times are microseconds since 1970, below 2^52; units * micros is at most 2^52.
+-- microseconds). `buckets` and `drained` have turn:MOVER as well: what its last turn counted, until
+-- the mover has heard of it. All times are microseconds since 1970, below 2^52; units * micros is at most 2^52.
 -- A bucket's state is the time of the last charge, and for each limit the theoretical arrival time
 -- (microseconds, and parts in units of the rate) with the rate that it is in.
 
 local WAITING, READY, DEAD, ORDER, DUE = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local BUCKETS, DRAINED, IDS, AHEAD, META = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local GROUP = 'workers'
+local GROUP, OWN = 'workers', 'limiter'
 -- Microseconds: an id is known, a mover is alive after its last turn, workers may leave the oldest
 -- unread before nothing more leaves.
 local KNOWN, ALIVE, UNREAD = 300000000, 1000000, 1000000
--- Entries that one turn gives back, and lets die of age.
-local BACK_MAX, OLD_MAX, SWEEP = 100, 100, 100
+-- Entries that one turn gives back, lets die of age, and takes over from a worker.
+local BACK_MAX, OLD_MAX, SWEEP, TAKE_MAX = 100, 100, 100, 1000
 
 -- Quotient and remainder of integers, 0 <= a < 2^53 and b > 0: lease.lua says why it is exact.
 local function divide(a, b)
@@ -254,38 +258,71 @@ if ARGV[1] == 'ask' then
 end
 
 -- ARGV[2] instance of the mover, ARGV[3] entries that leave at most, ARGV[4] age, ARGV[5]
--- visibility in milliseconds, ARGV[6] attempts, ARGV[7] most dead letters, then for each rule of
--- the mover: its tag and its limits.
--- Answers {now, 1 for a turn or 0 where another mover is at work, entries that left, that came back
--- from workers, that died of age, of attempts, of their hits, dead letters that were dropped,
--- when the next may leave (-1: nothing waits), 1 if workers do not read, entries that wait, that
--- workers have or could, dead letters, when the oldest came (-1)}.
+-- visibility in milliseconds, ARGV[6] attempts, ARGV[7] most dead letters, ARGV[8] a number that the
+-- mover changes with each answer that it gets, ARGV[9] what its access list is known to refuse, as in
+-- the answer, then for each rule of the mover: its tag and its limits.
+-- Answers {now, 1 for a turn or 0 where another mover is at work, number of the turn, what an access
+-- list refuses (1: INFO, 2: to take over what workers have), when the next may leave (-1: nothing waits), 1 if workers do not
+-- read, entries that wait, that workers have or could, dead letters, when the oldest came (-1)}, and
+-- what was counted since the last answer that the mover got: entries that left, that came back from
+-- workers, that died of age, of attempts, of their hits, dead letters that were dropped, entries
+-- that were taken over from workers that were removed, that somebody deleted, and how often the
+-- group was another one.
 
-local left, back, dropped = 0, 0, 0
-local died = {age = 0, attempts = 0, hits = 0}
+local COUNTS = {
+  'left', 'back', 'age', 'attempts', 'hits', 'dropped', 'taken', 'lost', 'remade',
+}
+local counts = {}
+for _, name in ipairs(COUNTS) do counts[name] = 0 end
+local function tally(name, more) counts[name] = counts[name] + (more or 1) end
+
+local was = redis.call('HMGET', META, 'clock', 'mover', 'mover_at', 'turns', 'waiting', 'ready',
+  'known', 'doubt', 'removed')
+local turns, refused = tonumber(was[4] or 0), tonumber(ARGV[9])
 
 local function report(turn, next, unread)
   local oldest = redis.call('XRANGE', WAITING, '-', '+', 'COUNT', 1)[1]
-  return {
-    now, turn, left, back, died.age, died.attempts, died.hits, dropped, next, unread,
+  local all = {
+    now, turn, turns, refused, next, unread,
     redis.call('XLEN', WAITING), redis.call('XLEN', READY), redis.call('XLEN', DEAD),
     oldest and tonumber(field(oldest[2], 'since')) or -1,
   }
+  -- An answer that came too late is told again with the next one.
+  local name = 'turn:' .. ARGV[2]
+  local told, number = redis.call('HGET', BUCKETS, name) or '', 0
+  local before = {}
+  if string.match(told, '^%d+') == ARGV[8] then
+    for count in string.gmatch(told, ' (%d+)') do before[#before + 1] = tonumber(count) end
+  end
+  local text = {ARGV[8]}
+  for i, of in ipairs(COUNTS) do
+    local count = counts[of] + (before[i] or 0)
+    number = number + count
+    all[#all + 1], text[#text + 1] = count, exact(count)
+  end
+  if number > 0 then
+    redis.call('HSET', BUCKETS, name, table.concat(text, ' '))
+    redis.call('ZADD', DRAINED, exact(now + KNOWN), name)
+  end
+  return all
 end
 
-local was = redis.call('HMGET', META, 'clock', 'mover', 'mover_at')
 local since_turn = now - tonumber(was[3] or 0)
 if was[2] and was[2] ~= ARGV[2] and since_turn >= 0 and since_turn < ALIVE then
   return report(0, -1, 0)
 end
 if now < tonumber(was[1] or 0) then all_due() end
-redis.call('HSET', META, 'clock', exact(now), 'mover', ARGV[2], 'mover_at', exact(now))
+turns = turns + 1
+redis.call('HSET', META, 'clock', exact(now), 'mover', ARGV[2], 'mover_at', exact(now), 'turns',
+  exact(turns))
+-- Only a turn takes something from those that wait.
+tally('lost', math.max(tonumber(was[5] or 0) - redis.call('XLEN', WAITING), 0))
 
 local age, visibility, attempts = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
 local dead_max = tonumber(ARGV[7])
 
 local changed = false
-for i = 8, #ARGV, 2 do
+for i = 10, #ARGV, 2 do
   local name = 'rule:' .. ARGV[i]
   local before = redis.call('HGET', META, name)
   if before ~= ARGV[i + 1] then
@@ -309,38 +346,99 @@ local function die(reason, payload, id, attempt, since)
   local before = redis.call('XLEN', DEAD)
   redis.call('XADD', DEAD, 'MAXLEN', '=', exact(dead_max), '*', 'payload', payload, 'id', id,
     'attempt', attempt, 'since', since, 'reason', reason)
-  died[reason] = died[reason] + 1
-  dropped = dropped + before + 1 - redis.call('XLEN', DEAD)
+  tally(reason)
+  tally('dropped', before + 1 - redis.call('XLEN', DEAD))
 end
 
--- The group, made anew where somebody deleted it: then everything that is still there is read.
-local group
-if redis.call('EXISTS', READY) == 1 then
+-- The group, made anew where somebody deleted it.
+local known, doubt, group = was[7], was[8], nil
+local has_stream = redis.call('EXISTS', READY) == 1
+if has_stream then
   for _, about in ipairs(redis.call('XINFO', 'GROUPS', READY)) do
     if field(about, 'name') == GROUP then group = field(about, 'last-delivered-id') end
   end
+else
+  tally('lost', tonumber(was[6] or 0))
 end
 if not group then
-  redis.call('XGROUP', 'CREATE', READY, GROUP, '0', 'MKSTREAM')
-  group = '0-0'
+  group = has_stream and known or '0-0'
+  redis.call('XGROUP', 'CREATE', READY, GROUP, group, 'MKSTREAM')
 end
+
+-- Who removes a worker from the group (XGROUP DELCONSUMER) removes from it all that the worker has.
+-- So what workers have becomes limiter's own in the group: they acknowledge it as before.
+local took_all, removed = true, nil
+local function take_over()
+  local fresh = redis.pcall('XGROUP', 'CREATECONSUMER', READY, GROUP, OWN)
+  if type(fresh) == 'table' then return false end
+  for _, worker in ipairs(redis.call('XPENDING', READY, GROUP)[4] or {}) do
+    local all = worker[1] ~= OWN
+      and redis.call('XPENDING', READY, GROUP, '-', '+', exact(TAKE_MAX), worker[1]) or {}
+    if #all == TAKE_MAX then took_all = false end
+    for _, about in ipairs(all) do
+      local taken = redis.pcall('XCLAIM', READY, GROUP, OWN, '0', about[1], 'IDLE',
+        exact(about[3]), 'JUSTID')
+      if taken.err then return false end
+      -- Somebody deleted the entry.
+      if #taken == 0 then tally('lost') end
+    end
+  end
+  -- What workers got since the last turn, and no longer have, may have gone with one of them; and of
+  -- another group nobody knows what was acknowledged.
+  local stats = refused == 0 and redis.pcall('INFO', 'commandstats') or nil
+  if type(stats) == 'string' then
+    removed = string.match(stats, 'cmdstat_xgroup|delconsumer:calls=(%d+)') or '0'
+  elseif stats then
+    refused = 1
+  end
+  if fresh == 1 and known then
+    tally('remade')
+    known, doubt = '0-0', group
+  elseif known and known ~= group and removed and was[9] and removed ~= was[9] then
+    doubt = group
+  end
+  return true
+end
+if refused < 2 and not take_over() then refused = 2 end
+if refused == 2 then known, doubt = nil, nil end
+if doubt then
+  local all = redis.call('XRANGE', READY, '(' .. known, doubt, 'COUNT', exact(BACK_MAX))
+  local first, last = all[1], all[#all]
+  local pending = {}
+  if first then
+    known = last[1]
+    for _, about in ipairs(
+      redis.call('XPENDING', READY, GROUP, first[1], last[1], exact(TAKE_MAX))) do
+      pending[about[1]] = true
+    end
+  end
+  for _, entry in ipairs(all) do
+    if not pending[entry[1]] then
+      redis.call('XCLAIM', READY, GROUP, OWN, '0', entry[1], 'FORCE', 'JUSTID')
+      tally('taken')
+    end
+  end
+  if #all < BACK_MAX then doubt = nil end
+end
+if refused < 2 and not doubt and (took_all or not known) then known = group end
 
 -- What workers had for too long comes back, before all that came later.
 for _, about in ipairs(
   redis.call('XPENDING', READY, GROUP, 'IDLE', visibility, '-', '+', exact(BACK_MAX))) do
   local entry = redis.call('XRANGE', READY, about[1], about[1])[1]
-  if entry then
-    local fields = entry[2]
-    local payload, id = field(fields, 'payload'), field(fields, 'id')
-    local attempt, since = tonumber(field(fields, 'attempt')), field(fields, 'since')
-    local bucket, hits, order = string.match(field(fields, 'entry'), '^(%S+) (%d+) (%S+)$')
-    if attempt >= attempts then
-      die('attempts', payload, id, exact(attempt), since)
-    else
-      wait(bucket, hits, order, since, exact(attempt + 1), id, payload)
-      redis.call('ZADD', DUE, 0, bucket)
-      back = back + 1
-    end
+  local fields = entry and entry[2] or {}
+  local payload, id, since = field(fields, 'payload'), field(fields, 'id'), field(fields, 'since')
+  local attempt = tonumber(field(fields, 'attempt') or 0)
+  local bucket, hits, order = string.match(field(fields, 'entry') or '', '^(%S+) (%d+) (%S+)$')
+  if not bucket then
+    -- Somebody deleted the entry, or added one that no queue has.
+    tally('lost')
+  elseif attempt >= attempts then
+    die('attempts', payload, id, exact(attempt), since)
+  else
+    wait(bucket, hits, order, since, exact(attempt + 1), id, payload)
+    redis.call('ZADD', DUE, 0, bucket)
+    tally('back')
   end
   redis.call('XACK', READY, GROUP, about[1])
   redis.call('XDEL', READY, about[1])
@@ -348,7 +446,9 @@ end
 
 -- What was acknowledged goes: all before the first that is not.
 local pending = redis.call('XPENDING', READY, GROUP)
-if pending[1] > 0 then
+if doubt then
+  -- Not before it is known.
+elseif pending[1] > 0 then
   redis.call('XTRIM', READY, 'MINID', '=', pending[2])
 elseif group ~= '0-0' then
   redis.call('XTRIM', READY, 'MINID', '=', group)
@@ -413,10 +513,22 @@ for _ = 1, tonumber(ARGV[3]) do
       local added = redis.pcall('XADD', READY, at, unpack(new))
       if type(added) == 'table' then redis.call('XADD', READY, '*', unpack(new)) end
       remove(bucket, member, hits, id)
-      left = left + 1
+      tally('left')
     end
     schedule(bucket, limits, state)
   end
 end
 sweep()
+local function note(name, before, value)
+  if value and value ~= before then
+    redis.call('HSET', META, name, value)
+  elseif before and not value then
+    redis.call('HDEL', META, name)
+  end
+end
+note('waiting', was[5], exact(redis.call('XLEN', WAITING)))
+note('ready', was[6], exact(redis.call('XLEN', READY)))
+note('known', was[7], known)
+note('doubt', was[8], doubt)
+note('removed', was[9], removed)
 return report(1, next, unread and 1 or 0)

@@ -100,8 +100,25 @@ pub struct Turn<'a> {
     pub attempts: u64,
     /// Dead letters that are kept.
     pub dead: u64,
+    /// A number that is another one after each answer: what an answer counted that came too late is
+    /// in the next one.
+    pub heard: u64,
+    /// What the access list of the store is known to refuse.
+    pub refused: Withheld,
     /// Rules that fill the queue: the tag and the limits of each.
     pub rules: &'a [(Box<str>, Vec<QueueLimit>)],
+}
+
+/// What the access list of the store refuses to a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Withheld {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// `INFO`, by which a turn knows that a worker was removed.
+    Info,
+    /// To take over what workers have, so that a worker that is removed takes it along.
+    TakeOver,
 }
 
 /// What came of a turn.
@@ -111,15 +128,10 @@ pub struct Turned {
     pub now: u64,
     /// False if another mover is at work: then nothing moved.
     pub is_mover: bool,
-    /// Payloads that left for the workers.
-    pub left: u64,
-    /// Payloads that came back from workers that did not acknowledge them.
-    pub back: u64,
-    /// Payloads that became dead letters: too old, delivered too often, or with more hits than
-    /// their limit holds by now.
-    pub died: [u64; 3],
-    /// Dead letters that were dropped for newer ones.
-    pub dropped: u64,
+    /// Number of the latest turn of all movers.
+    pub number: u64,
+    /// What the access list of the store refuses.
+    pub refused: Withheld,
     /// When the next one may leave, by the store's clock; none if nothing waits.
     pub next: Option<u64>,
     /// True if nothing leaves because workers do not read.
@@ -132,9 +144,46 @@ pub struct Turned {
     pub dead: u64,
     /// When the first of those that wait came, by the store's clock.
     pub oldest: Option<u64>,
+    /// What was counted since the last answer that this mover got.
+    pub moved: Moved,
 }
 
-/// Reasons of dead letters, as [`Turned::died`] counts them.
+/// What turns count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Payloads that left for the workers.
+    pub left: u64,
+    /// Payloads that came back from workers that did not acknowledge them.
+    pub back: u64,
+    /// Payloads that became dead letters: too old, delivered too often, or with more hits than
+    /// their limit holds by now.
+    pub died: [u64; 3],
+    /// Dead letters that were dropped for newer ones.
+    pub dropped: u64,
+    /// Payloads of workers that were removed, or of a group that was: they come back.
+    pub taken: u64,
+    /// Payloads that somebody deleted from the store.
+    pub lost: u64,
+    /// How often the workers' group was another one than before.
+    pub remade: u64,
+}
+
+impl Moved {
+    /// Adds what was counted since.
+    pub fn add(&mut self, more: &Self) {
+        self.left += more.left;
+        self.back += more.back;
+        for (sum, more) in self.died.iter_mut().zip(more.died) {
+            *sum += more;
+        }
+        self.dropped += more.dropped;
+        self.taken += more.taken;
+        self.lost += more.lost;
+        self.remade += more.remade;
+    }
+}
+
+/// Reasons of dead letters, as [`Moved::died`] counts them.
 pub const DIED: [&str; 3] = ["age", "attempts", "hits"];
 
 /// Longest time, in microseconds, that the hits of one request take.
@@ -213,29 +262,36 @@ impl QueueAnswer {
 impl Turned {
     /// Reads the numbers that the script answered.
     pub(super) fn read(numbers: &[i64]) -> Result<Self, StoreError> {
-        let Ok(numbers) = <[i64; 14]>::try_from(numbers) else {
+        let Ok(numbers) = <[i64; 19]>::try_from(numbers) else {
             return Err(StoreError::Wrong("its length"));
         };
-        let [now, turn, left, back, age, attempts, hits, dropped, next, unread, rest @ ..] =
+        let [now, turn, number, refused, next, unread, waiting, ready, dead, oldest, rest @ ..] =
             numbers;
-        let [waiting, ready, dead, oldest] = rest;
-        let count = |number| u64::try_from(number).unwrap_or(0);
+        let [left, back, age, attempts, hits, dropped, taken, lost, remade] = rest.map(count);
         let time = |number| u64::try_from(number).ok();
         Ok(Self {
             now: count(now),
             is_mover: turn == 1,
-            left: count(left),
-            back: count(back),
-            died: [age, attempts, hits].map(count),
-            dropped: count(dropped),
+            number: count(number),
+            refused: match refused {
+                0 => Withheld::Nothing,
+                1 => Withheld::Info,
+                _ => Withheld::TakeOver,
+            },
             next: time(next),
             unread: unread == 1,
             waiting: count(waiting),
             ready: count(ready),
             dead: count(dead),
             oldest: time(oldest),
+            moved: Moved { left, back, died: [age, attempts, hits], dropped, taken, lost, remade },
         })
     }
+}
+
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis answers"))]
+fn count(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -269,7 +325,7 @@ mod tests {
         for bad in [&[][..], &[0, 0, 0], &[6, 0, 0, 0], &[0, -1, 0, 0], &[0, 0, 0, 0, 0]] {
             QueueAnswer::read(bad, &limits).expect_err("refused");
         }
-        Turned::read(&[0; 13]).expect_err("refused");
-        assert_eq!(Turned::read(&[0; 14]).expect("good").next, Some(0));
+        Turned::read(&[0; 18]).expect_err("refused");
+        assert_eq!(Turned::read(&[0; 19]).expect("good").next, Some(0));
     }
 }

@@ -39,6 +39,9 @@ const TICK_MOST: u64 = 100_000;
 /// Shortest and longest time in microseconds between two questions for changes.
 const ASK_LEAST: u64 = 200_000;
 const ASK_MOST: u64 = HEARTBEAT;
+/// Time between two looks at how the store keeps keys, and where one failed, in microseconds.
+const LOOK: u64 = 60_000_000;
+const LOOK_AGAIN: u64 = 1_000_000;
 /// Time between two statuses, in microseconds.
 const STATUS: u64 = 1_000_000;
 /// Refused changes of one answer that the daemon hears of one by one.
@@ -92,6 +95,7 @@ pub(super) struct Loop<S, L> {
     next_ask: u64,
     next_heartbeat: u64,
     next_status: u64,
+    next_look: u64,
     dropped: u64,
     /// Microseconds by which the store's clock is ahead of that of the leases, when a call for the
     /// shard was answered last: each server has its own.
@@ -126,6 +130,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             next_ask: 0,
             next_heartbeat: 0,
             next_status: 0,
+            next_look: 0,
             store_ahead: BTreeMap::new(),
             servers: Servers::default(),
             dropped: 0,
@@ -186,6 +191,11 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.list(now, &mut batches);
         self.call(batches);
         self.meet();
+        if now >= self.next_look {
+            self.next_look = u64::MAX;
+            let store = Arc::clone(&self.store);
+            self.calls.spawn_local(async move { Outcome::Looked { at_all: store.look().await } });
+        }
         let lost = self.contact.tick();
         if lost.is_some() || now >= self.next_status {
             self.next_status = now + STATUS;

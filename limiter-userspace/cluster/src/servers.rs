@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use super::keeping::Keeping;
 use super::status::{Notice, ServerStatus};
 
 /// Servers that failed when they were looked at last, and if that was reported.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     failing: BTreeMap<String, bool>,
+    /// How they keep keys, as it was reported.
+    keeping: BTreeMap<String, Keeping>,
 }
 
 impl Servers {
@@ -18,6 +21,12 @@ impl Servers {
         let mut news = Vec::new();
         let before = std::mem::take(&mut self.failing);
         for server in servers {
+            if let Some(keeping) = &server.keeping
+                && self.keeping.get(&server.address) != Some(keeping)
+            {
+                self.keeping.insert(server.address.clone(), keeping.clone());
+                news.push(Notice::Keeping(server.clone()));
+            }
             let (Some(slots), Some(error)) = (server.slots, &server.error) else { continue };
             let reported = before.get(&server.address);
             if reported == Some(&false) {
@@ -41,7 +50,8 @@ mod tests {
 
     fn server(address: &str, slots: Option<u16>, error: Option<&str>) -> ServerStatus {
         let error = error.map(str::to_owned);
-        ServerStatus { address: address.to_owned(), connected: error.is_none(), slots, error }
+        let (address, connected) = (address.to_owned(), error.is_none());
+        ServerStatus { address, connected, slots, error, keeping: None }
     }
 
     #[test]
@@ -69,5 +79,9 @@ mod tests {
         let only = server("c:1", None, Some("gone"));
         assert_eq!(look(&only), []);
         assert_eq!(look(&only), []);
+        let keeping = Some(Keeping::Unknown("refused".to_owned()));
+        let looked = ServerStatus { keeping, ..server("d:1", None, None) };
+        assert_eq!(look(&looked), [Notice::Keeping(looked.clone())]);
+        assert_eq!(look(&looked), []);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::change::Change;
+use super::keeping::Keeping;
 use super::settings::NodeSettings;
 
 /// News of the node, for the daemon.
@@ -49,6 +50,8 @@ pub enum Notice {
         /// Address of the server.
         address: String,
     },
+    /// A server of the store keeps keys in another way than was known.
+    Keeping(ServerStatus),
     /// The store granted more of a limit than the limit allows this node alone: it was not taken.
     Beyond {
         /// Name of the limit, as in rule files.
@@ -164,6 +167,8 @@ pub struct ServerStatus {
     pub slots: Option<u16>,
     /// The error that ended the last connection to it; `None` once a call was answered after that.
     pub error: Option<String>,
+    /// How it keeps keys; `None` before it was looked at.
+    pub keeping: Option<Keeping>,
 }
 
 /// A lease that this node has now.

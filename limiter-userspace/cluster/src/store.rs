@@ -104,6 +104,11 @@ pub trait Store {
     /// False while a call would fail at once: the store waits before it connects again.
     fn is_ready(&self) -> bool;
 
+    /// Looks at how its servers keep keys; true if all of them were looked at.
+    fn look(&self) -> impl Future<Output = bool> {
+        std::future::ready(true)
+    }
+
     /// State of its servers, in the order of their addresses; none where there is no server.
     fn servers(&self) -> Vec<ServerStatus> {
         Vec::new()

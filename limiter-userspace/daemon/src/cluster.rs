@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use ipnet::IpNet;
+use limiter_cluster::keeping::Kept;
 use limiter_cluster::status::RefusedChange;
 use limiter_cluster::{Change, Cluster, Notice, Status};
 use limiter_common::time::Ticks;
@@ -22,6 +23,9 @@ use crate::refusals::Refusals;
 use crate::render;
 use crate::state_dir::{StateDir, StateError};
 use crate::store_guard;
+
+/// What the store keeps for a node of packets.
+const KEPT: Kept = Kept { limits: true, queues: false };
 
 /// The node, and what it reported that still holds.
 #[derive(Debug)]
@@ -134,6 +138,7 @@ impl Membership {
             )
         }));
         let status = node.cluster.status();
+        warnings.extend(status.servers.iter().flat_map(|server| server.wrong(KEPT)));
         let beyond = status.latest_beyond.as_ref();
         let is_new = |at: SystemTime| at.elapsed().is_ok_and(|since| since < WARNED);
         if let Some(beyond) = beyond.filter(|beyond| is_new(beyond.at)) {
@@ -173,6 +178,11 @@ impl Membership {
             }
             Notice::Change(change) => return Some(Order::TakeOver(change)),
             Notice::Refused { count, latest } => node.refusals.note(count, latest),
+            Notice::Keeping(server) => {
+                for words in server.wrong(KEPT).into_iter().chain(server.not_looked_at(KEPT)) {
+                    tracing::warn!("{words}");
+                }
+            }
             Notice::Beyond { limit, units } => {
                 tracing::warn!(
                     units,

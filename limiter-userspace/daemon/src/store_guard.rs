@@ -78,7 +78,8 @@ mod tests {
     }
 
     fn server(address: &str) -> ServerStatus {
-        ServerStatus { address: address.into(), connected: true, slots: None, error: None }
+        let address = address.into();
+        ServerStatus { address, connected: true, slots: None, error: None, keeping: None }
     }
 
     #[test]

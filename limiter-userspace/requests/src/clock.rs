@@ -7,6 +7,7 @@ use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
 use limiter_common::time::Ticks;
 use limiter_common::window::WallOffset;
+use limiter_sharing::clock::{boot_ahead, boot_nanos};
 use rustix::time::{ClockId, clock_gettime};
 
 /// A moment on both clocks.
@@ -21,7 +22,7 @@ pub struct Moment {
 impl Moment {
     /// This moment. Time during which the machine is suspended counts.
     pub fn now() -> Self {
-        Self { now: Ticks::from_nanos(nanos(ClockId::Boottime)), offset: None }
+        Self { now: Ticks::from_nanos(boot_nanos()), offset: None }
     }
 
     /// A moment in nanoseconds since boot, and since 1970.
@@ -39,9 +40,7 @@ impl Moment {
 
     /// The windows of the wall clock.
     pub(crate) fn offset(&self) -> WallOffset {
-        self.offset.unwrap_or_else(|| {
-            WallOffset::of_clocks(nanos(ClockId::Realtime), nanos(ClockId::Boottime))
-        })
+        self.offset.unwrap_or_else(|| WallOffset::of_clocks(wall_nanos(), boot_nanos()))
     }
 
     /// This moment with the wall clock read, so that all windows of a request are of one reading.
@@ -100,17 +99,26 @@ impl CalendarWindow {
     }
 }
 
-/// The name of the clock since boot: of this boot, and of the namespace of time. None if the system
-/// does not give it.
+/// The clock since boot of who is in no time namespace, by its inode.
+const INITIAL: &str = "time:[4026531834]";
+
+/// The name of the clock since boot: of this boot, and of the time namespace whose clock it is. None
+/// if the system does not give it.
 pub(crate) fn boot() -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     // A kernel without such namespaces has one clock.
-    let namespace = fs::read_link("/proc/self/ns/time").unwrap_or_default();
-    Some(format!("{} {}", boot.trim(), namespace.display()))
+    let namespace = fs::read_link("/proc/self/ns/time");
+    let namespace = namespace.map_or_else(
+        |_| String::new(),
+        |own| {
+            if boot_ahead().is_ok() { INITIAL.to_owned() } else { own.display().to_string() }
+        },
+    );
+    Some(format!("{} {namespace}", boot.trim()))
 }
 
-fn nanos(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
+fn wall_nanos() -> u64 {
+    let time = clock_gettime(ClockId::Realtime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     let rest = u64::try_from(time.tv_nsec).unwrap_or_default();
     seconds.saturating_mul(1_000_000_000).saturating_add(rest)
@@ -123,6 +131,35 @@ mod tests {
     fn at(text: &str) -> Moment {
         let wall: Timestamp = text.parse().unwrap();
         Moment::of_nanos(5_000_000_000, u64::try_from(wall.as_nanosecond()).unwrap())
+    }
+
+    /// What the test below has another process print.
+    #[test]
+    fn this_clock_is_printed() {
+        println!("clock: {} {}", boot_nanos(), boot().unwrap());
+    }
+
+    /// A process in a time namespace has the kernel's clock, under the same name: its snapshots are
+    /// of this boot.
+    #[test]
+    fn a_time_namespace_is_no_other_boot() {
+        let before = boot_nanos();
+        let own = std::env::current_exe().unwrap();
+        let mut inside = std::process::Command::new("unshare");
+        inside.args(["--time", "--boottime", "100000", "--monotonic", "7", "--fork", "--"]);
+        inside.arg(own).args(["--exact", "clock::tests::this_clock_is_printed", "--nocapture"]);
+        let output = inside.output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let Some(line) = text.lines().find_map(|line| line.split_once("clock: ")) else {
+            let why = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(why.contains("unshare"), "{why}");
+            eprintln!("NOT RUN: no time namespace can be made here: {why}");
+            return;
+        };
+        let (nanos, name) = line.1.split_once(' ').unwrap();
+        let nanos: u64 = nanos.parse().unwrap();
+        assert!((before..=boot_nanos()).contains(&nanos), "{before} {nanos}");
+        assert_eq!(name, boot().unwrap());
     }
 
     #[test]

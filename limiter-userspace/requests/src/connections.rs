@@ -1,13 +1,14 @@
-//! Connections of one thread: a bounded number of them. One more ends the one that was quiet for
-//! longest, so that clients that hold connections do not keep others out.
+//! Connections of one thread: a bounded number of them, with requests that hold a bounded amount of
+//! memory. What is too much ends the connection that costs most for longest, so that clients that
+//! hold connections or bodies back do not keep others out.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http_body_util::Either;
@@ -15,19 +16,21 @@ use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::rt::Executor;
 use hyper::service::service_fn;
-use hyper::{Request, Version};
+use hyper::{Request, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet, LocalSet};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::grpc::{self, Grpc};
 use crate::listen::Listener;
 use crate::routes;
 use crate::service::Service;
+use crate::under_way::{Activity, MEMORY, Memory, UnderWay};
+use crate::unsaid::Unsaid;
 
 /// Time for the head of a request, and between two requests.
 const HEAD: Duration = Duration::from_mins(1);
@@ -89,13 +92,17 @@ pub(crate) async fn serve(
     let local = LocalSet::new();
     let grpc = Arc::clone(&answers.grpc);
     let service = Arc::clone(&answers.service);
+    let memory = service.memory.get(thread).cloned().unwrap_or_else(|| Memory::new(MEMORY));
     local.spawn_local(async move { service.lateness.watch(thread).await });
     let connections = Rc::new(Connections {
         answers,
-        open: std::cell::RefCell::default(),
+        open: RefCell::default(),
+        memory,
+        failures: RefCell::default(),
         most,
         stop: stop.clone(),
     });
+    local.spawn_local(Rc::clone(&connections).relieve());
     local
         .run_until(async {
             grpc.report(true).await;
@@ -136,24 +143,15 @@ pub(crate) async fn serve(
 /// A connection under way.
 struct Connection {
     task: AbortHandle,
-    state: Rc<State>,
-}
-
-/// What a connection does.
-struct State {
-    /// Requests under way.
-    busy: Cell<usize>,
-    /// End of the last one.
-    since: Cell<Instant>,
-    /// True if there was one.
-    asked: Cell<bool>,
-    /// True if it was one over HTTP/2.
-    http2: Cell<bool>,
+    activity: Arc<Activity>,
 }
 
 struct Connections {
     answers: Answers,
-    open: std::cell::RefCell<Vec<Connection>>,
+    open: RefCell<Vec<Connection>>,
+    memory: Arc<Memory>,
+    /// Connections that could not be taken.
+    failures: RefCell<Unsaid>,
     most: usize,
     stop: watch::Receiver<bool>,
 }
@@ -185,7 +183,17 @@ impl Connections {
 
     /// Out of file descriptors, say: one connection less makes room for one.
     async fn failed(&self, error: &io::Error) {
-        tracing::debug!(%error, "a connection failed");
+        let due = {
+            let mut failures = self.failures.borrow_mut();
+            failures.note(error.to_string());
+            failures.due()
+        };
+        if let Some((count, error)) = due {
+            tracing::warn!(
+                "{count} connections could not be taken: {error}: raise the limit on open files \
+                 (LimitNOFILE of the unit, ulimit -n), or lower --max-connections"
+            );
+        }
         self.evict();
         sleep(PAUSE).await;
     }
@@ -193,36 +201,49 @@ impl Connections {
     fn add(&self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
         self.forget_ended();
         if self.open.borrow().len() >= self.most && !self.evict() {
-            // All of them have a request under way.
+            // All of them have a request that is being answered.
             self.answers.service.stats.evicted.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let state = Rc::new(State {
-            busy: Cell::new(0),
-            since: Cell::new(Instant::now()),
-            asked: Cell::new(false),
-            http2: Cell::new(false),
-        });
-        let work = connection(stream, self.answers.clone(), Rc::clone(&state), self.stop.clone());
+        let activity = Activity::new(&self.memory);
+        let work =
+            connection(stream, self.answers.clone(), Arc::clone(&activity), self.stop.clone());
         let task = tokio::task::spawn_local(work).abort_handle();
-        self.open.borrow_mut().push(Connection { task, state });
+        self.open.borrow_mut().push(Connection { task, activity });
     }
 
     fn forget_ended(&self) {
         self.open.borrow_mut().retain(|connection| !connection.task.is_finished());
     }
 
-    /// Ends the connection that was quiet for longest; false if none is.
+    /// Ends the connection that seems to have been quiet for longest; false if all of them wait for
+    /// answers.
     fn evict(&self) -> bool {
+        self.end_first(Activity::quiet, &self.answers.service.stats.evicted)
+    }
+
+    /// Ends connections, those that hold most for longest first, whenever the requests under way
+    /// hold too much.
+    async fn relieve(self: Rc<Self>) {
+        loop {
+            self.memory.crowded.notified().await;
+            let crowded = &self.answers.service.stats.crowded;
+            while self.memory.is_crowded() && self.end_first(Activity::held, crowded) {}
+        }
+    }
+
+    /// Ends the connection with the greatest rank, and counts it; false if none has one.
+    fn end_first<R: Ord>(&self, rank: impl Fn(&Activity) -> Option<R>, ended: &AtomicU64) -> bool {
         let mut open = self.open.borrow_mut();
-        let quiet =
-            open.iter().enumerate().filter(|(_, connection)| connection.state.busy.get() == 0);
-        let Some((index, _)) = quiet.min_by_key(|(_, connection)| connection.state.since.get())
-        else {
+        let ranks = open.iter().enumerate();
+        let ranks = ranks.filter_map(|(index, of)| Some((rank(&of.activity)?, index)));
+        let Some((_, index)) = ranks.max_by(|(a, _), (b, _)| a.cmp(b)) else {
             return false;
         };
-        open.swap_remove(index).task.abort();
-        self.answers.service.stats.evicted.fetch_add(1, Ordering::Relaxed);
+        let connection = open.swap_remove(index);
+        connection.activity.cut();
+        connection.task.abort();
+        ended.fetch_add(1, Ordering::Relaxed);
         true
     }
 }
@@ -233,36 +254,17 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 /// Waits until a connection had no request under way for so long that its last answer is gone.
-async fn quiet(state: &State) {
-    while state.busy.get() > 0 || state.since.get().elapsed() < QUIET {
+async fn quiet(activity: &Activity) {
+    while activity.is_busy(QUIET) {
         sleep(QUIET).await;
     }
 }
 
 /// Waits until a connection has had the time for a first request, and there was none.
-async fn silent(state: &State) {
+async fn silent(activity: &Activity) {
     sleep(HEAD).await;
-    if state.asked.get() {
+    if activity.asked().0 {
         std::future::pending::<()>().await;
-    }
-}
-
-/// Counts a request as under way, as long as it is.
-struct Busy(Rc<State>);
-
-impl Busy {
-    fn new(state: &Rc<State>) -> Self {
-        state.busy.set(state.busy.get() + 1);
-        state.asked.set(true);
-        Self(Rc::clone(state))
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        let Self(state) = self;
-        state.busy.set(state.busy.get().saturating_sub(1));
-        state.since.set(Instant::now());
     }
 }
 
@@ -317,18 +319,19 @@ fn protocols() -> auto::Builder<Here> {
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     answers: Answers,
-    state: Rc<State>,
+    activity: Arc<Activity>,
     mut stop: watch::Receiver<bool>,
 ) {
     let _open = Open::new(&answers.service);
-    let (of_requests, stopping) = (Rc::clone(&state), stop.clone());
+    let (of_requests, stopping) = (Arc::clone(&activity), stop.clone());
     let answer = service_fn(move |request: Request<Incoming>| {
-        let (Answers { service, grpc }, busy) = (answers.clone(), Busy::new(&of_requests));
+        let Answers { service, grpc } = answers.clone();
         let http2 = request.version() == Version::HTTP_2;
-        of_requests.http2.set(http2);
+        let (under_way, request) = UnderWay::new(&of_requests, request, http2);
         let stopping = stopping.clone();
         async move {
-            let mut answer = if grpc::is_meant(&request) {
+            let is_grpc = grpc::is_meant(&request);
+            let mut answer = if is_grpc {
                 grpc.answer(&service.stats, request).await.map(Either::Right)
             } else {
                 routes::answer(&service, request).await.map(Either::Left)
@@ -336,7 +339,8 @@ async fn connection(
             if *stopping.borrow() && !http2 {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
-            drop(busy);
+            // A stream of gRPC is served by its messages.
+            under_way.answered(!is_grpc && answer.status() != StatusCode::REQUEST_TIMEOUT);
             Ok::<_, Infallible>(answer)
         }
     });
@@ -344,9 +348,9 @@ async fn connection(
     let mut connection = pin!(protocols.serve_connection(TokioIo::new(stream), answer));
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),
-        () = silent(&state) => None,
+        () = silent(&activity) => None,
         () = stopped(&mut stop) => {
-            let time = match (state.asked.get(), state.http2.get()) {
+            let time = match activity.asked() {
                 (false, _) => FIRST,
                 (true, false) => NEXT,
                 (true, true) => Duration::ZERO,
@@ -360,10 +364,71 @@ async fn connection(
         connection.as_mut().graceful_shutdown();
         tokio::select! {
             ended = connection => ended,
-            () = quiet(&state) => return,
+            () = quiet(&activity) => return,
         }
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+    use crate::limiter::Limiter;
+    use crate::service::Waiting;
+
+    /// Bodies that come but for their last byte hold no more than there is room for: the connection
+    /// that holds most for longest ends, and others are answered.
+    #[tokio::test]
+    async fn requests_under_way_hold_a_bounded_amount_of_memory() {
+        let waiting = || Waiting::new(Duration::ZERO, 1);
+        let service = Service::new(Limiter::new(10).unwrap(), waiting(), waiting(), 1);
+        let service = Arc::new(service);
+        let grpc = Arc::new(Grpc::new(&service, false).unwrap());
+        let (most, memory) = (200_000, Memory::new(200_000));
+        let (_stop, stopped) = watch::channel(false);
+        let connections = Rc::new(Connections {
+            answers: Answers { service: Arc::clone(&service), grpc },
+            open: RefCell::default(),
+            memory: Arc::clone(&memory),
+            failures: RefCell::default(),
+            most: 100,
+            stop: stopped,
+        });
+        let local = LocalSet::new();
+        local.spawn_local(Rc::clone(&connections).relieve());
+        local
+            .run_until(async {
+                let mut held = Vec::new();
+                let head = "POST /json HTTP/1.1\r\nHost: x\r\nContent-Length: 50001\r\n\r\n";
+                for number in 0..12 {
+                    let (mut client, server) = duplex(100_000);
+                    connections.add(server);
+                    client.write_all(head.as_bytes()).await.unwrap();
+                    client.write_all(&[b' '; 50_000]).await.unwrap();
+                    held.push(client);
+                    let (mut other, server) = duplex(1000);
+                    connections.add(server);
+                    let ask = b"GET /healthcheck HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+                    other.write_all(ask).await.unwrap();
+                    let mut answer = String::new();
+                    other.read_to_string(&mut answer).await.unwrap();
+                    assert!(answer.ends_with("OK\n"), "{number}: {answer}");
+                    assert!(memory.used() <= most, "{number}: {}", memory.used());
+                }
+                let [_, ended] = service.stats.evicted();
+                assert!((8..=9).contains(&ended), "{ended}");
+                // The first of them, whose clients see it.
+                let mut first = held.swap_remove(0);
+                assert_eq!(first.read(&mut [0; 9]).await.unwrap(), 0);
+                drop(held);
+                while memory.used() > 0 {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            })
+            .await;
     }
 }

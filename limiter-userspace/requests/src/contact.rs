@@ -43,6 +43,12 @@ fn handle(service: &Service, notice: Notice) {
         Notice::ServerRegained { address } => {
             tracing::info!("{address} answers again, or others have its slots now");
         }
+        Notice::Keeping(server) => {
+            let kept = service.kept();
+            for words in server.wrong(kept).into_iter().chain(server.not_looked_at(kept)) {
+                tracing::warn!("{words}");
+            }
+        }
         Notice::Beyond { limit, units } => tracing::warn!(
             units,
             "the store granted more of {limit} than the limit allows this node alone: that was not \

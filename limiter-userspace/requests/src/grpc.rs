@@ -21,7 +21,6 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use envoy_types::pb::envoy::r#type::v3::RateLimitUnit;
 use envoy_types::pb::google::protobuf::Duration as DurationOut;
-use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{Request, Response, Version};
 use limiter_rules::file::requests::RequestLimit;
@@ -41,6 +40,7 @@ use crate::grpc_quota::Quota;
 use crate::odd::{Odd, OddParts};
 use crate::question::{Answer, Asked, Descriptor};
 use crate::service::{Service, Stats, Why};
+use crate::under_way::Received;
 use crate::unsaid::quoted;
 
 /// The longest message, in bytes: several descriptors of the longest header that proxies take, so
@@ -54,7 +54,7 @@ const CLUSTER: &str = "limiter.cluster";
 const MESSAGE: Duration = Duration::from_secs(5);
 
 /// A service by its name.
-type Other = (&'static str, Box<dyn Fn(Request<Incoming>) -> Answering + Send + Sync>);
+type Other = (&'static str, Box<dyn Fn(Request<Received>) -> Answering + Send + Sync>);
 
 type Answering = BoxFuture<Response<Body>, Infallible>;
 
@@ -66,7 +66,7 @@ pub(crate) struct Grpc {
 }
 
 /// True if a request is one of gRPC.
-pub(crate) fn is_meant(request: &Request<Incoming>) -> bool {
+pub(crate) fn is_meant(request: &Request<Received>) -> bool {
     let kind = request.headers().get(CONTENT_TYPE);
     request.version() == Version::HTTP_2
         && kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
@@ -74,7 +74,7 @@ pub(crate) fn is_meant(request: &Request<Incoming>) -> bool {
 
 fn other<S>(name: &'static str, service: S) -> Other
 where
-    S: Call<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future = Answering>
+    S: Call<Request<Received>, Response = Response<Body>, Error = Infallible, Future = Answering>
         + Clone
         + Send
         + Sync
@@ -143,7 +143,7 @@ impl Grpc {
     }
 
     /// Answers a request.
-    pub(crate) async fn answer(&self, stats: &Stats, request: Request<Incoming>) -> Response<Body> {
+    pub(crate) async fn answer(&self, stats: &Stats, request: Request<Received>) -> Response<Body> {
         let answer = match timeout(MESSAGE, self.call(request)).await {
             Ok(Ok(answer)) => answer,
             Err(_) => Status::deadline_exceeded("the message did not come within 5 s").into_http(),
@@ -164,7 +164,7 @@ impl Grpc {
         }
     }
 
-    fn call(&self, request: Request<Incoming>) -> Answering {
+    fn call(&self, request: Request<Received>) -> Answering {
         let path = request.uri().path().trim_start_matches('/');
         let service = path.split_once('/').map_or(path, |(service, _)| service);
         if service == SERVICE_NAME {

@@ -24,6 +24,7 @@ use crate::grpc::of_message;
 use crate::odd::Odd;
 use crate::quota::{Action, Session, Strategy, TooMany, Usage};
 use crate::service::{Service, Why};
+use crate::under_way::Reports;
 use crate::unsaid::quoted;
 
 /// Bytes of the keys and values of a bucket.
@@ -43,7 +44,9 @@ impl RateLimitQuotaService for Quota {
         request: Request<Streaming<RateLimitQuotaUsageReports>>,
     ) -> Result<Response<Assignments>, Status> {
         let service = Arc::clone(&self.service);
-        Ok(Response::new(Assignments { service, reports: request.into_inner(), session: None }))
+        let activity = request.extensions().get().cloned();
+        let reports = request.into_inner();
+        Ok(Response::new(Assignments { service, reports, activity, session: None }))
     }
 }
 
@@ -51,6 +54,7 @@ impl RateLimitQuotaService for Quota {
 pub(crate) struct Assignments {
     service: Arc<Service>,
     reports: Streaming<RateLimitQuotaUsageReports>,
+    activity: Option<Reports>,
     /// From the first report on.
     session: Option<Session>,
 }
@@ -79,6 +83,9 @@ impl Stream for Assignments {
                 }
                 None => return Poll::Ready(None),
             };
+            if let Some(activity) = &self.activity {
+                activity.came();
+            }
             match self.answer(report) {
                 // The client goes on as it does.
                 Ok(answer) if answer.bucket_action.is_empty() => {}

@@ -31,8 +31,10 @@ mod looks;
 mod metrics;
 mod node;
 mod odd;
+mod open_files;
 mod question;
 mod queue;
+mod queue_watch;
 mod queues;
 mod quota;
 mod report;
@@ -46,6 +48,7 @@ mod snapshot;
 mod state;
 mod store;
 mod target;
+mod under_way;
 mod unsaid;
 
 pub use clock::Moment;

@@ -9,6 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use limiter_sharing::socket_file::SocketFile;
 use listenfd::ListenFd;
 
 /// An address to listen at.
@@ -54,17 +55,19 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Listens. A socket that nobody listens at is replaced.
-    pub(crate) fn bind(listen: &Listen) -> io::Result<Self> {
-        let listener = match listen {
+    /// Listens; returns the file of a socket, too. One that nobody listens at is replaced.
+    pub(crate) fn bind(listen: &Listen) -> io::Result<(Self, Option<SocketFile>)> {
+        Ok(match listen {
             Listen::Tcp(address) => {
                 let listener = TcpListener::bind(address)?;
                 listener.set_nonblocking(true)?;
-                Self::Tcp(listener)
+                (Self::Tcp(listener), None)
             }
-            Listen::Unix(path) => Self::Unix(unix(path)?),
-        };
-        Ok(listener)
+            Listen::Unix(path) => {
+                let (listener, file) = unix(path)?;
+                (Self::Unix(listener), Some(file))
+            }
+        })
     }
 
     /// The address, with the port that the system chose.
@@ -111,7 +114,7 @@ pub(crate) fn inherited() -> io::Result<Vec<(Listener, Listen)>> {
 /// machine may, too.
 const MODE: u32 = 0o666;
 
-fn unix(path: &Path) -> io::Result<UnixListener> {
+fn unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
@@ -134,15 +137,16 @@ fn unix(path: &Path) -> io::Result<UnixListener> {
         _ => {}
     }
     let listener = UnixListener::bind(&hidden)?;
-    fs::set_permissions(&hidden, Permissions::from_mode(MODE))
+    let file = fs::set_permissions(&hidden, Permissions::from_mode(MODE))
         .and_then(|()| listener.set_nonblocking(true))
-        .and_then(|()| fs::rename(&hidden, path))
+        .and_then(|()| SocketFile::at(&hidden))
+        .and_then(|file| fs::rename(&hidden, path).map(|()| file))
         .inspect_err(|_| {
             if let Err(error) = fs::remove_file(&hidden) {
                 tracing::debug!(%error, "a half-made socket is left");
             }
         })?;
-    Ok(listener)
+    Ok((listener, file))
 }
 
 #[cfg(test)]
@@ -159,14 +163,20 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_a_dead_process_is_replaced_and_nothing_else() {
+    fn a_socket_of_a_dead_process_is_replaced_and_removed_and_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let first = Listener::bind(&Listen::Unix(path.clone())).unwrap();
         let error = Listener::bind(&Listen::Unix(path.clone())).unwrap_err();
         assert!(error.to_string().contains("somebody listens there"), "{error}");
         drop(first);
-        Listener::bind(&Listen::Unix(path)).unwrap();
+        let (_second, own) = Listener::bind(&Listen::Unix(path.clone())).unwrap();
+        let own = own.unwrap();
+        // Another process took the place of that socket: it is not removed by this one.
+        fs::remove_file(&path).unwrap();
+        let _third = UnixListener::bind(&path).unwrap();
+        assert!(!own.remove(&path).unwrap());
+        assert!(SocketFile::at(&path).unwrap().remove(&path).unwrap() && !path.exists());
         let file = directory.path().join("f");
         fs::write(&file, "mine").unwrap();
         assert!(Listener::bind(&Listen::Unix(file.clone())).is_err());

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use limiter_cluster::queue::Turned;
+use limiter_cluster::keeping;
+use limiter_cluster::queue::{DIED, Moved, Turned};
 use limiter_cluster::status::Contact;
 use limiter_sharing::OnPartition;
 use limiter_text::exposition::{Exposition, Kind};
@@ -11,6 +12,7 @@ use crate::counters::{BanBecame, Became, Counts, Unanswered};
 use crate::queue::InForce;
 use crate::rules::Rule;
 use crate::service::Service;
+use crate::under_way::MEMORY;
 
 /// The page.
 pub(crate) fn page(service: &Service) -> String {
@@ -59,9 +61,19 @@ pub(crate) fn page(service: &Service) -> String {
         .add(&[], limiter.most_keys());
     page.metric("limiter_request_connections", Kind::Gauge, "Connections that are open.")
         .add(&[], stats.connections());
+    let [for_newer, for_memory] = stats.evicted();
     let help = "Connections that were ended for newer ones.";
     page.metric("limiter_request_connections_evicted_total", Kind::Counter, help)
-        .add(&[], stats.evicted());
+        .add(&[], for_newer);
+    let help = "Connections that were ended because requests under way held too much memory.";
+    page.metric("limiter_request_connections_evicted_for_memory_total", Kind::Counter, help)
+        .add(&[], for_memory);
+    let help = "Bytes that the requests under way hold: their heads, bodies, and 4 KiB each.";
+    let held: usize = service.memory.iter().map(|memory| memory.used()).sum();
+    page.metric("limiter_request_memory_bytes", Kind::Gauge, help).add(&[], held);
+    let help = "Bytes that they may hold.";
+    page.metric("limiter_request_max_memory_bytes", Kind::Gauge, help)
+        .add(&[], service.memory.len() * MEMORY);
     let help = "How late the latest of the threads that answer was when it last looked.";
     page.metric("limiter_request_late_seconds", Kind::Gauge, help)
         .add(&[], service.lateness.worst().as_secs_f64());
@@ -173,6 +185,7 @@ fn of_cluster(page: &mut Exposition, service: &Service, rules: &[&Arc<Rule>]) {
         let help = "Keys that found no lease, because all were in use.";
         page.metric("limiter_cluster_keys_refused_total", Kind::Counter, help)
             .add(&[], status.keys_refused);
+        keeping::metrics(page, &status.servers);
     }
 }
 
@@ -202,22 +215,48 @@ fn of_queues(page: &mut Exposition, queues: &[Arc<InForce>]) {
     for queue in queues {
         samples.add(&[("queue", &of(queue))], u8::from(queue.counters.turned().unread));
     }
-    let names = [
-        ("limiter_queue_left_total", "Payloads that this process let leave for the workers."),
-        ("limiter_queue_back_total", "Payloads that came back from workers unacknowledged."),
-        ("limiter_queue_dead_dropped_total", "Dead letters that were dropped for newer ones."),
+    let counts: [(_, _, fn(&Moved) -> u64); 6] = [
+        (
+            "limiter_queue_left_total",
+            "Payloads that this process let leave for the workers.",
+            |of| of.left,
+        ),
+        (
+            "limiter_queue_back_total",
+            "Payloads that came back from workers unacknowledged.",
+            |of| of.back,
+        ),
+        (
+            "limiter_queue_dead_dropped_total",
+            "Dead letters that were dropped for newer ones.",
+            |of| of.dropped,
+        ),
+        (
+            "limiter_queue_taken_over_total",
+            "Payloads that workers may have taken with them when they were removed: they come back.",
+            |of| of.taken,
+        ),
+        (
+            "limiter_queue_lost_total",
+            "Payloads that were gone from the store before anybody acknowledged them.",
+            |of| of.lost,
+        ),
+        (
+            "limiter_queue_set_back_total",
+            "Times that the store had an older state of a queue, or another group of workers.",
+            |of| of.remade,
+        ),
     ];
-    for (number, (name, help)) in names.into_iter().enumerate() {
+    for (name, help, of_moved) in counts {
         let mut samples = page.metric(name, Kind::Counter, help);
         for queue in queues {
-            let count = queue.counters.moved().get(number).copied().unwrap_or_default();
-            samples.add(&[("queue", &of(queue))], count);
+            samples.add(&[("queue", &of(queue))], of_moved(&queue.counters.moved()));
         }
     }
     let help = "Payloads that this process made dead letters, by the reason.";
     let mut samples = page.metric("limiter_queue_dead_total", Kind::Counter, help);
     for queue in queues {
-        for (reason, count) in queue.counters.died() {
+        for (reason, count) in DIED.into_iter().zip(queue.counters.moved().died) {
             samples.add(&[("queue", &of(queue)), ("reason", reason)], count);
         }
     }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use limiter_cluster::queue::{DIED, QueueAnswer, QueueBecame, QueueLimit, Room, Turned, most_hits};
+use limiter_cluster::queue::{
+    Moved, QueueAnswer, QueueBecame, QueueLimit, Room, Turned, most_hits,
+};
 use limiter_rules::RuleFileError;
 use limiter_rules::file::Problem;
 use limiter_rules::file::requests::{Queue, RequestFile, RequestLimit, RequestTerms};
@@ -187,12 +189,8 @@ impl Kept {
 #[derive(Debug, Default)]
 pub(crate) struct QueueCounters {
     not_queued: [AtomicU64; NotQueued::NAMES.len()],
-    left: AtomicU64,
-    back: AtomicU64,
-    died: [AtomicU64; DIED.len()],
-    dropped: AtomicU64,
-    /// The latest turn.
-    turned: Mutex<Turned>,
+    /// The latest turn, and what all of them counted.
+    turned: Mutex<(Turned, Moved)>,
 }
 
 impl QueueCounters {
@@ -201,35 +199,23 @@ impl QueueCounters {
     }
 
     pub(crate) fn turn(&self, turned: &Turned) {
-        let add = |counter: &AtomicU64, count| {
-            counter.fetch_add(count, Ordering::Relaxed);
-        };
-        add(&self.left, turned.left);
-        add(&self.back, turned.back);
-        for (counter, count) in self.died.iter().zip(turned.died) {
-            add(counter, count);
-        }
-        add(&self.dropped, turned.dropped);
-        *self.turned.lock().unwrap_or_else(PoisonError::into_inner) = *turned;
+        let mut held = self.turned.lock().unwrap_or_else(PoisonError::into_inner);
+        held.0 = *turned;
+        held.1.add(&turned.moved);
     }
 
     pub(crate) fn turned(&self) -> Turned {
-        *self.turned.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turned.lock().unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// What all turns counted.
+    pub(crate) fn moved(&self) -> Moved {
+        self.turned.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
     /// Payloads that were not queued, by the reason.
     pub(crate) fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
         NotQueued::NAMES.into_iter().zip(self.not_queued.iter().map(get))
-    }
-
-    /// Payloads that left, that came back from workers, and dead letters that were dropped.
-    pub(crate) fn moved(&self) -> [u64; 3] {
-        [get(&self.left), get(&self.back), get(&self.dropped)]
-    }
-
-    /// Dead letters by the reason.
-    pub(crate) fn died(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        DIED.into_iter().zip(self.died.iter().map(get))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Queues of rules: a thread that asks the store for requests, and lets payloads leave for the
 //! workers. The script `queue.lua` of `limiter-cluster` decides; docs/queue.md says what holds.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::rc::Rc;
@@ -20,6 +21,7 @@ use tokio::time::sleep;
 use crate::counters::Unanswered;
 use crate::key::{Secret, hex};
 use crate::queue::{InForce, PayloadIn, RuleQueue};
+use crate::queue_watch::{Troubles, Watch};
 
 /// Requests on their way to the thread.
 const CALLS: usize = 4096;
@@ -60,6 +62,8 @@ pub(crate) struct Queues {
     handle: OnceLock<Handle>,
     /// Queues that stand still, and why.
     cut_off: Arc<Mutex<BTreeMap<Box<str>, CutOff>>>,
+    /// What else is wrong, by the queue.
+    troubles: Arc<Mutex<BTreeMap<Box<str>, Troubles>>>,
 }
 
 /// Why a queue stands still.
@@ -89,10 +93,12 @@ impl Queues {
         let stop = Arc::new(Notify::new());
         let mover = hex(&Secret::new()?.bytes());
         let (stopped, cut_off) = (Arc::clone(&stop), Arc::clone(&self.cut_off));
+        let troubles = Arc::clone(&self.troubles);
         let run = move || -> io::Result<()> {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-            let thread = Thread { store, mover, queues: queues_in, cut_off };
+            let queues = queues_in;
+            let thread = Thread { store, mover, queues, cut_off, troubles, heard: Cell::new(0) };
             LocalSet::new().block_on(&runtime, Rc::new(thread).run(calls_in, &stopped));
             Ok(())
         };
@@ -119,6 +125,7 @@ impl Queues {
                 continue;
             }
             lock(&self.cut_off).remove(name);
+            lock(&self.troubles).remove(name);
             let Turned { waiting, ready, .. } = before.counters.turned();
             if waiting > 0 || ready > 0 {
                 tracing::warn!(
@@ -134,6 +141,13 @@ impl Queues {
     /// Why a queue stands still; none if none does.
     pub(crate) fn cut_off(&self) -> Option<String> {
         lock(&self.cut_off).values().map(|cut_off| cut_off.words.clone()).next()
+    }
+
+    /// What else is wrong.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        let troubles = lock(&self.troubles);
+        let all = troubles.values().flat_map(BTreeMap::values);
+        all.map(|(words, _)| words.clone()).collect()
     }
 
     /// Asks the store for a request.
@@ -165,6 +179,9 @@ struct Thread {
     mover: String,
     queues: watch::Receiver<Vec<Arc<InForce>>>,
     cut_off: Arc<Mutex<BTreeMap<Box<str>, CutOff>>>,
+    troubles: Arc<Mutex<BTreeMap<Box<str>, Troubles>>>,
+    /// Answers to turns so far.
+    heard: Cell<u64>,
 }
 
 impl Thread {
@@ -223,6 +240,8 @@ impl Thread {
     /// Lets payloads leave a queue, as long as it is in force.
     async fn keep_moving(self: Rc<Self>, name: Box<str>) {
         let mut unread = false;
+        let mut watch = Watch::new(&name);
+        let mut heard = self.number();
         while let Some(queue) = self.in_force(&name) {
             let settings = &queue.settings;
             let turn = Turn {
@@ -232,10 +251,18 @@ impl Thread {
                 visibility: settings.visibility,
                 attempts: settings.attempts,
                 dead: settings.depth,
+                heard,
+                refused: watch.refused(),
                 rules: &queue.rules,
             };
             let pause = match self.store.turn(&name, &turn).await {
-                Ok(turned) => {
+                Ok(mut turned) => {
+                    heard = self.number();
+                    {
+                        let mut all = lock(&self.troubles);
+                        let troubles = all.entry(name.clone()).or_default();
+                        watch.look(&mut turned, settings.visibility, troubles);
+                    }
                     queue.counters.turn(&turned);
                     self.in_contact(&name, None);
                     if turned.is_mover && turned.unread != unread {
@@ -254,6 +281,12 @@ impl Thread {
             };
             sleep(pause).await;
         }
+    }
+
+    /// A number that no turn of this process had before.
+    fn number(&self) -> u64 {
+        self.heard.update(|number| number + 1);
+        self.heard.get()
     }
 
     /// Notes whether a queue stands still, for an error of the store.
@@ -294,7 +327,7 @@ fn pause(queue: &InForce, turned: &Turned) -> Duration {
     if turned.unread {
         return TROUBLE;
     }
-    if turned.left >= u64::from(MOST) {
+    if turned.moved.left >= u64::from(MOST) {
         return Duration::ZERO;
     }
     let Some(next) = turned.next else { return IDLE };

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use limiter_text::exposition;
@@ -21,6 +21,7 @@ use crate::question::{Asked, Descriptor, Refused};
 use crate::queue::NotQueued;
 use crate::reservations::GivenBack;
 use crate::service::{Service, Why};
+use crate::under_way::Received;
 
 /// The longest body, in bytes.
 const MAX_BODY: usize = 1 << 20;
@@ -61,7 +62,7 @@ impl From<Refused> for Refusal {
 }
 
 /// Answers a request.
-pub(crate) async fn answer(service: &Service, request: Request<Incoming>) -> Answered {
+pub(crate) async fn answer(service: &Service, request: Request<Received>) -> Answered {
     match decided(service, request).await {
         Ok(answer) => answer,
         Err(Refusal { why, status, reason }) => {
@@ -71,7 +72,7 @@ pub(crate) async fn answer(service: &Service, request: Request<Incoming>) -> Ans
     }
 }
 
-async fn decided(service: &Service, request: Request<Incoming>) -> Result<Answered, Refusal> {
+async fn decided(service: &Service, request: Request<Received>) -> Result<Answered, Refusal> {
     let path = request.uri().path().trim_start_matches('/');
     let (first, rest) = path.split_once('/').unwrap_or((path, ""));
     match (first, rest, request.method()) {
@@ -106,10 +107,14 @@ fn health(service: &Service) -> Answered {
     });
     let queues = service.queues.cut_off();
     let queues = queues.map(|error| format!("{error}; nothing can wait in it"));
+    let troubles = service.wrongly_kept().into_iter().chain(service.queues.troubles());
     let late = service.lateness.is_late();
     let late = late.then(|| "requests wait: more is asked than is answered in time".to_owned());
-    let wrong: Vec<_> =
-        [nodes, queues, late, service.limiter.many_brought()].into_iter().flatten().collect();
+    let wrong: Vec<_> = [nodes, queues, late, service.limiter.many_brought()]
+        .into_iter()
+        .flatten()
+        .chain(troubles)
+        .collect();
     if wrong.is_empty() {
         return text(StatusCode::OK, "OK\n");
     }
@@ -160,7 +165,7 @@ fn not_allowed(service: &Service, method: &'static str) -> Answered {
 }
 
 /// The body, as long as it is short and comes in time.
-async fn body(request: Request<Incoming>) -> Result<Bytes, Refusal> {
+async fn body(request: Request<Received>) -> Result<Bytes, Refusal> {
     match timeout(BODY, Limited::new(request.into_body(), MAX_BODY).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(problem)) if problem.is::<LengthLimitError>() => {
@@ -183,7 +188,7 @@ const fn status_of(over: bool) -> StatusCode {
     if over { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK }
 }
 
-async fn json(service: &Service, request: Request<Incoming>) -> Result<Answered, Refusal> {
+async fn json(service: &Service, request: Request<Received>) -> Result<Answered, Refusal> {
     let body = body(request).await?;
     let asked: AskedIn = parsed(&body)?;
     if asked.max_wait().is_some() || asked.holds() {
@@ -204,7 +209,7 @@ async fn json(service: &Service, request: Request<Incoming>) -> Result<Answered,
 async fn checked(
     service: &Service,
     domain: &str,
-    request: &Request<Incoming>,
+    request: &Request<Received>,
 ) -> Result<Answered, Refusal> {
     let Service { limiter, stats, .. } = service;
     let query = request.uri().query().unwrap_or_default();
@@ -324,7 +329,7 @@ async fn hold(limiter: &Limiter, reserved: &mut Reserved) {
     }
 }
 
-async fn reserve(service: &Service, request: Request<Incoming>) -> Result<Answered, Refusal> {
+async fn reserve(service: &Service, request: Request<Received>) -> Result<Answered, Refusal> {
     let body = body(request).await?;
     let asked: AskedIn = parsed(&body)?;
     if asked.payload().map_err(Refusal::bad)?.is_some() {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use limiter_cluster::node::StartError;
 use limiter_cluster::{Cluster, Config, ConfigError};
 use limiter_rules::RuleFileError;
+use limiter_sharing::socket_file::SocketFile;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -23,6 +24,7 @@ use crate::grpc::Grpc;
 use crate::leases::{HeldLeases, LeaseTable};
 use crate::limiter::Limiter;
 use crate::listen::{self, Listen, Listener};
+use crate::open_files;
 use crate::report::Reporter;
 use crate::service::{Service, Waiting};
 use crate::state::{State, StateError, StateOptions};
@@ -134,8 +136,8 @@ const SWEEP_PARTS: usize = 16;
 pub struct Server {
     service: Arc<Service>,
     rules: Vec<PathBuf>,
-    /// Those of the addresses at which nobody listens afterwards.
-    own: Vec<Listen>,
+    /// Sockets that are removed at the end.
+    own: Vec<(PathBuf, SocketFile)>,
     addresses: Vec<Listen>,
     state: Option<State>,
     stop: watch::Sender<bool>,
@@ -185,13 +187,17 @@ impl Server {
             addresses.push(address);
             listeners.push(listener);
         }
-        let mut own = options.listen.clone();
-        if own.is_empty() && listeners.is_empty() {
-            own.push(Listen::Tcp(DEFAULT_LISTEN));
+        let mut asked = options.listen.clone();
+        if asked.is_empty() && listeners.is_empty() {
+            asked.push(Listen::Tcp(DEFAULT_LISTEN));
         }
-        for listen in &own {
-            let listener = Listener::bind(listen)
+        let mut own = Vec::new();
+        for listen in &asked {
+            let (listener, file) = Listener::bind(listen)
                 .map_err(|source| ServeError::Listen { listen: listen.clone(), source })?;
+            if let (Listen::Unix(path), Some(file)) = (listen, file) {
+                own.push((path.clone(), file));
+            }
             addresses.push(listener.address(listen));
             listeners.push(listener);
         }
@@ -218,6 +224,7 @@ impl Server {
             queues,
         };
         let most = options.max_connections.div_ceil(threads).max(1);
+        open_files::make_room(most.saturating_mul(threads));
         for number in 0..threads {
             let listeners =
                 listeners.iter().map(Listener::try_clone).collect::<io::Result<Vec<_>>>();
@@ -268,11 +275,14 @@ impl Server {
     /// Why a thread ended before.
     pub fn stop(self) -> Result<(), ServeError> {
         self.stop.send_replace(true);
-        for listen in &self.own {
-            if let Listen::Unix(path) = listen
-                && let Err(error) = std::fs::remove_file(path)
-            {
-                tracing::warn!(%error, socket = %path.display(), "cannot remove the socket");
+        for (path, file) in &self.own {
+            let socket = path.display();
+            match file.remove(path) {
+                Ok(true) => {}
+                Ok(false) => {
+                    tracing::warn!(%socket, "another process has the socket now: it stays")
+                }
+                Err(error) => tracing::warn!(%error, %socket, "cannot remove the socket"),
             }
         }
         let mut result = Ok(());

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use limiter_cluster::keeping::Kept;
 use limiter_cluster::queue::QueueAnswer;
 use limiter_rules::RuleFileError;
 use limiter_rules::file::Problem;
 use limiter_rules::file::requests::RequestFile;
+use rustix::io::Errno;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::{self, Moment};
@@ -29,6 +31,7 @@ use crate::shared::Patience;
 use crate::snapshot::{Loaded, Snapshot};
 use crate::state::State;
 use crate::target::Settled;
+use crate::under_way::{MEMORY, Memory};
 
 /// Why a request was refused undecided.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +58,8 @@ pub(crate) struct Stats {
     empty_checks: AtomicU64,
     pub(crate) connections: AtomicUsize,
     pub(crate) evicted: AtomicU64,
+    /// Connections that were ended because requests held too much memory.
+    pub(crate) crowded: AtomicU64,
     reloads: [AtomicU64; 2],
     saves: [AtomicU64; 2],
 }
@@ -88,8 +93,9 @@ impl Stats {
         self.connections.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn evicted(&self) -> u64 {
-        self.evicted.load(Ordering::Relaxed)
+    /// Connections that were ended for newer ones, and for the memory of their requests.
+    pub(crate) fn evicted(&self) -> [u64; 2] {
+        [&self.evicted, &self.crowded].map(|count| count.load(Ordering::Relaxed))
     }
 
     pub(crate) fn reload(&self, good: bool) {
@@ -151,6 +157,8 @@ pub(crate) struct Service {
     pub(crate) held_back: Waiting,
     pub(crate) queues: Queues,
     pub(crate) lateness: Lateness,
+    /// Memory of the requests under way, by thread.
+    pub(crate) memory: Box<[Arc<Memory>]>,
     /// The files in force.
     files: Mutex<Arc<[(String, RequestFile)]>>,
 }
@@ -171,6 +179,7 @@ impl Service {
             held_back,
             queues: Queues::default(),
             lateness: Lateness::new(threads),
+            memory: (0..threads).map(|_| Memory::new(MEMORY)).collect(),
             files: Mutex::default(),
         }
     }
@@ -259,6 +268,19 @@ impl Service {
         self.queues.set(rules.queues().to_vec());
     }
 
+    /// What the store keeps for this process.
+    pub(crate) fn kept(&self) -> Kept {
+        let rules = self.limiter.rules();
+        Kept { limits: rules.shared().next().is_some(), queues: !rules.queues().is_empty() }
+    }
+
+    /// What is wrong with how the store keeps it.
+    pub(crate) fn wrongly_kept(&self) -> Vec<String> {
+        let status = self.node.status();
+        let servers = status.iter().flat_map(|status| &status.servers);
+        servers.flat_map(|server| server.wrong(self.kept())).collect()
+    }
+
     /// Takes over another number of nodes.
     pub(crate) fn set_nodes(&self, nodes: u64) {
         let Some(shares) = &self.limiter.cluster else { return };
@@ -299,10 +321,17 @@ impl Service {
         self.stats.saves[usize::from(saved.is_err())].fetch_add(1, Ordering::Relaxed);
         match &saved {
             Ok(keys) => tracing::debug!(keys, "buckets are kept"),
-            Err(error) => tracing::error!(
-                "buckets cannot be kept: {error}: a restart goes on with those that were kept \
-                 before; check the state directory"
-            ),
+            Err(error) => {
+                let remedy = match Errno::from_io_error(error) {
+                    Some(Errno::MFILE | Errno::NFILE) => "raise the limit on open files",
+                    Some(Errno::NOSPC | Errno::DQUOT) => "make room on the disk",
+                    _ => "check the state directory",
+                };
+                tracing::error!(
+                    "buckets cannot be kept: {error}: a restart goes on with those that were kept \
+                     before; {remedy}"
+                );
+            }
         }
         saved.is_ok()
     }

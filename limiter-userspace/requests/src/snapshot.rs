@@ -479,7 +479,7 @@ mod tests {
             for second in [100, 101] {
                 let nanos = |seconds: u64| seconds * 1_000_000_000;
                 let moment = Moment::of_nanos(nanos(second), nanos(1_793_577_600 + second));
-                limits.charge(&words, &moment, 1).unwrap();
+                limits.charge(&words, &moment, 1, 0).unwrap();
             }
             let words = words.into_iter().map(AtomicU64::into_inner);
             words.map(|word| format!("{word:x}")).collect::<Vec<_>>().join(" ")

@@ -17,7 +17,12 @@ pub(crate) struct Unsaid {
 impl Unsaid {
     /// Notes that it was once more.
     pub(crate) fn note(&mut self, latest: String) {
-        self.count += 1;
+        self.note_many(1, latest);
+    }
+
+    /// Notes that it was so often more.
+    pub(crate) fn note_many(&mut self, count: u64, latest: String) {
+        self.count += count;
         self.latest = latest;
     }
 

@@ -21,6 +21,7 @@ pub mod pace;
 pub mod quota;
 pub mod rate;
 mod shared;
+pub mod socket_file;
 pub mod spread;
 pub mod window;
 

@@ -4,6 +4,8 @@
 
 use std::fmt::{Display, Write as _};
 
+use crate::plain::is_plain;
+
 /// Content type of the whole page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -52,19 +54,27 @@ pub struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// Adds a sample. No two of a metric have the same labels.
+    /// Adds a sample. No two of a metric have the same labels. Characters that are not plain are
+    /// written as `\u{1b}`, and what looks like that as `\u{5c}u{1b}`, so that two values stay two.
     pub fn add(&mut self, labels: &[(&str, &str)], value: impl Display) -> &mut Self {
         self.text.push_str(self.name);
         for (index, (label, of)) in labels.iter().enumerate() {
             self.text.push(if index == 0 { '{' } else { ',' });
             self.text.push_str(label);
             self.text.push_str("=\"");
-            for character in of.chars() {
+            for (at, character) in of.char_indices() {
                 match character {
+                    '\\' if of.get(at..).is_some_and(|rest| rest.starts_with("\\u{")) => {
+                        self.text.push_str("\\\\u{5c}");
+                    }
                     '\\' => self.text.push_str("\\\\"),
                     '"' => self.text.push_str("\\\""),
                     '\n' => self.text.push_str("\\n"),
-                    other => self.text.push(other),
+                    plain if is_plain(plain) => self.text.push(plain),
+                    other => {
+                        let _: std::fmt::Result =
+                            write!(self.text, "\\\\u{{{:x}}}", u32::from(other));
+                    }
                 }
             }
             self.text.push('"');
@@ -80,6 +90,20 @@ impl Samples<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nothing steers the terminal of who reads the page, and no two values become one.
+    #[test]
+    fn what_is_not_plain_is_written_in_what_is() {
+        let value = |of: &str| {
+            let mut page = Exposition::default();
+            page.metric("a", Kind::Gauge, "What.").add(&[("x", of)], 1);
+            page.into_text().lines().last().unwrap().to_owned()
+        };
+        let written = r#"a{x="a\\u{1b}[2J\\u{0}\\u{202e}b\\u{d}"} 1"#;
+        assert_eq!(value("a\u{1b}[2J\0\u{202e}b\r"), written);
+        assert_eq!(value(r"\u{1b}"), r#"a{x="\\u{5c}u{1b}"} 1"#);
+        assert_eq!(value(r"\u é"), r#"a{x="\\u é"} 1"#);
+    }
 
     #[test]
     fn labels_are_quoted() {

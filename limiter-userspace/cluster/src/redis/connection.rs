@@ -13,6 +13,7 @@ use redis::{
 
 use super::request::{Request, Script};
 use super::settings::{Address, RedisSettings, Scripts};
+use crate::keeping::Keeping;
 
 /// A connection, and the digests of the scripts that its server was given.
 #[derive(Clone)]
@@ -92,6 +93,21 @@ impl Connection {
         answers.collect::<Result<Vec<_>, _>>()?.pop().ok_or_else(|| {
             (ErrorKind::UnexpectedReturnType, "no answer to the call after ASKING").into()
         })
+    }
+
+    /// Asks how the server keeps keys: by whichever command an access list allows.
+    pub(super) async fn keeping(&mut self) -> Result<Option<Keeping>, RedisError> {
+        let info = redis::cmd("INFO").arg(&["memory", "persistence"]).to_owned();
+        let refused = match info.query_async::<String>(&mut self.link).await {
+            Ok(text) => return Ok(Keeping::read(text.lines().filter_map(|of| of.split_once(':')))),
+            Err(error) => error,
+        };
+        let names = ["maxmemory-policy", "maxmemory", "appendonly"];
+        let config = redis::cmd("CONFIG").arg("GET").arg(&names).to_owned();
+        match config.query_async::<Vec<(String, String)>>(&mut self.link).await {
+            Ok(pairs) => Ok(Keeping::read(pairs.iter().map(|(name, value)| (&**name, &**value)))),
+            Err(_) => Err(refused),
+        }
     }
 
     /// Asks which server of a cluster has which slots.

@@ -217,6 +217,8 @@ impl Request {
             turn.visibility.as_millis().to_string(),
             turn.attempts.to_string(),
             turn.dead.to_string(),
+            turn.heard.to_string(),
+            (turn.refused as u8).to_string(),
         ];
         for (tag, limits) in turn.rules {
             arguments.push(tag.to_string());

@@ -107,6 +107,20 @@ impl Router {
         if state.slots.is_empty() && !state.is_asking { state.waits() } else { Ok(()) }
     }
 
+    /// Looks at how the servers that have slots keep keys; true if all of them were looked at.
+    pub(super) async fn look(&self) -> bool {
+        let servers: Vec<_> = {
+            let state = self.0.state();
+            let masters = state.slots.masters().into_keys();
+            masters.filter_map(|address| state.servers.get(address).cloned()).collect()
+        };
+        let mut all = !servers.is_empty();
+        for server in servers {
+            all &= server.look().await;
+        }
+        all
+    }
+
     /// State of the servers that have slots.
     pub(super) fn status(&self) -> Vec<ServerStatus> {
         let state = self.0.state();

@@ -10,6 +10,7 @@ use super::connection::Connection;
 use super::request::Request;
 use super::settings::{Address, RedisSettings};
 use super::slots::{SlotMap, redirect};
+use crate::keeping::Keeping;
 use crate::random;
 use crate::status::ServerStatus;
 use crate::store::{Foreign, StoreError};
@@ -55,6 +56,8 @@ struct State {
     not_before: Option<Instant>,
     /// The error that ended the connection before; none once a call was answered.
     error: Option<String>,
+    /// How it keeps keys.
+    keeping: Option<Keeping>,
 }
 
 impl Server {
@@ -66,6 +69,7 @@ impl Server {
             pause: PAUSE_FIRST,
             not_before: None,
             error: None,
+            keeping: None,
         };
         let connecting = tokio::sync::Mutex::new(());
         Self { settings, address, in_cluster, state: Mutex::new(state), connecting }
@@ -92,6 +96,7 @@ impl Server {
             connected: state.connection.is_some(),
             slots,
             error: state.error.clone(),
+            keeping: state.keeping.clone(),
         }
     }
 
@@ -138,6 +143,27 @@ impl Server {
                 StoreError::Refused(reported)
             }
         })
+    }
+
+    /// Looks at how it keeps keys; false if that cannot be known now. Other calls hear of no error.
+    pub(super) async fn look(&self) -> bool {
+        let looked = async {
+            let mut connection = self.connection().await.ok()?;
+            match connection.keeping().await {
+                Ok(keeping) => keeping,
+                Err(error) => match reported(&error) {
+                    StoreError::Refused(why) => Some(Keeping::Unknown(why)),
+                    _ => None,
+                },
+            }
+        };
+        let looked = timeout_at(TokioInstant::now() + self.settings.timeout, looked).await;
+        let keeping = looked.ok().flatten();
+        let is_known = keeping.is_some();
+        if is_known {
+            self.state().keeping = keeping;
+        }
+        is_known
     }
 
     /// Waits for an answer until `deadline` and reads it. Whatever fails ends the connection: an

@@ -151,6 +151,13 @@ impl Store for RedisStore {
         self.ready().is_ok()
     }
 
+    async fn look(&self) -> bool {
+        match &self.place {
+            Place::One(server) => server.look().await,
+            Place::Cluster(router) => router.look().await,
+        }
+    }
+
     fn servers(&self) -> Vec<ServerStatus> {
         match &self.place {
             Place::One(server) => vec![server.status(None)],

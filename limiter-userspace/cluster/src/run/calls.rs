@@ -14,7 +14,7 @@ use super::super::membership::Met;
 use super::super::store::{
     Answers, Ask, Batch, Foreign, KEYS_MAX, Store, StoreError, WindowAsk, WindowBatch,
 };
-use super::Loop;
+use super::{LOOK, LOOK_AGAIN, Loop};
 
 /// Keys of a call: number of the limit, and of its call.
 pub(super) type Asked = Vec<(u64, u64)>;
@@ -22,6 +22,7 @@ pub(super) type Asked = Vec<(u64, u64)>;
 pub(super) enum Outcome {
     Leases { shard: u16, asked: Asked, result: Result<Answers, StoreError>, took: Duration },
     Met { kind: Kind, result: Result<Met, StoreError>, took: Duration },
+    Looked { at_all: bool },
 }
 
 /// Requests that go to the store together, of one shard.
@@ -153,9 +154,14 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                     self.next_heartbeat = 0;
                 }
             }
+            Ok(Outcome::Looked { at_all }) => {
+                let pause = if at_all { LOOK } else { LOOK_AGAIN };
+                self.next_look = self.leases.now() + pause;
+            }
             // No call is cancelled, so it was a panic: nothing is known of it.
             Err(error) => {
                 self.is_in_membership_call = false;
+                self.next_look = self.leases.now() + LOOK;
                 self.change_log.failed();
                 self.contact.failed(Kind::Heartbeat, error.to_string());
             }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use limiter_cluster::QueueStore;
-use limiter_cluster::queue::{Payload, QueueAsk, QueueBecame, QueueLimit, Room, Turn, most_hits};
+use limiter_cluster::queue::{
+    Payload, QueueAsk, QueueBecame, QueueLimit, Room, Turn, Withheld, most_hits,
+};
 use limiter_cluster::redis::{QUEUE, Scripts};
 use limiter_sharing::rate::Rate;
 
@@ -135,6 +137,8 @@ fn turn_of(rules: &[Rule]) -> Turn<'_> {
         visibility: Duration::from_mins(1),
         attempts: 3,
         dead: 10,
+        heard: 0,
+        refused: Withheld::Nothing,
         rules,
     }
 }
@@ -182,6 +186,7 @@ fn the_queue_script_and_its_model_give_the_same_answers() {
                 now += if rng.bool() { rng.u64(..3) } else { rng.u64(..length) };
                 set_clock(&mut admin, now).await;
                 if rng.u32(..3) == 0 {
+                    let turn = Turn { heard: number + 1, ..turn };
                     let turned = store.turn("q", &turn).await.expect("a turn");
                     let mut expected: BTreeMap<&String, Vec<String>> = BTreeMap::new();
                     for (key, (rule, bucket)) in &mut model {
@@ -195,9 +200,9 @@ fn the_queue_script_and_its_model_give_the_same_answers() {
                     }
                     assert_eq!(found, expected, "{seed} {number}");
                     let left: usize = expected.values().map(Vec::len).sum();
-                    assert_eq!(turned.left, left as u64);
+                    assert_eq!(turned.moved.left, left as u64);
                     let waits: usize = model.values().map(|(_, bucket)| bucket.waits.len()).sum();
-                    assert_eq!((turned.waiting, turned.died), (waits as u64, [0; 3]));
+                    assert_eq!((turned.waiting, turned.moved.died), (waits as u64, [0; 3]));
                     // The next leaves when the first of all buckets may.
                     let next = model.values().filter_map(|(rule, bucket)| {
                         let (hits, _) = bucket.waits.front()?;

@@ -194,7 +194,7 @@ impl From<&NodeStatus> for ClusterNode {
 
 impl From<&ServerStatus> for ClusterServer {
     fn from(server: &ServerStatus) -> Self {
-        let ServerStatus { address, connected, slots, error } = server.clone();
+        let ServerStatus { address, connected, slots, error, .. } = server.clone();
         Self { address, connected, slots, error }
     }
 }

@@ -3,7 +3,6 @@
 //! can hold up another. Connections are accepted while answers are made, and changes do not wait
 //! for those who read.
 
-use std::fs;
 use std::future::poll_fn;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,6 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use limiter_sharing::socket_file::SocketFile;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
@@ -77,6 +77,7 @@ const MAX_HEAD: usize = 64 << 10;
 pub struct Server {
     listener: UnixListener,
     path: PathBuf,
+    file: SocketFile,
     bounds: Bounds,
     identify: fn(&UnixStream) -> io::Result<u32>,
     /// Taken before the daemon opens anything else.
@@ -86,14 +87,14 @@ pub struct Server {
 impl Server {
     /// Listens at `path`, inside a tokio runtime. The caller holds the lock of the state directory.
     pub fn bind(path: &Path, bounds: Bounds) -> Result<Self, BindError> {
-        let listener = socket::listen(path)?;
+        let (listener, file) = socket::listen(path)?;
         let listener = UnixListener::from_std(listener).map_err(|source| BindError::System {
             what: "listen",
             path: path.to_owned(),
             source,
         })?;
         let (path, spare) = (path.to_owned(), Spare::take());
-        Ok(Self { listener, path, bounds, identify: peer_user, spare })
+        Ok(Self { listener, path, file, bounds, identify: peer_user, spare })
     }
 
     /// Serves what `router` routes, until `stop` is ready, then lets running requests end.
@@ -190,8 +191,11 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.path) {
-            tracing::warn!(%error, socket = %self.path.display(), "cannot remove the socket");
+        let socket = self.path.display();
+        match self.file.remove(&self.path) {
+            Ok(true) => {}
+            Ok(false) => tracing::warn!(%socket, "another process has the socket now: it stays"),
+            Err(error) => tracing::warn!(%error, %socket, "cannot remove the socket"),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use limiter_sharing::socket_file::SocketFile;
 use limiter_text::second_daemon::SECOND_DAEMON;
 
 /// Read and write for owner and group.
@@ -32,8 +33,8 @@ pub enum BindError {
     },
 }
 
-/// Listens at `path`. A socket that nobody listens at is replaced.
-pub(super) fn listen(path: &Path) -> Result<UnixListener, BindError> {
+/// Listens at `path`; returns the file as well. A socket that nobody listens at is replaced.
+pub(super) fn listen(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
     let failed = |what, source| BindError::System { what, path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -68,12 +69,12 @@ pub(super) fn listen(path: &Path) -> Result<UnixListener, BindError> {
     let listener = UnixListener::bind(&hidden).map_err(|error| failed("bind", error))?;
     let published = fs::set_permissions(&hidden, Permissions::from_mode(MODE))
         .and_then(|()| listener.set_nonblocking(true))
-        .and_then(|()| fs::rename(&hidden, path));
-    if let Err(error) = published {
+        .and_then(|()| SocketFile::at(&hidden))
+        .and_then(|file| fs::rename(&hidden, path).map(|()| file));
+    published.map(|file| (listener, file)).map_err(|error| {
         if let Err(left) = fs::remove_file(&hidden) {
             tracing::warn!(%left, socket = %hidden.display(), "a half-made socket is left");
         }
-        return Err(failed("publish the socket", error));
-    }
-    Ok(listener)
+        failed("publish the socket", error)
+    })
 }

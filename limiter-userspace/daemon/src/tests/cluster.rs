@@ -68,9 +68,11 @@ impl Store for Distant {
             connected: !down,
             slots: Some(6000),
             error: down.then(|| "the machine is off".to_owned()),
+            keeping: None,
         };
         let address = "192.0.2.1:6379".to_owned();
-        vec![ServerStatus { address, connected: true, slots: Some(10_384), error: None }, other]
+        let slots = Some(10_384);
+        vec![ServerStatus { address, connected: true, slots, error: None, keeping: None }, other]
     }
 }
 

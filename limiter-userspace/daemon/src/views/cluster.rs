@@ -1,7 +1,7 @@
 //! The cluster as metrics. There are at most as many leases as limits of shared budgets.
 
-use limiter_cluster::Status;
 use limiter_cluster::status::{Contact, LeaseStatus};
+use limiter_cluster::{Status, keeping};
 
 use limiter_text::exposition::{Exposition, Kind};
 
@@ -19,6 +19,7 @@ pub(super) fn metrics(page: &mut Exposition, status: &Status, refused_changes: u
     for server in &status.servers {
         servers.add(&[("server", &*server.address)], u8::from(server.error.is_none()));
     }
+    keeping::metrics(page, &status.servers);
     page.metric("limiter_cluster_nodes", Gauge, "Nodes that live, as far as is known.")
         .add(&[], status.nodes.len());
     page.metric("limiter_cluster_shares", Gauge, "Nodes that shares are made of.")

@@ -98,6 +98,41 @@ fn http2_clients_that_hold_connections_keep_nobody_out() {
     running.server.stop().unwrap();
 }
 
+/// Clients that begin a body or a stream, and go no further, make room for those that ask; a client
+/// that keeps its connection has it.
+#[test]
+fn bodies_that_do_not_come_keep_nobody_out() {
+    let running = running(6);
+    let mut kept = running.connect();
+    let mut asks = || {
+        write!(kept, "GET /healthcheck HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = [0; 12];
+        kept.read_exact(&mut answer).unwrap();
+        while !answer.ends_with(b"OK\n") {
+            answer.rotate_left(1);
+            kept.read_exact(&mut answer[11..]).unwrap();
+        }
+    };
+    asks();
+    let body = b"POST /json HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{";
+    let streams: Vec<u8> = (0..20)
+        .flat_map(|number| frame(HEADERS, END_HEADERS, stream(number), &headers()))
+        .collect();
+    let streams = [PREFACE, &frame(SETTINGS, 0, 0, &[]), &streams].concat();
+    let mut held = Vec::new();
+    for number in 0..30 {
+        let mut stream = running.connect();
+        let begins: &[u8] = if number % 2 == 0 { body } else { &streams };
+        // The server may have ended it already.
+        drop(stream.write_all(begins));
+        held.push(stream);
+        assert_eq!(running.one("user", &number.to_string()).status, 200);
+        asks();
+    }
+    assert!(running.metric("limiter_request_connections_evicted_total") >= 25);
+    running.server.stop().unwrap();
+}
+
 #[test]
 fn a_message_that_does_not_come_is_given_up() {
     let running = running(100);

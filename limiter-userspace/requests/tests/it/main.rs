@@ -13,6 +13,7 @@ mod matching;
 mod oracle;
 mod proxies;
 mod queue_access;
+mod queue_store;
 mod queues;
 mod quota;
 mod random;

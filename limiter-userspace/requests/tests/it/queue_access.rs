@@ -18,7 +18,7 @@ fn commands<'a>(page: &'a str, first: &str, last: &str) -> Vec<&'a str> {
 /// and for another rate.
 #[test]
 fn the_access_lists_of_the_pages_are_enough() {
-    let Some(redis) = Redis::start(&[]) else { return };
+    let Some(redis) = Redis::start(&["--appendonly", "yes"]) else { return };
     let mut admin = Link::new(&redis);
     let setup = include_str!("../../../../docs/cluster-setup.md");
     let page = include_str!("../../../../docs/queue.md");

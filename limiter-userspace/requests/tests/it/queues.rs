@@ -80,7 +80,7 @@ impl Link {
         all.into_iter().map(Entry::from).collect()
     }
 
-    fn length(&mut self, place: &str) -> u64 {
+    pub(crate) fn length(&mut self, place: &str) -> u64 {
         self.ask(&["XLEN", &key(place)]).unwrap()
     }
 
@@ -118,7 +118,7 @@ impl Link {
     }
 }
 
-fn key(place: &str) -> String {
+pub(crate) fn key(place: &str) -> String {
     format!("rl:requests:queue:{{emails}}:{place}")
 }
 

@@ -58,6 +58,21 @@ impl Client {
     }
 }
 
+/// A stream that reports is not quiet, however long ago it began: silent connections make room.
+#[tokio::test]
+async fn streams_that_report_are_not_the_quietest() {
+    let running = running(4);
+    let mut client = Client::new(&running, report("auth", &[("free", "1")], 0)).await;
+    client.answer().await.unwrap();
+    let mut held = Vec::new();
+    for number in 10..22 {
+        held.push(running.connect());
+        client.ask(report("", &[("free", &number.to_string())], 0)).await.unwrap();
+        assert_eq!(running.one("user", &number.to_string()).status, 200);
+    }
+    running.server.stop().unwrap();
+}
+
 #[tokio::test]
 async fn assignments_take_their_hits_from_the_buckets_of_requests() {
     let running = running(100);

@@ -250,6 +250,35 @@ fn answers_that_are_held_back_keep_nobody_out() {
     running.server.stop().unwrap();
 }
 
+/// Rules whose keys and values have spaces or `=` in them are other rules than those that would be
+/// written so without: each has lines of its own at `/metrics`, and counts for itself.
+#[test]
+fn rules_of_other_keys_have_other_lines() {
+    let rules = "domain: auth\ndescriptors:\n  - {key: a b, rate_limit: {rate: 1/day}}\n  - key: a\n    \
+                 descriptors: [{key: b, rate_limit: {rate: 2/day}}]\n  - {key: a=b, rate_limit: \
+                 {rate: 3/day}}\n  - {key: a, value: b, rate_limit: {rate: 4/day}}\n  - {key: user, \
+                 rate_limit: {rate: 1/day}, detailed_metric: true}\n";
+    let running = started(|options| fs::write(&options.rules[0], rules).unwrap());
+    for value in ["\u{1b}[2J", "\\u{1b}[2J", "\0"] {
+        assert_eq!(running.one("user", value).status, 200);
+    }
+    assert_eq!(running.one("a=b", "x").status, 200);
+    let page = running.ask("GET", "/metrics", "", "").body;
+    let series = |line: &str| line.rsplit_once(' ').map(|(series, _)| series.to_owned());
+    let mut all: Vec<_> = page.lines().filter(|line| !line.starts_with('#')).map(series).collect();
+    let count = all.len();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), count, "{page}");
+    assert!(page.lines().all(|line| !line.contains(char::is_control)), "{page:?}");
+    for (rule, within) in [(r#"\"a b\""#, 0), ("a b", 0), (r#"\"a=b\""#, 1), ("a=b", 0)] {
+        let labels = format!("domain=\"auth\",rule=\"{rule}\",name=\"\",became=\"within\"");
+        let metric = format!("limiter_request_descriptors_total{{{labels}}}");
+        assert_eq!(running.metric(&metric), within, "{rule}");
+    }
+    running.server.stop().unwrap();
+}
+
 #[test]
 fn clients_that_hold_connections_keep_nobody_out() {
     let running = running(4);

@@ -96,14 +96,19 @@ pub struct Level {
     pub in_metric: bool,
 }
 
-/// As in a file, in one line: `to_number`, `message_type=marketing`, `path=/api/*`.
+/// As in a file, in one line: `to_number`, `message_type=marketing`, `path=/api/*`. No two are the
+/// same, nor are the lines of two lists of them: what would end a word is in quotes.
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.key)?;
+        let word = |text: &str, end: &[char]| {
+            let plain = !text.is_empty() && !text.contains(['"', ' ']) && !text.contains(end);
+            if plain { text.to_owned() } else { format!("{text:?}") }
+        };
+        f.write_str(&word(&self.key, &['=']))?;
         match &self.value {
             LevelValue::Any => Ok(()),
-            LevelValue::Exact(value) => write!(f, "={value}"),
-            LevelValue::Pattern(pattern) => write!(f, "={pattern}"),
+            LevelValue::Exact(value) => write!(f, "={}", word(value, &[])),
+            LevelValue::Pattern(pattern) => write!(f, "={}", word(&pattern.to_string(), &[])),
             LevelValue::Source(net) => write!(f, "={net}"),
         }
     }
