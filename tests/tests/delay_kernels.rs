@@ -116,21 +116,24 @@ fn packets_wait_in_fq_and_nowhere_else() -> Result<()> {
         limiter.close()?;
         return bed.close();
     }
-    // 100 packets of a flow.
-    limiter.ok(["reload"])?;
-    let said = limiter.ok(["status"])?;
-    ensure!(said.contains("has room for 100 packets of a flow"), "{said}");
+    // 100 packets of a flow. Nobody asks the daemon to look.
+    let said = limiter.wait_until_logged("has room for 100 packets of a flow")?;
     let cut = burst(&bed)?;
     ensure!(cut.is(BURST + USUAL)?, "fq holds {USUAL} of a flow: {cut}");
 
     let words: Vec<&str> = command(&said)?.split(' ').skip(1).collect();
     ensure!(fq(&words)?, "tc refuses {words:?}");
-    limiter.ok(["reload"])?;
+    limiter.wait_until_logged("no longer so: fq on recv0 has room for 100 packets of a flow")?;
     let said = limiter.ok(["status"])?;
     ensure!(!said.contains("packets of a flow"), "{said}");
     waited(&burst(&bed)?)?;
     let stats = limiter.ok(["stats"])?;
-    ensure!(stats.contains("delayed"), "{stats}");
+    ensure!(stats.contains("delayed (asked to wait)"), "{stats}");
+    ensure!(fq(&["qdisc", "replace", "dev", "recv0", "root", "pfifo"])?, "no pfifo");
+    limiter.wait_until_logged("do not wait on recv0, which has pfifo and not fq")?;
+    let doctor = limiter.cli(["doctor", "--iface", "recv0", "--verbose"])?;
+    let doctor = String::from_utf8_lossy(&doctor.stdout);
+    ensure!(doctor.matches("flow_limit").count() == 1, "{doctor}");
     limiter.close()?;
     bed.close()
 }

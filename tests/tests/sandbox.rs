@@ -150,7 +150,6 @@ fn requests_that_are_limited_otherwise_fail() -> Result<()> {
 /// `cargo xtask run --tune`: what is proposed from live traffic hits those whom it promised, spares
 /// the users, and of others like them hits no more than it said.
 #[test]
-#[ignore = "long: `cargo xtask test --long`"]
 fn a_proposal_from_live_traffic_does_what_it_promised() -> Result<()> {
     require_root();
     let mut command = Command::new(program()?);

@@ -51,7 +51,8 @@ const TRIED: [(&str, &str); 18] = [
 ];
 
 /// Options that people try, and what there is instead.
-const OPTIONS: [(&str, &str); 2] = [
+const OPTIONS: [(&str, &str); 3] = [
+    ("--json", "write --output json; of `top` --once --output json"),
     (
         "--egress",
         "what goes out is `limiter run --direction out`, or `both`, and `direction: out` in a rule",
@@ -92,9 +93,37 @@ pub(super) fn refuse(mut error: clap::Error) -> ExitCode {
     }
     without_dashes(&mut error);
     let code = error.exit_code();
-    // There is nobody left to notify.
-    let _unread: std::io::Result<()> = error.print();
+    match one_line(&error) {
+        Some(line) => say(format_args!("limiter: {line}")),
+        None => {
+            // There is nobody left to notify.
+            let _unread: std::io::Result<()> = error.print();
+        }
+    }
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
+}
+
+/// The error in one line, as all others are; none of what is no error, such as help.
+fn one_line(error: &clap::Error) -> Option<String> {
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ")?;
+    let mut line = String::new();
+    for part in text.lines().map(str::trim) {
+        let part = part.strip_prefix("tip: ").unwrap_or(part);
+        let is_hint = part.starts_with("For more information") || part.starts_with("Usage: ");
+        if part.is_empty() || is_hint {
+            continue;
+        }
+        let between = match line.chars().next_back() {
+            None => "",
+            Some(':') => " ",
+            Some(_) if part.starts_with('[') => " ",
+            Some(_) => "; ",
+        };
+        line.push_str(between);
+        line.push_str(part);
+    }
+    Some(format!("{line}: see --help"))
 }
 
 /// Takes out the tip to pass a word behind `--`: no command of ours takes words that begin with a
@@ -227,6 +256,25 @@ mod tests {
         }
         assert_eq!(reported("limiter ban"), None);
         assert_eq!(reported("limiter deny --file"), None);
+    }
+
+    /// An error is one line, whatever is wrong; help is not.
+    #[test]
+    fn an_error_of_options_is_one_line() {
+        let of = |line: &str| one_line(&Args::try_parse_from(line.split(' ')).unwrap_err());
+        for (line, words) in [
+            ("limiter deny 192.0.2.7 --fro 1h", "unexpected argument '--fro' found"),
+            ("limiter deny 192.0.2.7 --for x", "invalid value 'x' for '--for <TIME>': that is no"),
+            ("limiter ban", "the following required arguments were not provided: "),
+            ("limiter status --output xml", "invalid value 'xml' for '--output <"),
+        ] {
+            let said = of(line).unwrap();
+            assert!(said.starts_with(words), "{line}: {said}");
+            assert!(!said.contains('\n') && said.ends_with(": see --help"), "{line}: {said}");
+        }
+        assert_eq!(of("limiter --help"), None);
+        let top = reported("limiter top --json").unwrap();
+        assert!(top.contains("--once --output json"), "{top}");
     }
 
     #[test]

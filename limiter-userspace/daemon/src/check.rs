@@ -60,6 +60,8 @@ pub struct Checked {
     pub(crate) interfaces: Vec<String>,
     /// Warnings: rules that may not do what their author thinks.
     pub(crate) warnings: Vec<String>,
+    /// Good to know.
+    pub(crate) notes: Vec<String>,
     /// Rules for packets of an interface, by its name.
     #[serde(skip)]
     by_interface: BTreeMap<String, Vec<Subject>>,
@@ -228,6 +230,7 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
     checked.lists = [allowed, set.lists.len() - allowed];
     let paths: Vec<&Path> = set.rules.iter().map(|rule| &rule.path).collect();
     checked.by_interface = warnings::by_interface(&paths);
+    checked.notes.extend(warnings::of_neighbours(set));
     checked.warnings = warnings::of_whole(&effective);
     checked.warnings.extend(takes_tc(set, environment));
     checked.warnings.extend(effective.judged.in_full());
@@ -384,6 +387,9 @@ impl Render for Checked {
         if !self.interfaces.is_empty() {
             let names = self.interfaces.join(", ");
             line(text, format_args!("not looked for on this machine: the interfaces {names}"));
+        }
+        for note in &self.notes {
+            line(text, format_args!("note: {}", clean(note)));
         }
         render::warnings(text, &self.warnings);
     }

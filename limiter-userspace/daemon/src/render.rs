@@ -247,8 +247,13 @@ pub fn warnings(text: &mut String, warnings: &[String]) {
 
 /// A reason in a column: of what passed in shadow mode, that it would not have.
 pub fn shown_reason(reason: &str) -> String {
-    let would = if would_drop(reason) { " (would drop)" } else { "" };
-    format!("{reason}{would}")
+    let means = match reason {
+        _ if would_drop(reason) => " (would drop)",
+        // Whether a packet has waited, its queueing discipline knows.
+        _ if reason == Reason::Delayed.name() => " (asked to wait)",
+        _ => "",
+    };
+    format!("{reason}{means}")
 }
 
 /// True of the reason of packets that a rule in shadow mode would drop.

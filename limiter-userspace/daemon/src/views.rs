@@ -15,6 +15,7 @@ mod reported;
 mod source;
 mod stats;
 mod tables;
+mod unmet;
 
 pub(crate) use census::Census;
 pub(crate) use counted::{
@@ -32,3 +33,4 @@ pub(crate) use reported::Reported;
 pub(crate) use source::{view as source, whole};
 pub(crate) use stats::StatsText;
 pub(crate) use tables::refused;
+pub(crate) use unmet::{seen, unmet};

@@ -1,19 +1,23 @@
 //! Warnings about rules that are in force but may not do what their author thinks.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::Ipv6Addr;
+use std::sync::Arc;
 
+use ipnet::{IpNet, Ipv6Net};
 use limiter_common::header;
+use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::field;
-use limiter_datapath::{
-    Datapath, Hook, Observed, Queueing, hold_packets, interfaces_of, keep_tags, memory_of,
-};
+use limiter_datapath::{Datapath, Hook, Observed, interfaces_of, keep_tags};
 use limiter_rules::model::{Direction, Limits, Listing, Martians, Over, Part};
 use limiter_rules::warnings::Warnings;
-use limiter_rules::{Path, Selector, Subject, Terms};
+use limiter_rules::{Path, Rule, RuleSet, Selector, Subject, Terms};
 
 use super::effective::{Effective, EffectiveSet};
 use crate::api::limits::Origin;
-use crate::render::bytes;
+use crate::render::seconds;
+
+mod delays;
 
 /// Warnings that follow from the rules, and the lists of their files, alone. Anybody who sets a
 /// limit on the command line says whether all share it.
@@ -32,6 +36,19 @@ pub(super) fn while_off(datapath: &dyn Observed) -> Option<String> {
     // `limiter status` reports an error of this.
     let off = datapath.bypass().unwrap_or_default();
     off.then(|| "limits are off: nothing of this has an effect before `limiter on`".to_owned())
+}
+
+/// The warning that a time is longer than the program's clock goes, which cuts it.
+pub(super) fn cut(asked: u64, datapath: &dyn Observed) -> Option<String> {
+    let longest = Ticks::new(MAX_TICKS).since(datapath.now()).as_nanos() / 1_000_000_000;
+    (asked > longest).then(|| {
+        format!(
+            "{} are cut to {}, after which the program's clock does not go on: leave the time out \
+             of an entry that is for ever",
+            seconds(asked),
+            seconds(longest)
+        )
+    })
 }
 
 /// Warnings about a rule set as a whole: one line for each kind.
@@ -98,15 +115,56 @@ pub(super) fn of_whole(set: &EffectiveSet) -> Vec<String> {
     warnings
 }
 
+/// The note that a limit of each source is one of all neighbours together; none where somebody has
+/// thought of them.
+pub(super) fn of_neighbours(set: &RuleSet) -> Option<String> {
+    let local = Selector::Prefix(IpNet::from(Ipv6Net::new_assert(LINK_LOCAL, 64)));
+    let meets = |at: &Selector| at.contains(&local) || local.contains(at);
+    let is_each = |rule: &&Arc<Rule>| {
+        let bounds = |limits: &Limits| {
+            !limits.shadow && matches!(limits.over, Over::Drop | Over::Reject | Over::Ban(_))
+        };
+        rule.path.parts.len() == 1
+            && rule.path.selector() == Some(Selector::Every)
+            && rule.terms.limits().is_some_and(bounds)
+    };
+    let each = set.rules.iter().find(is_each)?;
+    let named = set.rules.iter().filter_map(|rule| rule.path.selector());
+    let allowed = set.lists.iter().filter(|(_, entry)| entry.allow).map(|(at, _)| *at);
+    let is_thought_of = named.chain(allowed).any(|at| at != Selector::Every && meets(&at));
+    (!is_thought_of).then(|| {
+        let who = Subject::Rule(each.path.clone());
+        format!(
+            "to the {who} all neighbours with link-local addresses, fe80::/64, are one source, and \
+             so are hosts that have none yet, 0.0.0.0: their DHCPv6, OSPFv3, BFD and VRRP have one \
+             limit together (docs/rules.md#sources has the lines for one each)"
+        )
+    })
+}
+
+/// Link-local addresses: RFC 4291.
+const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
+
 /// Like [`limiter_rules::RuleSet::limits_anybody`], of the rules in force.
 fn limits_anybody(set: &EffectiveSet) -> bool {
     set.rules.iter().any(|effective| effective.rule.terms != Terms::Unlimited)
         || set.martians == Some(Martians::Drop)
 }
 
+/// Warnings about rules as the machine is now; packets that come in wait from here on, if rules let
+/// any wait.
+pub(super) fn of_machine(set: &EffectiveSet, datapath: &mut dyn Datapath) -> Vec<String> {
+    let mut warnings = of_tags(set, datapath);
+    warnings.extend(of_interfaces(set, datapath));
+    warnings.extend(of_direction(set, datapath));
+    warnings.extend(delays::hold_incoming(set, datapath));
+    warnings.extend(delays::of_outgoing(set, datapath));
+    warnings
+}
+
 /// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set. At
 /// tc it sees those that were taken off, too.
-pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
+fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     let by_tag = |path: &&Path| {
         path.direction.has_in() && path.parts.iter().any(|part| part.field() == field::VLAN)
     };
@@ -133,108 +191,8 @@ pub(super) fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String
         .collect()
 }
 
-/// Bytes of packets that wait from which on a warning names them.
-const LARGE: u64 = 64_000_000;
-
-/// Interfaces that are named one by one in warnings about the same.
-const MOST_ALIKE: usize = 4;
-
-/// Who lets packets in a direction wait, and how many of one flow at most: rules, and budgets that
-/// they are charged to. In shadow mode nothing waits.
-fn waiting(set: &EffectiveSet, direction: Direction) -> Option<(String, u64)> {
-    let mut charged = HashSet::new();
-    let mut all: Vec<(Subject, &Limits)> = Vec::new();
-    let rules = set.rules.iter().map(|effective| &effective.rule);
-    for rule in rules.filter(|rule| [direction, Direction::Both].contains(&rule.path.direction)) {
-        match &rule.terms {
-            Terms::Budget(name) => {
-                charged.insert(name);
-            }
-            Terms::Limits(limits) => {
-                if let Over::Class(name) = &limits.over {
-                    charged.insert(name);
-                }
-                all.push((Subject::Rule(rule.path.clone()), limits));
-            }
-            Terms::Unlimited => {}
-        }
-    }
-    let classes = set.budgets.iter().filter(|budget| charged.contains(&budget.name));
-    let classes: Vec<&String> = classes
-        .filter_map(|budget| match &budget.limits.over {
-            Over::Class(name) => Some(name),
-            _ => None,
-        })
-        .collect();
-    charged.extend(classes);
-    let budgets = set.budgets.iter().filter(|budget| charged.contains(&budget.name));
-    all.extend(budgets.map(|budget| (Subject::Budget(budget.name.clone()), &budget.limits)));
-    let waiting = all.into_iter().filter(|(_, limits)| !limits.shadow);
-    let waiting = waiting.filter_map(|(subject, limits)| Some((subject, limits.most_waiting()?)));
-    let (subjects, packets): (Vec<Subject>, Vec<u64>) = waiting.unzip();
-    Some((first_of(&subjects)?, packets.into_iter().max()?))
-}
-
-/// Has packets that come in wait, if rules let any wait; a warning if they cannot.
-pub(super) fn hold_incoming(set: &EffectiveSet, datapath: &mut dyn Datapath) -> Option<String> {
-    let at_tc = datapath.is_at(Hook::Tc(header::Direction::In));
-    let waiting = waiting(set, Direction::In).filter(|_| at_tc);
-    let packets = waiting.as_ref().map(|(_, packets)| *packets);
-    let error = datapath.hold_incoming(packets).err()?;
-    let (who, _) = waiting?;
-    Some(format!(
-        "packets of {who} that come in do not wait, and those that should go on at once: {error}"
-    ))
-}
-
-/// Rules whose packets are to wait on their way out, on interfaces where they do not; asked anew
-/// for each rule set.
-pub(super) fn of_delays(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
-    let Some((who, packets)) = waiting(set, Direction::Out) else {
-        return Vec::new();
-    };
-    let outgoing = Hook::Tc(header::Direction::Out);
-    let limited = datapath.attachments().iter().filter(|at| at.mode.hook() == outgoing);
-    let mut warnings: Vec<String> = limited
-        .map(|at| &at.interface)
-        .filter_map(|interface| {
-            let command = hold_packets(interface, packets);
-            // The usual room of fq takes 23 MB.
-            let memory = match memory_of(packets) {
-                ..LARGE => String::new(),
-                memory => format!(" (room for {packets} of 1,500 bytes takes {})", bytes(memory)),
-            };
-            match datapath.queueing(interface) {
-                Ok(Queueing::Fq(fq)) if u64::from(fq.flow_packets.min(fq.packets)) >= packets => {
-                    None
-                }
-                Ok(Queueing::Fq(fq)) => Some(format!(
-                    "fq on {interface} has room for {} packets of a flow, and of {who} up to \
-                     {packets} may wait{memory}: fq drops the others, which limiter does not count: \
-                     {command}",
-                    fq.flow_packets.min(fq.packets)
-                )),
-                Ok(Queueing::Other(kind)) => Some(format!(
-                    "packets of {who} do not wait on {interface}, which has {kind} and not fq: \
-                     those that should wait go out at once{memory}: {command}"
-                )),
-                Err(error) => Some(format!(
-                    "packets of {who} wait on {interface} only if it has fq, which is not known \
-                     ({error}): see tc qdisc show dev {interface}; {command}"
-                )),
-            }
-        })
-        .collect();
-    let more = warnings.len().saturating_sub(MOST_ALIKE);
-    warnings.truncate(MOST_ALIKE);
-    if more > 0 {
-        warnings.push(format!("packets do not wait on {more} more interfaces, as on those named"));
-    }
-    warnings
-}
-
 /// Rules for packets in a direction in which no interface is limited; asked anew for each rule set.
-pub(super) fn of_direction(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
+fn of_direction(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     let sees_out = datapath.is_at(Hook::Tc(header::Direction::Out));
     let sees_in = datapath.is_at(Hook::Xdp) || datapath.is_at(Hook::Tc(header::Direction::In));
     let (own, unseen, seen, start) = match (sees_in, sees_out) {
@@ -267,7 +225,7 @@ pub(super) fn of_direction(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<S
 
 /// Rules for interfaces that are not limited, so that no packet of theirs is seen; asked anew for
 /// each rule set.
-pub(super) fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
+fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     let attached = datapath.attachments();
     let is_limited = |name: &str| {
         let index = datapath.interface_index(name).unwrap_or(0);

@@ -235,8 +235,8 @@ pub enum DatapathError {
     },
     /// The kernel has no fq for the device in which packets that come in wait.
     #[error(
-        "the device {name} (ifb with fq), in which packets that come in wait: this kernel has no \
-         fq: load the module sch_fq, or boot one with CONFIG_NET_SCH_FQ"
+        "the device {name} (ifb with fq), in which packets that come in wait: {}",
+        super::queueing::NO_FQ
     )]
     NoFq {
         /// Name of the device.

@@ -101,7 +101,7 @@ impl Ifb {
         let index = self.index()?.ok_or_else(|| DatapathError::NoInterface(self.name.clone()))?;
         match queueing(&self.name)? {
             Queueing::Fq(fq) if u64::from(fq.flow_packets.min(fq.packets)) >= packets => {}
-            Queueing::Fq(_) | Queueing::Other(_) => {
+            Queueing::Fq(_) | Queueing::Other(_) | Queueing::NoFq(_) => {
                 hold(index, packets).map_err(|error| self.no_fq(error)).inspect_err(|_| {
                     if found.is_none()
                         && let Err(error) = delete(index)

@@ -93,7 +93,7 @@ pub use on_trial::TrialOutcome;
 pub use options::Options;
 pub use other_pins::OtherPins;
 pub use predecessor::BANNED_BEFORE;
-pub use queueing::{Fq, Queueing, hold_packets, memory_of, queueing};
+pub use queueing::{Fq, Queueing, memory_of, queueing};
 pub use random::random;
 pub use source_table::SourceTable;
 pub use tc_order::TcOrder;

@@ -2,8 +2,10 @@
 //! packets back until their time of departure.
 
 use std::io;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
-use netlink_packet_core::Nla as _;
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_REPLACE, Nla as _};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -14,6 +16,10 @@ use super::{DatapathError, Interface, netlink};
 /// `TCA_FQ_PLIMIT` and `TCA_FQ_FLOW_PLIMIT` of `include/uapi/linux/pkt_sched.h`.
 pub(super) const TCA_FQ_PLIMIT: u16 = 1;
 pub(super) const TCA_FQ_FLOW_PLIMIT: u16 = 2;
+const TCA_FQ_QUANTUM: u16 = 3;
+
+/// Queueing disciplines that the kernel gives an interface by itself: nobody limits by them.
+const NOBODYS: [&str; 7] = ["noqueue", "pfifo_fast", "pfifo", "bfifo", "fq_codel", "mq", "noop"];
 
 /// The queueing discipline of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +28,27 @@ pub enum Queueing {
     Fq(Fq),
     /// Another one on some queue, by its name: packets do not wait in it.
     Other(String),
+    /// The same, in a kernel that has no `fq`.
+    NoFq(String),
+}
+
+/// Why this kernel gives no interface an `fq`, and what to do.
+pub(super) const NO_FQ: &str =
+    "this kernel has no fq: load the module sch_fq, or boot one with CONFIG_NET_SCH_FQ";
+
+impl Queueing {
+    /// How to have packets wait on an interface, so many of one flow.
+    pub fn remedy(&self, interface: &str, flow_packets: u64) -> String {
+        let command = hold_packets(interface, flow_packets);
+        match self {
+            Self::NoFq(_) => format!("{NO_FQ}; then {command}"),
+            Self::Other(kind) if !NOBODYS.contains(&kind.as_str()) => format!(
+                "{kind} may be somebody's limit, as that of a pod by the bandwidth plugin of CNI: \
+                 see tc qdisc show dev {interface}; {command} ends it"
+            ),
+            Self::Other(_) | Self::Fq(_) => command,
+        }
+    }
 }
 
 /// Room of an `fq`; of several, the least.
@@ -46,14 +73,47 @@ pub fn queueing(interface: &str) -> Result<Queueing, DatapathError> {
     let index = Interface::query(interface)?.index;
     let found = listed(index)
         .map_err(|source| DatapathError::Netlink { interface: interface.to_owned(), source })?;
-    Ok(judged(&found))
+    Ok(match judged(&found) {
+        Queueing::Other(kind) if !has_fq() => Queueing::NoFq(kind),
+        queueing => queueing,
+    })
+}
+
+/// True unless the kernel says that it has no `fq`. A kernel without it looks for the module each
+/// time, so it is not asked often.
+fn has_fq() -> bool {
+    const OFTEN: Duration = Duration::from_mins(1);
+    static ASKED: Mutex<Option<(Instant, bool)>> = Mutex::new(None);
+    let Ok(mut asked) = ASKED.lock() else { return true };
+    match *asked {
+        Some((at, has)) if has || at.elapsed() < OFTEN => has,
+        _ => {
+            let has = !ask_for_fq().is_err_and(|error| error.raw_os_error() == Some(libc::ENOENT));
+            *asked = Some((Instant::now(), has));
+            has
+        }
+    }
+}
+
+/// Asks for an `fq` on the loopback with a quantum of 0, which every `fq` refuses before it is put
+/// in place.
+fn ask_for_fq() -> io::Result<()> {
+    /// The loopback of every network namespace.
+    const LOOPBACK: i32 = 1;
+    let mut asked = TcMessage::with_index(LOOPBACK);
+    asked.header.parent = TcHandle::ROOT;
+    let quantum = DefaultNla::new(TCA_FQ_QUANTUM, 0_u32.to_ne_bytes().to_vec());
+    asked.attributes.push(TcAttribute::Kind("fq".to_owned()));
+    asked.attributes.push(TcAttribute::Options(vec![TcOption::Other(quantum)]));
+    let asked = RouteNetlinkMessage::NewQueueDiscipline(asked);
+    netlink::change(&netlink::open(NETLINK_ROUTE)?, asked, NLM_F_CREATE | NLM_F_REPLACE)
 }
 
 /// The command that makes packets wait on an interface, with room for so many of one flow.
 ///
 /// The room is for every flow of the interface, also of those without a limit: it is never less
 /// than fq gives by itself.
-pub fn hold_packets(interface: &str, flow_packets: u64) -> String {
+fn hold_packets(interface: &str, flow_packets: u64) -> String {
     /// `flow_limit` of an `fq` of which nothing was said.
     const USUAL: u64 = 100;
     let flow_packets = flow_packets.max(USUAL);
@@ -198,9 +258,35 @@ mod tests {
         assert_eq!(room(&[]), Fq { flow_packets: 0, packets: 0 });
     }
 
+    /// A limit of somebody else is not taken away without a word, and where a command cannot work
+    /// it is not given alone.
+    #[test]
+    fn the_remedy_fits_what_is_there() {
+        let kind = |kind: &str| kind.to_owned();
+        let command = "tc qdisc replace dev eth0 root fq flow_limit 8334 limit 10000";
+        for usual in ["noqueue", "pfifo_fast", "fq_codel", "mq"] {
+            assert_eq!(Queueing::Other(kind(usual)).remedy("eth0", 8_334), command);
+        }
+        for limit in ["tbf", "htb", "hfsc", "cake", "netem", "prio"] {
+            let remedy = Queueing::Other(kind(limit)).remedy("eth0", 8_334);
+            assert!(remedy.starts_with(&format!("{limit} may be somebody's limit")), "{remedy}");
+            assert!(remedy.ends_with(&format!("{command} ends it")), "{remedy}");
+        }
+        let none = Queueing::NoFq(kind("noqueue")).remedy("eth0", 8_334);
+        assert!(none.starts_with("this kernel has no fq: load the module sch_fq"), "{none}");
+    }
+
+    /// Asking changes nothing, whether the kernel has `fq` or not.
     #[test]
     fn the_kernel_answers_anybody() {
-        assert_eq!(queueing("lo").unwrap(), Queueing::Other("noqueue".to_owned()));
+        let kind = "noqueue".to_owned();
+        for _ in 0..2 {
+            let found = queueing("lo").unwrap();
+            assert!(
+                [Queueing::Other(kind.clone()), Queueing::NoFq(kind.clone())].contains(&found),
+                "{found:?}"
+            );
+        }
         let error = queueing("nosuch0").unwrap_err().to_string();
         assert!(error.contains("nosuch0"), "{error}");
     }

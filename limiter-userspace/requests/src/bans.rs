@@ -257,7 +257,7 @@ impl RequestBans {
             if let Some(words) = words(became)
                 && let Some((count, latest)) = unsaid.due()
             {
-                tracing::warn!("{count} {words}; the latest: {latest}");
+                tracing::warn!("{words}; {count} of them, the latest: {latest}");
             }
         }
     }

@@ -307,10 +307,10 @@ impl Service {
         } else {
             "with the time since this boot, for they are of another one"
         };
-        tracing::info!("{keys} keys go on {since}");
+        tracing::info!("keys that go on {since}: {keys}");
         if no_room > 0 {
             tracing::warn!(
-                "{no_room} more keys found no room and begin full: give a larger --max-keys"
+                "keys that found no room and begin full: {no_room}; give a larger --max-keys"
             );
         }
     }

@@ -72,13 +72,14 @@ pub(super) fn daemon(socket: &Path, status: &Result<Status, ClientError>) -> Vec
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use serde_json::json;
 
     use super::super::finding::Level;
     use super::*;
 
-    fn status(change: &serde_json::Value) -> Status {
+    /// A status without a fault, with these changes.
+    pub(in super::super) fn status(change: &serde_json::Value) -> Status {
         let mut status = json!({
             "version": "0.1.0", "pid": 7, "generation": 1, "rules": 3, "brake": false,
             "interfaces": [{"name": "eth0", "mode": "native", "ifindex": 2, "program_id": 5,

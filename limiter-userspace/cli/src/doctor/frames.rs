@@ -1,7 +1,9 @@
 //! Frames that a card or another program changes before the program sees them, and queues.
 
+use limiter_common::header::Direction;
+use limiter_daemon::api::status::Status;
 use limiter_datapath::machine::Queues;
-use limiter_datapath::{DatapathError, Offloads, Queueing, STRIPS_TAGS, hold_packets, keep_tags};
+use limiter_datapath::{DatapathError, Hook, Offloads, Queueing, STRIPS_TAGS, keep_tags};
 
 use super::finding::Finding;
 
@@ -131,25 +133,38 @@ pub(super) fn queues(
     finding.on(name)
 }
 
-/// Packets of a flow that an fq holds of which nothing was said.
-const USUAL_FLOW: u32 = 100;
-
-/// Judges whether packets that go out can wait.
-pub(super) fn waiting(name: &str, queueing: &Result<Queueing, DatapathError>) -> Finding {
+/// Judges whether packets that go out can wait, as the rules in force want it. None where the
+/// daemon has said already that they do not.
+pub(super) fn waiting(
+    name: &str,
+    queueing: &Result<Queueing, DatapathError>,
+    status: Option<&Status>,
+) -> Option<Finding> {
     let check = "waiting";
-    let finding = match queueing {
-        Ok(Queueing::Fq(fq)) => Finding::ok(
+    let delays = status.and_then(|status| status.delays.as_ref());
+    let outgoing = Hook::Tc(Direction::Out).name();
+    let is_limited =
+        |status: &Status| status.interfaces.iter().any(|at| at.name == name && at.mode == outgoing);
+    let warning = delays.filter(|_| status.is_some_and(is_limited));
+    let warning = warning.and_then(|delays| delays.warning(name, queueing));
+    let finding = match (warning, queueing) {
+        (Some(warning), _) if status.is_some_and(|status| status.warnings.contains(&warning)) => {
+            return None;
+        }
+        (Some(warning), _) => Finding::warning(check, warning),
+        (None, Ok(Queueing::Fq(fq))) => Finding::ok(
             check,
             format!("packets of `action: delay` wait in fq, {} of each flow", fq.flow_packets),
         ),
-        // Nothing to do without that action; with it, the daemon warns.
-        Ok(Queueing::Other(kind)) => Finding::ok(
+        // How much room it takes follows from the rules.
+        (None, Ok(Queueing::Other(kind) | Queueing::NoFq(kind))) => Finding::ok(
             check,
-            format!("packets of `action: delay` would not wait: it has {kind}, not fq"),
-        )
-        .remedy("if rules have that action")
-        .command(hold_packets(name, u64::from(USUAL_FLOW))),
-        Err(error) => Finding::unseen(check, error),
+            format!(
+                "packets of `action: delay` would not wait: it has {kind}, not fq; with such rules \
+                 in force here, the command is given"
+            ),
+        ),
+        (None, Err(error)) => Finding::unseen(check, error),
     };
-    finding.on(name)
+    Some(finding.on(name))
 }

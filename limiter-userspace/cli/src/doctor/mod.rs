@@ -70,6 +70,8 @@ struct Here<'a> {
     may_bpf: bool,
     /// Numbers of the programs that the daemon says are its own.
     programs: Vec<u32>,
+    /// Answer of the daemon.
+    status: Option<&'a Status>,
 }
 
 /// Looks at the machine. A problem is an answer, with exit code 1.
@@ -105,8 +107,8 @@ fn look(ask: &Ask, client: &Client) -> Vec<Finding> {
     findings.push(pins::pinned(&pin_dir, &machine::pinned(&pin_dir), may_bpf));
     // In another mount namespace the pins of the daemon that answers are not seen.
     let programs = status.as_ref().map_or(&[][..], |status| &status.interfaces).iter();
-    let here =
-        Here { pin_dir: &pin_dir, may_bpf, programs: programs.map(|at| at.program_id).collect() };
+    let programs = programs.map(|at| at.program_id).collect();
+    let here = Here { pin_dir: &pin_dir, may_bpf, programs, status: status.as_ref().ok() };
     match machine::links() {
         Ok(links) => findings.extend(interfaces(ask, &links, &here)),
         Err(error) => findings.push(Finding::unseen("interfaces", &error)),
@@ -172,7 +174,7 @@ fn is_candidate(link: &Link, links: &[Link]) -> bool {
 }
 
 fn interface(link: &Link, links: &[Link], here: &Here<'_>, asked: bool) -> Vec<Finding> {
-    let &Here { pin_dir, may_bpf, ref programs } = here;
+    let &Here { pin_dir, may_bpf, ref programs, status } = here;
     let name = &link.name;
     let state = match &link.interface {
         Ok(state) => state,
@@ -195,7 +197,7 @@ fn interface(link: &Link, links: &[Link], here: &Here<'_>, asked: bool) -> Vec<F
     let changes = offloads(name);
     let filters = machine::filters(link);
     let neighbours = machine::neighbours(state, programs, pin_dir);
-    vec![
+    let mut findings = vec![
         attaching::program(name, &owner, &at_tc),
         attaching::native(link, &owner, &native, asked, &at_tc),
         attaching::mtu(state, &owner, &native, &at_tc),
@@ -206,8 +208,9 @@ fn interface(link: &Link, links: &[Link], here: &Here<'_>, asked: bool) -> Vec<F
         neighbours::behind(name, &filters, &neighbours, may_bpf),
         neighbours::before(name, &neighbours, may_bpf),
         neighbours::limiters(name, &neighbours, may_bpf),
-        frames::waiting(name, &queueing(name)),
-    ]
+    ];
+    findings.extend(frames::waiting(name, &queueing(name), status));
+    findings
 }
 
 /// The other end of a veth pair.

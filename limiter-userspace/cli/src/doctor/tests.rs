@@ -1,14 +1,16 @@
 //! Judgements on fixed facts about interfaces, and the report.
 
 use limiter_common::header::Direction;
+use limiter_daemon::api::status::Status;
 use limiter_daemon::render;
 use limiter_datapath::machine::{Below, Link, NativeMode, Queues};
 use limiter_datapath::{
     DatapathError, Fq, Framing, Hook, Interface, Mode, Neighbour, Offloads, OtherPins, Queueing,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::attaching::{self, Owner};
+use super::daemon::tests::status;
 use super::finding::{Finding, Level, Report};
 use super::frames::{self, Peer};
 use super::{is_candidate, neighbours, place};
@@ -285,15 +287,36 @@ fn programs_at_tc_are_judged_by_their_place() {
     assert_eq!(limiters(Ok(vec![at(inside, true, "limiter_l3")])).command, None);
 }
 
+/// Doctor and daemon have one text, with the room that the rules in force take.
 #[test]
 fn packets_wait_in_fq_alone() {
-    let fq = Queueing::Fq(Fq { flow_packets: 100, packets: 10_000 });
-    let waiting = frames::waiting("eth0", &Ok(fq));
-    assert_eq!((waiting.level, waiting.command), (Level::Ok, None));
-    let none = frames::waiting("eth0", &Ok(Queueing::Other("noqueue".to_owned())));
-    assert!(none.seen.contains("would not wait: it has noqueue"), "{none:?}");
-    assert!(none.command.unwrap().starts_with("tc qdisc replace dev eth0 root fq"));
-    assert_eq!(frames::waiting("eth0", &Err(no_answer())).level, Level::Unknown);
+    let fq = |flow_packets| Ok(Queueing::Fq(Fq { flow_packets, packets: 10_000 }));
+    let other = |kind: &str| Ok(Queueing::Other(kind.to_owned()));
+    let of = |queueing, status| frames::waiting("eth0", &queueing, status);
+    assert_eq!(of(fq(100), None).unwrap().level, Level::Ok);
+    let none = of(other("noqueue"), None).unwrap();
+    assert_eq!((none.level, none.command), (Level::Ok, None));
+    assert!(none.seen.contains("would not wait: it has noqueue"), "{}", none.seen);
+    assert_eq!(of(Err(no_answer()), None).unwrap().level, Level::Unknown);
+
+    let status = status(&json!({
+        "delays": {"who": "the rule x", "packets": 8334},
+        "interfaces": [{"name": "eth0", "mode": "tc out", "ifindex": 2, "program_id": 5,
+            "adopted": false}],
+    }));
+    assert_eq!(of(fq(8_334), Some(&status)).unwrap().level, Level::Ok);
+    assert_eq!(of(fq(100), Some(&status)).unwrap().level, Level::Warning);
+    let replaced = of(other("pfifo_fast"), Some(&status)).unwrap();
+    assert_eq!(replaced.level, Level::Warning);
+    let command = "tc qdisc replace dev eth0 root fq flow_limit 8334 limit 10000";
+    assert!(replaced.seen.ends_with(command), "{}", replaced.seen);
+    // Of an interface that is not limited, no packet waits.
+    let elsewhere = frames::waiting("eth1", &other("pfifo_fast"), Some(&status)).unwrap();
+    assert_eq!(elsewhere.level, Level::Ok);
+    // What the daemon has said stands there once.
+    let told = Status { warnings: vec![replaced.seen], ..status.clone() };
+    let found = frames::waiting("eth0", &other("pfifo_fast"), Some(&told));
+    assert_eq!(found, None);
 }
 
 #[test]

@@ -75,6 +75,8 @@ impl Link for Fake {
             others: Vec::new(),
         };
         self.answer(Status {
+            unmet: None,
+            delays: None,
             version: "1.2.3".to_owned(),
             pid: 1,
             generation: 4,

@@ -72,6 +72,16 @@ pub struct Episode {
     pub last: Sample,
 }
 
+impl Episode {
+    /// Its drops in a line.
+    pub(crate) fn in_words(&self) -> String {
+        let by = titled(self.rule.as_deref(), self.rule_name.as_deref());
+        let at = self.last.interface.as_deref();
+        let at = at.map_or_else(String::new, |name| format!(", the last by {name}"));
+        format!("{} reported since {} by {by}: {}{at}", self.sampled, self.began, self.reason)
+    }
+}
+
 /// Facts of a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Sample {

@@ -92,10 +92,11 @@ pub struct ExplainedNow {
     pub packet: String,
     /// The source that is charged: an IPv4 address or an IPv6 /64.
     pub source: String,
-    /// `pass` or `drop`.
-    #[schema(value_type = words::Verdict)]
+    /// `pass` or `drop`; `unknown` where what was not looked at may drop a packet that passes all
+    /// else.
+    #[schema(value_type = words::VerdictNow)]
     pub verdict: String,
-    /// A reason of `GET /v1/stats`.
+    /// A reason of `GET /v1/stats`; of an unknown verdict, that of what was looked at.
     pub reason: String,
     /// The rule that decides, if one does.
     pub rule: Option<String>,
@@ -118,6 +119,9 @@ pub struct ExplainedNow {
     pub assumed: Vec<String>,
     /// Parts that were not looked at, because the question does not say enough.
     pub not_looked_at: Vec<String>,
+    /// Drops of the source that were reported lately, whatever their packets were.
+    #[serde(default)]
+    pub dropped_lately: Vec<String>,
     /// The rule set that judges it.
     pub generation: u64,
     /// Seconds that it is on trial for, if it is.
@@ -225,16 +229,18 @@ impl ExplainedNow {
 
 impl Render for ExplainedNow {
     fn render(&self, text: &mut String) {
-        let mut lines = vec![
-            ("packet", self.packet.clone()),
-            ("verdict", format!("{}: {}", self.verdict, self.reason)),
-        ];
+        let verdict = match self.verdict.as_str() {
+            "unknown" => self.verdict.clone(),
+            verdict => format!("{verdict}: {}", self.reason),
+        };
+        let mut lines = vec![("packet", self.packet.clone()), ("verdict", verdict)];
         lines.extend(self.rule.as_deref().map(|rule| ("rule", self.titled(rule))));
         lines.push(("so", self.happens.clone()));
         if self.verdict == "drop" {
             let waits = self.steps.iter().flat_map(|step| &step.limits).any(waits_for_lease);
             lines.push(("passes in", time(self.passes_in_ns, waits)));
         }
+        lines.extend(self.dropped_lately.iter().map(|drops| ("dropped", drops.clone())));
         if let Some(left) = self.trial_seconds_left {
             lines.push(("on trial", format!("these rules, for {} more", seconds(left))));
         }

@@ -51,6 +51,12 @@ pub struct Status {
     /// Warnings: rules that are not in force, and why; and a line while most packets have no IP
     /// header.
     pub warnings: Vec<String>,
+    /// Rules that limit and have met no packet, if there are any, of up to 512 rules.
+    #[serde(default)]
+    pub unmet: Option<Unmet>,
+    /// Rules that let packets wait on their way out, if there are any.
+    #[serde(default)]
+    pub delays: Option<Delays>,
     /// Rules and budgets that let packets pass over their soft limits now.
     pub over_soft_limit: Vec<String>,
     /// Tables in which packets find no room now: `IPv4 sources`, `IPv6 sources`, `narrow keys`,
@@ -87,6 +93,49 @@ pub struct Status {
     /// The end of the last trial, if there was one.
     #[serde(default)]
     pub last_trial: Option<TrialEnd>,
+}
+
+/// Rules that are in force, and that no packet has met.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Unmet {
+    /// The first of them.
+    pub rules: Vec<String>,
+    /// Number of all of them.
+    pub in_all: usize,
+    /// Number of rules that limit.
+    pub of: usize,
+    /// Packets that were seen since the rules came into force.
+    pub packets: u64,
+}
+
+impl Unmet {
+    /// Packets after which it is worth a word that a rule met none.
+    const MANY: u64 = 1_000;
+
+    /// The line about it; none before there were many packets.
+    fn text(&self) -> Option<String> {
+        let Self { rules, in_all, of, packets } = self;
+        let more = match in_all.saturating_sub(rules.len()) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (*packets >= Self::MANY).then(|| {
+            let packets = number(*packets);
+            format!(
+                "{in_all} of {of} rules by none of {packets} packets: {}{more}",
+                rules.join(", ")
+            )
+        })
+    }
+}
+
+/// Rules that let packets wait on their way out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Delays {
+    /// The rules and budgets, in words.
+    pub who: String,
+    /// Packets of one flow that wait at most.
+    pub packets: u64,
 }
 
 /// Numbers of reloads, by request, signal or because a file changed.
@@ -383,6 +432,9 @@ impl Render for Status {
         row("limits", limits.to_owned());
         let edits = self.edits;
         row("rules", format!("{} in force, {edits} of them by `limiter set`", self.rules));
+        if let Some(unmet) = self.unmet.as_ref().and_then(Unmet::text) {
+            row("not met", clean(&unmet));
+        }
         if !self.requests.is_empty() {
             row("requests", self.requests.words());
         }

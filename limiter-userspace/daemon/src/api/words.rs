@@ -198,6 +198,18 @@ pub enum Verdict {
     Drop,
 }
 
+/// Verdict about a packet of which not all is known.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+pub enum VerdictNow {
+    /// Goes on.
+    Pass,
+    /// Goes nowhere.
+    Drop,
+    /// May go on or not: by what was not looked at.
+    Unknown,
+}
+
 /// Origin of a rule that was asked.
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]

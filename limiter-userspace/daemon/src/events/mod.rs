@@ -240,6 +240,17 @@ impl Events {
         })
     }
 
+    /// Drops of a source in episodes that go on or ended lately, in words: the first of them.
+    pub(super) fn dropped_lately(&self, of: &str, datapath: &dyn Datapath) -> Vec<String> {
+        const MOST: usize = 4;
+        let open = self.episodes.open();
+        let open = open.iter().filter(|(key, _)| source(key) == of);
+        let open = open.map(|(key, open)| view(key, open, false, datapath));
+        let ended = self.ended.iter().map(|(_, episode)| episode).filter(|at| at.source == of);
+        let drops = open.chain(ended.cloned()).filter(|episode| !episode.would_drop).take(MOST);
+        drops.map(|episode| episode.in_words()).collect()
+    }
+
     fn counts(&self, datapath: &dyn Datapath) -> Result<EventCounts, ServiceError> {
         let counts = datapath.event_counts()?;
         Ok(EventCounts {

@@ -25,7 +25,7 @@ use crate::guard::Caller;
 use crate::request_bans::RequestRules;
 use crate::service::{Service, Shared};
 use crate::views::{self, Title};
-use crate::warnings::while_off;
+use crate::warnings::{cut, while_off};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/bans", get(list).put(ban).delete(unban))
@@ -118,7 +118,10 @@ impl Service {
         let names = views::rule_names(self.datapath()?, &self.rule_sets.effective);
         let names = (&names, &self.request_rules);
         let banned = BannedSource::of(selector, ban, names, self.datapath()?.now());
-        let warnings = crowd_hit(&selector).into_iter().chain(while_off(self.datapath()?));
+        let warnings = crowd_hit(&selector)
+            .into_iter()
+            .chain(cut(request.seconds, self.datapath()?))
+            .chain(while_off(self.datapath()?));
         let warning = warnings.reduce(|all, one| format!("{all}; {one}"));
         Ok(BannedSource { warning, ..banned })
     }

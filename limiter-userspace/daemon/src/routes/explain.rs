@@ -41,7 +41,11 @@ impl Service {
         }
         let trial_seconds_left =
             self.rule_sets.trial(&self.datapath).map(|trial| trial.seconds_left);
-        Ok(ExplainedNow { trial_seconds_left, ..explained })
+        let dropped_lately = match explained.verdict.as_str() {
+            "drop" => Vec::new(),
+            _ => self.events.dropped_lately(&explained.source, self.datapath()?),
+        };
+        Ok(ExplainedNow { trial_seconds_left, dropped_lately, ..explained })
     }
 
     /// The state in force now. A trial that is over is settled first, so that the names are of the

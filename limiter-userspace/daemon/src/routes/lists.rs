@@ -21,7 +21,7 @@ use crate::error::ServiceError;
 use crate::guard::{self, Caller, Scene};
 use crate::lists::{self, Changes, ListStore, Wanted};
 use crate::service::{Service, Shared};
-use crate::warnings::while_off;
+use crate::warnings::{cut, while_off};
 
 /// Sources of one request whose standing is reported, at most.
 const MOST_REPORTED: usize = 10;
@@ -90,7 +90,9 @@ impl Service {
         let reported = reported(request, &wanted, now);
         let denied = wanted.put().filter(|_| request.list == ListName::Deny);
         let crowds = denied.filter_map(|(at, _)| crowd_hit(at)).take(MOST_REPORTED);
-        let warnings = crowds.chain(while_off(self.datapath()?)).collect();
+        let longest = request.timed.iter().map(|timed| timed.seconds).chain(request.seconds).max();
+        let cut = longest.and_then(|seconds| cut(seconds, self.datapath().ok()?));
+        let warnings = crowds.chain(cut).chain(while_off(self.datapath()?)).collect();
         let changed = self.change_lists(wanted)?;
         self.cluster.publish(reported);
         let done = stand_otherwise(&self.lists, before, self.datapath()?.now());

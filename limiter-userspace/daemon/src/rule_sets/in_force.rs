@@ -9,13 +9,14 @@ use limiter_rules::Selector;
 use limiter_rules::place::Holder;
 
 use super::ground::Ground;
+use super::machine::Machine;
 use super::planned::Planned;
 use super::state::RuleSets;
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::layers::Layers;
 use crate::state_dir::Prepared;
-use crate::views::key;
+use crate::views::{self, key};
 use crate::warnings;
 
 /// True if somebody used a limit, or nobody can know.
@@ -52,11 +53,7 @@ impl RuleSets {
     ) -> Result<(Layers, Arc<EffectiveSet>), ServiceError> {
         let Planned { layers, mut effective, mut plan, laid } = planned;
         let datapath = ground.datapath.get_mut()?;
-        effective.warnings.extend(warnings::of_tags(&effective, datapath));
-        effective.warnings.extend(warnings::of_interfaces(&effective, datapath));
-        effective.warnings.extend(warnings::of_direction(&effective, datapath));
-        effective.warnings.extend(warnings::hold_incoming(&effective, datapath));
-        effective.warnings.extend(warnings::of_delays(&effective, datapath));
+        let of_machine = warnings::of_machine(&effective, datapath);
         effective.shared = std::mem::take(&mut plan.shared);
         // The lists first, and back where the rules fail: both or neither.
         let laid = match end {
@@ -82,15 +79,19 @@ impl RuleSets {
             }
         };
         self.used = used;
-        let known = &self.effective.warnings;
-        let is_new = |warning: &&String| !known.contains(warning);
-        self.news = effective.warnings.iter().filter(is_new).cloned().collect();
+        // The rules are in force by now, whatever this says.
+        self.seen = views::seen(datapath).unwrap_or(self.seen);
+        let known = [&self.effective.warnings, &self.machine.warnings];
+        let is_new = |warning: &&String| !known.iter().any(|known| known.contains(warning));
+        let all = effective.warnings.iter().chain(&of_machine);
+        self.news = all.filter(is_new).cloned().collect();
         for warning in &self.news {
             tracing::warn!("{warning}");
         }
         tracing::info!(generation, rules = effective.rules.len(), "rules in force");
         let layers = std::mem::replace(&mut self.layers, layers);
         let effective = std::mem::replace(&mut self.effective, Arc::new(effective));
+        self.machine = Machine::looked(of_machine, &self.effective);
         ground.cluster.share(&self.layers, &self.effective);
         Ok((layers, effective))
     }

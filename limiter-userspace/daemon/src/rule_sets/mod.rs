@@ -6,6 +6,7 @@ mod files;
 mod ground;
 mod in_force;
 mod limits;
+mod machine;
 mod planned;
 mod state;
 mod trial;

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use limiter_common::time::Ticks;
 use limiter_datapath::Datapath;
 
+use super::machine::Machine;
 use crate::api::rules::{Changed, Document, TrialEnd};
 use crate::api::status::{Reload, Reloads, Watching};
 use crate::effective::EffectiveSet;
@@ -45,6 +46,10 @@ pub(crate) struct RuleSets {
     pub(crate) replan: bool,
     /// True if the entries of the rule files are not on the lists as they are to be.
     pub(super) relay: bool,
+    /// Packets that were seen before the rules came into force.
+    pub(crate) seen: u64,
+    /// The last look at the machine.
+    pub(crate) machine: Machine,
     /// Warnings that the last rule set brought, for anybody who asked for it: a warning is reported
     /// once.
     pub(crate) news: Vec<String>,
@@ -96,6 +101,8 @@ impl RuleSets {
             trials: Trials::default(),
             replan: false,
             relay: false,
+            seen: 0,
+            machine: Machine::default(),
             news: Vec::new(),
             used: None,
         }

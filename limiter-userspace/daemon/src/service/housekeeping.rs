@@ -92,6 +92,11 @@ impl Service {
         Ok(())
     }
 
+    fn look_at_machine(&mut self) -> Result<(), ServiceError> {
+        self.rule_sets.look_at_machine(self.datapath.get_mut()?);
+        Ok(())
+    }
+
     /// Reads the counters of all packets and interfaces.
     pub(super) fn note_recent(&mut self) -> Result<(), ServiceError> {
         let on_trial = self.rule_sets.trial(&self.datapath).is_some();
@@ -120,7 +125,7 @@ impl Service {
 
 type Step = fn(&mut Service) -> Result<(), ServiceError>;
 
-const STEPS: [(&str, Step); 11] = [
+const STEPS: [(&str, Step); 12] = [
     ("end a trial", Service::settle),
     ("tell the program of the wall clock", Service::follow_wall_clock),
     ("end limits whose time is over", Service::end_limits),
@@ -129,6 +134,7 @@ const STEPS: [(&str, Step); 11] = [
     (SAVE_LISTS, Service::save_lists),
     ("tell the other nodes of bans", Service::report_bans),
     ("note which change of other nodes is the newest", Service::keep_heard),
+    ("look at the machine", Service::look_at_machine),
     ("look at soft limits, full tables and packets without IP", Service::look_for_alarms),
     ("read how near sources come to their limits", Service::look_at_utilization),
     (NOTE_RECENT, Service::note_recent),

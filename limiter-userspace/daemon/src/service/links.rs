@@ -69,8 +69,9 @@ impl Service {
         }
         for (name, hooks) in detached {
             tracing::warn!(
-                "{name} is not limited any more at {}: the pin of its link there was removed; a \
-                 restart of the daemon attaches it again",
+                "{name} is not limited any more at {}: the pin of its link there was removed, or \
+                 before Linux 6.6 its filter, as with the clsact; a restart of the daemon attaches \
+                 it again, and `limiter reload` does not",
                 hooks.join(" and ")
             );
         }

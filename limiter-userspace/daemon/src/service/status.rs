@@ -6,9 +6,10 @@ use limiter_datapath::{Attachment, Datapath, LinkState};
 
 use super::Service;
 use crate::api::neighbours::{OtherProgram, ThenProgram};
-use crate::api::status::{ChangedOnDisk, Interface, Sources, Status};
+use crate::api::status::{ChangedOnDisk, Delays, Interface, Sources, Status};
 use crate::control::Refusal;
 use crate::error::ServiceError;
+use crate::views;
 
 /// The index of an interface; 0 if it is gone by now.
 fn index_of(datapath: &dyn Datapath, name: &str) -> u32 {
@@ -31,6 +32,7 @@ impl Service {
         let stands = self.damages.iter().filter(|damage| damage.stands());
         let mut warnings: Vec<String> = stands.map(|damage| damage.warning.clone()).collect();
         warnings.extend(self.rule_sets.effective.warnings.iter().cloned());
+        warnings.extend(self.rule_sets.machine.warnings.iter().cloned());
         let left = self.datapath().map(Datapath::left_behind).unwrap_or_default();
         warnings
             .extend(left.iter().map(|left| format!("{left}, by these rules: {}", left.remedy())));
@@ -90,6 +92,8 @@ impl Service {
             edits: layers.edits.len(),
             management: layers.management.keys().map(ToString::to_string).collect(),
             warnings: self.warnings(),
+            unmet: views::unmet(datapath, &self.rule_sets.effective, self.rule_sets.seen)?,
+            delays: Delays::of(&self.rule_sets.effective),
             over_soft_limit: self.gauges.alarms.raised(),
             no_room_for: self.gauges.floods.raised(),
             too_tight: self

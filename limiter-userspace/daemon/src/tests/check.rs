@@ -45,6 +45,34 @@ fn deny(daemon: &mut Daemon, source: &str, seconds: Option<u64>) {
         .unwrap();
 }
 
+/// A limit of each source is one of all neighbours on a link, which is said until somebody has
+/// thought of them.
+#[test]
+fn neighbours_that_are_one_source_are_noted() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("r.yaml");
+    let notes = |rules: &str| {
+        fs::write(&file, rules).unwrap();
+        let checked = crate::check::check(&[file.clone()], &mut std::io::empty(), 1522, 64);
+        assert_eq!(checked.errors, []);
+        let text = crate::render::text(&checked);
+        assert_eq!(text.contains("note: to the rule"), !checked.notes.is_empty(), "{text}");
+        checked.notes.len()
+    };
+    let each = "{key: remote_address, rate_limit: {rate: 5/hour, burst: 5}}";
+    let fe80 = |terms: &str| format!("{{key: remote_address, value: \"fe80::/64\", {terms}}}");
+    assert_eq!(notes(&format!("descriptors: [{each}]\n")), 1);
+    let unlimited = fe80("rate_limit: {unlimited: true}");
+    assert_eq!(notes(&format!("descriptors: [{each}, {unlimited}]\n")), 0);
+    let own = fe80("rate_limit: {rate: 9/s}");
+    assert_eq!(notes(&format!("descriptors: [{each}, {own}]\n")), 0);
+    let allow = "allow: [{address: \"fe80::/64\", reason: neighbours}]";
+    assert_eq!(notes(&format!("descriptors: [{each}]\n{allow}\n")), 0);
+    assert_eq!(notes(&format!("descriptors: [{unlimited}]\n")), 0);
+    let by_port = format!("{{key: destination_port, value: 53, descriptors: [{each}]}}");
+    assert_eq!(notes(&format!("descriptors: [{by_port}]\n")), 0);
+}
+
 #[test]
 fn a_source_over_its_limit_learns_when_to_come_again() {
     let mut daemon = Daemon::start(&[]);

@@ -94,6 +94,12 @@ fn what_is_not_given_is_named() {
     let reported = ask(&mut daemon, None, None);
     let missing = ["rule for destination_port=22 remote_address", "rule for destination_port=53"];
     assert_eq!(reported.not_looked_at, missing);
+    // What was left out may drop it.
+    let happens = "it may be dropped by what was not looked at: rule for destination_port=22 \
+                   remote_address, rule for destination_port=53";
+    assert_eq!((reported.verdict.as_str(), reported.happens.as_str()), ("unknown", happens));
+    let text = crate::render::text(&reported);
+    assert!(text.contains("\nverdict    unknown\n") && !text.contains("it passes"), "{text}");
     // The lists come before, so nothing of that matters.
     let from = "192.0.2.9".to_owned();
     let reported = daemon.service.explain(&AskExplain { from, ..AskExplain::default() }).unwrap();

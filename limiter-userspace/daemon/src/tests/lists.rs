@@ -7,6 +7,7 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 
 use super::*;
+use crate::api::bans::SetBan;
 use crate::api::lists::{ListName, SetList, UnsetList};
 
 impl Daemon {
@@ -31,6 +32,27 @@ impl Daemon {
         let mut state = self.fake.state();
         state.now = state.now.plus(Ticks::from_nanos(u64::try_from(time.as_nanos()).unwrap()));
     }
+}
+
+/// A time beyond the program's clock is not cut without a word.
+#[test]
+fn a_time_that_is_cut_is_reported() {
+    let mut daemon = Daemon::start(&[]);
+    let year = 365 * 86_400;
+    let mut warnings = |seconds| {
+        let (list, sources) = (ListName::Deny, vec!["192.0.2.1".to_owned()]);
+        let asked = SetList { list, sources, seconds, ..SetList::default() };
+        let listed = daemon.service.list(&asked).unwrap().warnings;
+        let source = "192.0.2.2".to_owned();
+        let asked = SetBan { source, seconds: seconds.unwrap_or(1), ..SetBan::default() };
+        let banned = daemon.service.ban(&asked).unwrap().warning;
+        assert_eq!(listed.first(), banned.as_ref());
+        listed
+    };
+    assert_eq!(warnings(Some(9 * year)), [""; 0]);
+    assert_eq!(warnings(None), [""; 0]);
+    let cut = warnings(Some(10 * year));
+    assert!(cut[0].starts_with("3,650 d are cut to 3,335 d 23 h"), "{cut:?}");
 }
 
 #[test]

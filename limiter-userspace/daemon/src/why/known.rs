@@ -60,7 +60,7 @@ pub(super) fn assumed(
     let limited = in_force.datapath.attachments().iter();
     let limited = interfaces_of(limited.filter(|at| at.mode.hook().direction() == own_way));
     // What goes out may wait on one interface, and not on another.
-    let differs = asks(field::INTERFACE) || outgoing && judged.waits != Ticks::ZERO;
+    let differs = outgoing && judged.waits != Ticks::ZERO;
     let facts = Fact::ALL.into_iter().map(|fact| {
         let matters = asks(fact.field()) || fact.counted().is_some_and(counts);
         let text = fact.in_header(question.direction).assumed(&question.given);
@@ -127,7 +127,7 @@ pub(super) fn not_looked_at(
 }
 
 /// Bits of [`field`] that rules in force ask for, of tables that this packet may be in.
-fn asked(in_force: &InForce<'_>, question: &Question) -> u32 {
+pub(super) fn asked(in_force: &InForce<'_>, question: &Question) -> u32 {
     let ids = &in_force.datapath.installed().tables.ids;
     let mine = |fields: &u32| fields & family(question.source) != 0 || fields & field::INNER != 0;
     let forms = ids.keys().filter(|form| form.direction().meets(question.direction));

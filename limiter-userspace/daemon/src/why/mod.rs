@@ -15,7 +15,8 @@ use humantime::format_rfc3339_millis;
 use limiter_common::header::{self, TCP};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_datapath::{Framing, Observed, Queueing};
+use limiter_common::wire::field;
+use limiter_datapath::{Framing, Observed, Queueing, interfaces_of};
 use limiter_model::{Excerpt, Judged, Looked, LookedTable, Packet};
 use limiter_rules::Selector;
 use limiter_rules::model::key::protocol_text;
@@ -30,6 +31,9 @@ use in_force::nanos_up;
 pub(super) use in_force::InForce;
 pub(super) use question::Question;
 pub(super) use steps::{BANS, lines};
+
+/// Interfaces that are looked at for a packet of which it is not known by which it comes.
+const MOST_INTERFACES: usize = 64;
 
 /// The rule and bucket of a source's next packet in the keyed table of sources; none if its rule is
 /// not there.
@@ -48,15 +52,17 @@ pub(super) fn keyed_source(
 impl InForce<'_> {
     /// `GET /v1/explain`.
     pub(super) fn explain(&self, question: &Question) -> Result<ExplainedNow, ServiceError> {
-        let found = self.find(question)?;
+        let (found, elsewhere) = self.by_each_interface(question)?;
         let reason = found.judged.outcome.reason;
         let rule = found.decided();
+        let open = elsewhere.or_else(|| found.may_be_dropped());
+        let verdict = if open.is_some() { "unknown" } else { verdict(reason) };
         Ok(ExplainedNow {
             packet: found.packet.clone(),
             source: found.selector.to_string(),
-            verdict: verdict(reason).to_owned(),
+            verdict: verdict.to_owned(),
             reason: reason.name().to_owned(),
-            happens: found.happens(),
+            happens: open.unwrap_or_else(|| found.happens()),
             rule: rule.and_then(|step| step.reported.rule.clone()),
             passes_in_ns: found.wait.map(nanos_up),
             waits_ns: found.waits().map(nanos_up),
@@ -66,8 +72,47 @@ impl InForce<'_> {
             trial_seconds_left: None,
             assumed: found.assumed,
             not_looked_at: found.not_looked_at,
+            dropped_lately: Vec::new(),
             steps: found.steps.into_iter().map(|step| step.reported).collect(),
         })
+    }
+
+    /// The answer by one of the interfaces that the packet may have: the first by which it is
+    /// dropped, if there is one. And what is not known, where others answer otherwise.
+    fn by_each_interface(
+        &self,
+        question: &Question,
+    ) -> Result<(Found, Option<String>), ServiceError> {
+        let way = question.direction_of_packet();
+        let limited = self.datapath.attachments().iter();
+        let names = interfaces_of(limited.filter(|at| at.mode.hook().direction() == way));
+        let asks = known::asked(self, question) & field::INTERFACE != 0;
+        if question.interface.is_some() || !asks || names.is_empty() {
+            return Ok((self.find(question)?, None));
+        }
+        let mut found = Vec::new();
+        for name in names.iter().take(MOST_INTERFACES) {
+            let by = Question { interface: Some((*name).to_owned()), ..question.clone() };
+            found.push((*name, self.find(&by)?));
+        }
+        let (dropped, passed): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(_, found)| !found.judged.passes());
+        let open = (!dropped.is_empty() && !passed.is_empty()).then(|| {
+            let [dropped, passed] = [&dropped, &passed]
+                .map(|by| named(&by.iter().map(|(name, _)| *name).collect::<Vec<_>>()));
+            format!("it is dropped by {dropped}, and passes by {passed}")
+        });
+        let first = dropped.into_iter().chain(passed).next();
+        let Some((name, mut found)) = first else { return Ok((self.find(question)?, None)) };
+        if let 2.. = names.len() {
+            let text = format!("interface not given; assumed {name}, of {}", named(&names));
+            found.assumed.insert(0, text);
+        }
+        let more = names.len().saturating_sub(MOST_INTERFACES);
+        if more > 0 {
+            found.not_looked_at.push(format!("{more} more interfaces"));
+        }
+        Ok((found, open))
     }
 
     fn find(&self, question: &Question) -> Result<Found, ServiceError> {
@@ -118,7 +163,7 @@ impl InForce<'_> {
         }
         match self.datapath.queueing(interface) {
             Ok(Queueing::Fq(_)) => None,
-            Ok(Queueing::Other(kind)) => {
+            Ok(Queueing::Other(kind) | Queueing::NoFq(kind)) => {
                 Some(format!("it passes at once: {interface} has {kind}, and with fq"))
             }
             Err(error) => {
@@ -189,6 +234,15 @@ impl Found {
         Some(format_rfc3339_millis(at).to_string())
     }
 
+    /// What may still drop a packet that passes all that was looked at; none if nothing may.
+    fn may_be_dropped(&self) -> Option<String> {
+        let open = self.judged.passes() && !self.not_looked_at.is_empty();
+        open.then(|| {
+            let by: Vec<&str> = self.not_looked_at.iter().map(String::as_str).collect();
+            format!("it may be dropped by what was not looked at: {}", named(&by))
+        })
+    }
+
     fn is_exact(&self) -> bool {
         self.assumed.is_empty() && self.not_looked_at.is_empty()
     }
@@ -246,6 +300,16 @@ fn described(question: &Question, length: u64, interface: &str) -> String {
         text = format!("{text} {flags}");
     }
     format!("{text}, {length} bytes, by {interface}")
+}
+
+/// The first of some names, and how many more there are.
+fn named(names: &[&str]) -> String {
+    const MOST: usize = 4;
+    let first = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MOST) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
 }
 
 const fn verdict(reason: Reason) -> &'static str {

@@ -1,4 +1,4 @@
-//! The rate that somebody probably meant: `5k` for `5k/s`, `2Mbps` for `2mbit/s`.
+//! The rate that somebody probably meant: `5k` for `5k/s`, `2Mb/s` for `2mbit/s`.
 
 use super::RateText;
 
@@ -48,26 +48,26 @@ const SPELLINGS: [(&str, &[&str]); 41] = [
     ("MBytes", &["MB"]),
 ];
 
-/// Spellings of so much in a second.
-const PER_SECOND: [(&str, &str); 18] = [
-    ("pps", ""),
-    ("rps", ""),
-    ("qps", ""),
-    ("kpps", "k"),
-    ("Kpps", "k"),
-    ("Mpps", "M"),
-    ("mpps", "M"),
-    ("bps", "bit"),
-    ("kbps", "kbit"),
-    ("Kbps", "kbit"),
-    ("mbps", "mbit"),
-    ("Mbps", "mbit"),
-    ("gbps", "gbit"),
-    ("Gbps", "gbit"),
-    ("Bps", "B"),
-    ("kBps", "kB"),
-    ("MBps", "MB"),
-    ("GBps", "GB"),
+/// Spellings of so much in a second. `mbps` is a megabyte to `tc`, and a megabit to most others.
+const PER_SECOND: [(&str, &[&str]); 18] = [
+    ("pps", &[""]),
+    ("rps", &[""]),
+    ("qps", &[""]),
+    ("kpps", &["k"]),
+    ("Kpps", &["k"]),
+    ("Mpps", &["M"]),
+    ("mpps", &["M"]),
+    ("bps", &["bit", "B"]),
+    ("kbps", &["kbit", "kB"]),
+    ("Kbps", &["kbit", "kB"]),
+    ("mbps", &["mbit", "MB"]),
+    ("Mbps", &["mbit", "MB"]),
+    ("gbps", &["gbit", "GB"]),
+    ("Gbps", &["gbit", "GB"]),
+    ("Bps", &["B"]),
+    ("kBps", &["kB"]),
+    ("MBps", &["MB"]),
+    ("GBps", &["GB"]),
 ];
 
 /// Spellings of units of time that are not read, and how they are written here.
@@ -99,14 +99,8 @@ pub(super) fn meant(text: &str) -> Vec<String> {
     let (multiplier, unit) = per.split_at(digits);
     let known = TIMES.iter().find(|(spelling, _)| *spelling == unit);
     let unit = known.map_or(unit, |(_, unit)| unit);
-    let second = PER_SECOND.iter().find(|(spelling, _)| *spelling == suffix);
-    let sizes: Vec<&str> = match second {
-        Some((_, size)) => vec![size],
-        None => SPELLINGS
-            .iter()
-            .find(|(spelling, _)| *spelling == suffix)
-            .map_or_else(|| vec![suffix], |(_, sizes)| sizes.to_vec()),
-    };
+    let known = PER_SECOND.iter().chain(&SPELLINGS).find(|(spelling, _)| *spelling == suffix);
+    let sizes = known.map_or_else(|| vec![suffix], |(_, sizes)| sizes.to_vec());
     let unit = if unit.is_empty() && multiplier.is_empty() { "s" } else { unit };
     let rates = sizes.into_iter().map(|size| format!("{number}{size}/{multiplier}{unit}"));
     rates.filter(|rate| rate != text && RateText::read(rate).is_ok()).collect()

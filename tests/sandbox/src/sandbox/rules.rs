@@ -1,82 +1,20 @@
-//! The rule file, read once more: the sandbox must not ask limiter what limiter should do.
+//! The limits of a rule file, read as limiter reads it; what they let pass is the oracle's to say.
 
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail};
 use ipnet::IpNet;
-use serde::Deserialize;
+pub use limiter_common::wire::Count;
+use limiter_rules::model::{Limits, Meter, RateLimit};
+use limiter_rules::{RuleFile, Selector, Terms};
 
 use crate::oracle::Limit;
 
-#[derive(Debug, Deserialize)]
-struct File {
-    descriptors: Vec<Descriptor>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Descriptor {
-    key: String,
-    value: Option<String>,
-    rate_limit: RateLimit,
-}
-
-#[derive(Debug, Deserialize)]
-struct RateLimit {
-    #[serde(default)]
-    unlimited: bool,
-    unit: Option<Unit>,
-    unit_multiplier: Option<u64>,
-    requests_per_unit: Option<u64>,
-    burst: Option<u64>,
-    #[serde(default)]
-    count: Count,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Unit {
-    Second,
-    Minute,
-    Hour,
-    Day,
-    Week,
-}
-
-impl Unit {
-    fn seconds(self) -> u64 {
-        match self {
-            Self::Second => 1,
-            Self::Minute => 60,
-            Self::Hour => 3600,
-            Self::Day => 86_400,
-            Self::Week => 604_800,
-        }
-    }
-
-    fn symbol(self) -> &'static str {
-        match self {
-            Self::Second => "s",
-            Self::Minute => "min",
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Week => "week",
-        }
-    }
-}
-
-/// Unit that a limit counts.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Count {
-    /// Frames.
-    #[default]
-    Packets,
-    /// Bytes of the frame, from the Ethernet header, without the checksum.
-    Bytes,
-}
+/// The largest frame on the cables, with two VLAN tags.
+const MAX_FRAME: u64 = 1522;
 
 /// One rule with a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +23,7 @@ pub struct Rule {
     pub prefix: Option<IpNet>,
     /// The limit.
     pub limit: Limit,
-    /// Unit that the limit counts.
+    /// Unit that the limit counts: packets, or bytes of the frame.
     pub count: Count,
     /// The limit for a reader: `1000/s, burst 50`.
     pub text: String,
@@ -93,73 +31,87 @@ pub struct Rule {
 
 /// All rules of a file; an unlimited one has no [`Rule`].
 #[derive(Clone, Debug)]
-pub struct Rules(Vec<(Option<IpNet>, Option<Rule>)>);
+pub struct Rules(Vec<(Selector, Option<Rule>)>);
 
 impl Rules {
     /// Reads a rule file.
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or has something that the sandbox does not know.
+    /// When limiter would refuse it, or it has something that the sandbox cannot measure.
     pub fn read(path: &Path) -> Result<Self> {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Self::parse(&text).with_context(|| format!("in the rule file {}", path.display()))
+        Self::of_file(&path.display().to_string(), &text)
     }
 
     /// Reads the text of a rule file.
     ///
     /// # Errors
     ///
-    /// When it has something that the sandbox does not know.
+    /// As [`Self::read`].
     pub fn parse(text: &str) -> Result<Self> {
-        let file: File = serde_saphyr::from_str(text)?;
-        let rules = file.descriptors.into_iter().map(|descriptor| {
-            let key = &descriptor.key;
-            ensure!(key == "remote_address", "the sandbox cannot send for the key `{key}`");
-            let prefix = descriptor.value.as_deref().map(prefix).transpose()?;
-            Ok((prefix, rule(prefix, &descriptor.rate_limit)?))
+        Self::of_file("the rule file", text)
+    }
+
+    fn of_file(name: &str, text: &str) -> Result<Self> {
+        let file = RuleFile::parse(name, text.as_bytes(), MAX_FRAME)?;
+        let rules = file.rules.rules.iter().map(|rule| {
+            let path = &rule.path;
+            let end = path.other_end();
+            let end = end.with_context(|| format!("the sandbox cannot send for the key {path}"))?;
+            let limited = match &rule.terms {
+                Terms::Unlimited => None,
+                Terms::Limits(limits) => Some(limited(end, limits)),
+                Terms::Budget(_) => bail!("the sandbox cannot measure the budget of {path}"),
+            };
+            let limited = limited.transpose();
+            Ok((end, limited.with_context(|| format!("{name}: rule for {path}"))?))
         });
         Ok(Self(rules.collect::<Result<_>>()?))
     }
 
     /// The limit of a source: the longest prefix wins. `None` when it is unlimited.
     pub fn of(&self, source: IpAddr) -> Option<&Rule> {
-        self.0
-            .iter()
-            .filter(|(prefix, _)| prefix.is_none_or(|prefix| prefix.contains(&source)))
-            .max_by_key(|(prefix, _)| prefix.map(|prefix| prefix.prefix_len()))
-            .and_then(|(_, rule)| rule.as_ref())
+        let source = Selector::address(source);
+        let around = self.0.iter().filter(|(selector, _)| selector.contains(&source));
+        let longest =
+            around.max_by_key(|(selector, _)| prefix(*selector).map(|at| at.prefix_len()));
+        longest.and_then(|(_, rule)| rule.as_ref())
     }
 }
 
-fn prefix(value: &str) -> Result<IpNet> {
-    match value.parse::<IpAddr>() {
-        Ok(address) => Ok(address.into()),
-        Err(_) => value.parse().with_context(|| format!("`{value}` is no address or prefix")),
+fn prefix(selector: Selector) -> Option<IpNet> {
+    match selector {
+        Selector::Every => None,
+        Selector::Prefix(net) => Some(net),
     }
 }
 
-fn rule(prefix: Option<IpNet>, rate: &RateLimit) -> Result<Option<Rule>> {
-    if rate.unlimited {
-        return Ok(None);
-    }
-    let unit = rate.unit.context("`unit` is missing")?;
-    let units = rate.requests_per_unit.context("`requests_per_unit` is missing")?;
-    // A burst in bytes has room for one full frame at least.
-    let least = if rate.count == Count::Bytes { 1522 } else { 1 };
-    let burst = u32::try_from(rate.burst.unwrap_or_else(|| units.max(least)))?;
-    let multiplier = rate.unit_multiplier.unwrap_or(1);
-    let per = match multiplier {
-        1 => unit.symbol().to_owned(),
-        _ => format!("{multiplier}{}", unit.symbol()),
+/// The one limit of a rule.
+fn limited(end: Selector, limits: &Limits) -> Result<Rule> {
+    let limit = limits.limits.first().filter(|_| limits.limits.len() == 1);
+    let Some(Meter::TokenBucket(rate)) =
+        limit.filter(|limit| limit.upper.is_none()).map(|limit| limit.meter)
+    else {
+        bail!("the sandbox measures one token bucket");
     };
-    let text = match rate.count {
-        Count::Packets => format!("{units}/{per}, burst {burst}"),
-        Count::Bytes => format!("{units} bytes/{per}, burst {burst}"),
+    let RateLimit { count, requests_per_unit: units, period: per, burst, .. } = rate;
+    let unit = match count {
+        Count::Packets => "",
+        Count::Bytes => " bytes",
+        Count::Syns | Count::Flows => bail!("the sandbox sends no {}", count.name()),
     };
-    let limit = Limit { units, per: Duration::from_secs(unit.seconds() * multiplier), burst };
-    Ok(Some(Rule { prefix, limit, count: rate.count, text }))
+    Ok(Rule {
+        prefix: prefix(end),
+        limit: Limit {
+            units,
+            per: Duration::from_secs(per.seconds()),
+            burst: u32::try_from(burst)?,
+        },
+        count,
+        text: format!("{units}{unit}/{per}, burst {burst}"),
+    })
 }
 
 #[cfg(test)]
@@ -173,28 +125,42 @@ descriptors:
     rate_limit: {unit: minute, requests_per_unit: 7}
   - key: remote_address
     value: 192.0.2.0/24
-    rate_limit: {name: a, unit: second, requests_per_unit: 5, burst: 9, count: bytes}
+    rate_limit: {name: a, unit: second, requests_per_unit: 5, burst: 2000, count: bytes}
   - key: remote_address
     value: 192.0.2.1
     rate_limit: {unlimited: true}
 ";
 
+    fn limit_of(rules: &str, address: &str) -> Option<Rule> {
+        Rules::parse(rules).expect("valid").of(address.parse().expect("valid")).cloned()
+    }
+
     #[test]
     fn the_longest_prefix_wins() {
-        let rules = Rules::parse(TEXT).expect("valid");
-        let of = |address: &str| rules.of(address.parse().expect("valid")).cloned();
-        assert_eq!(of("192.0.2.1"), None);
-        assert_eq!(of("192.0.2.2").expect("limited").limit, Limit::per_second(5, 9));
-        assert_eq!(of("192.0.2.2").expect("limited").count, Count::Bytes);
-        let rest = of("2001:db8::1").expect("limited");
+        assert_eq!(limit_of(TEXT, "192.0.2.1"), None);
+        let inside = limit_of(TEXT, "192.0.2.2").expect("limited");
+        assert_eq!((inside.limit, inside.count), (Limit::per_second(5, 2000), Count::Bytes));
+        let rest = limit_of(TEXT, "2001:db8::1").expect("limited");
         assert_eq!((rest.limit.per, rest.limit.burst), (Duration::from_mins(1), 7));
         let five = TEXT.replace("unit: minute", "unit: minute, unit_multiplier: 5");
-        let rules = Rules::parse(&five).expect("valid");
-        let rest = rules.of("2001:db8::1".parse().expect("valid")).expect("limited");
+        let rest = limit_of(&five, "2001:db8::1").expect("limited");
         assert_eq!(
             (rest.limit.per, rest.text.as_str()),
             (Duration::from_mins(5), "7/5min, burst 7")
         );
+    }
+
+    /// A limit is read in each form that rule files have for it.
+    #[test]
+    fn a_rate_in_short_is_the_same_limit() {
+        let of = |rate: &str| {
+            let rules = format!("descriptors: [{{key: remote_address, rate_limit: {{{rate}}}}}]\n");
+            limit_of(&rules, "192.0.2.1")
+        };
+        let long = of("unit: second, requests_per_unit: 30, burst: 60");
+        assert_eq!(of("rate: 30/s, burst: 60"), long);
+        assert_eq!(long.expect("limited").limit, Limit::per_second(30, 60));
+        assert_eq!(of("rate: 8mbit/s, burst: 2kB").expect("limited").count, Count::Bytes);
     }
 
     #[test]
@@ -205,8 +171,16 @@ descriptors:
 
     #[test]
     fn what_it_cannot_send_for_is_refused() {
-        assert!(Rules::parse(&TEXT.replace("remote_address", "protocol")).is_err());
-        assert!(Rules::parse(&TEXT.replace("192.0.2.0/24", "nobody")).is_err());
-        assert!(Rules::parse(&TEXT.replace("unit: minute, ", "")).is_err());
+        let protocol =
+            TEXT.replace("  - key: remote_address\n    rate", "  - key: protocol\n    rate");
+        for text in [
+            protocol,
+            TEXT.replace("192.0.2.0/24", "nobody"),
+            TEXT.replace("unit: minute, ", ""),
+            TEXT.replace("unit: minute", "algorithm: fixed_window, unit: minute"),
+            TEXT.replace("unit: minute", "count: syns, unit: minute"),
+        ] {
+            assert!(Rules::parse(&text).is_err(), "{text}");
+        }
     }
 }

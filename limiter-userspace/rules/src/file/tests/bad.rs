@@ -169,7 +169,7 @@ fn bad_files_are_refused_with_place_and_remedy() {
         ),
         (
             with_limit("rate: 2Mbps"),
-            "4:13: rate: \"2Mbps\" is not a rate: did you mean 2mbit/s?".into(),
+            "4:13: rate: \"2Mbps\" is not a rate: did you mean 2mbit/s or 2MB/s?".into(),
         ),
         (
             with_limit("rate: fast"),

@@ -1,0 +1,49 @@
+//! The rules in force on the machine as it is: others change its queueing disciplines, offloads and
+//! interfaces, so it is looked at again and again.
+
+use std::sync::Arc;
+
+use limiter_datapath::Datapath;
+
+use super::state::RuleSets;
+use crate::effective::EffectiveSet;
+use crate::warnings;
+
+/// Seconds between two looks.
+const EVERY: u8 = 5;
+
+/// The last look at the machine.
+#[derive(Debug, Default)]
+pub(crate) struct Machine {
+    /// Warnings of rules that do not hold on it.
+    pub(crate) warnings: Vec<String>,
+    /// The rule set that was looked at.
+    of: Option<Arc<EffectiveSet>>,
+    /// Seconds since then.
+    since: u8,
+}
+
+impl Machine {
+    pub(super) fn looked(warnings: Vec<String>, effective: &Arc<EffectiveSet>) -> Self {
+        Self { warnings, of: Some(Arc::clone(effective)), since: 0 }
+    }
+}
+
+impl RuleSets {
+    /// Looks at the machine if that is due, called each second, and logs what is otherwise since.
+    pub(crate) fn look_at_machine(&mut self, datapath: &mut dyn Datapath) {
+        self.machine.since = self.machine.since.saturating_add(1);
+        let is_same = self.machine.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &self.effective));
+        if is_same && self.machine.since < EVERY {
+            return;
+        }
+        let found = warnings::of_machine(&self.effective, datapath);
+        let before = std::mem::replace(&mut self.machine, Machine::looked(found, &self.effective));
+        for warning in self.machine.warnings.iter().filter(|at| !before.warnings.contains(at)) {
+            tracing::warn!("{warning}");
+        }
+        for warning in before.warnings.iter().filter(|at| !self.machine.warnings.contains(at)) {
+            tracing::info!("no longer so: {warning}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `GET /v1/explain` of which not all is said: what was not looked at is not denied.
+
+use limiter_common::verdict::Reason;
+use limiter_common::wire::Event;
+use limiter_datapath::{Framing, Mode};
+use limiter_fake::Fake;
+use limiter_model::Packet;
+
+use super::*;
+use crate::api::explain::{AskExplain, ExplainedNow};
+
+const BY_INTERFACE: &str = "descriptors:
+  - {key: interface, rate_limit: {name: cable, unit: hour, requests_per_unit: 2, burst: 2}}
+";
+
+impl Daemon {
+    fn with_rules(fake: Fake, rules: &str) -> Self {
+        let mut daemon = Self::start_on(fake, &[]);
+        daemon.write(rules);
+        daemon.service.reload().unwrap();
+        daemon
+    }
+
+    /// Packets of 192.0.2.7 that come by an interface.
+    fn come_by(&self, interface: u32, packets: u32) {
+        let mut state = self.fake.state();
+        let mut frame = vec![0; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
+        frame.extend([192, 0, 2, 7, 198, 51, 100, 1]);
+        frame.resize(60, 0);
+        let now = state.now;
+        for _ in 0..packets {
+            let packet = Packet::received(Framing::Ethernet, &frame, 60, interface);
+            state.model.judge_packet(&packet, now);
+        }
+    }
+
+    fn explained(&mut self, interface: Option<&str>) -> ExplainedNow {
+        let interface = interface.map(str::to_owned);
+        let from = "192.0.2.7".to_owned();
+        self.service.explain(&AskExplain { from, interface, ..AskExplain::default() }).unwrap()
+    }
+}
+
+/// A rule by interface is asked about each, and a source that is dropped by one does not pass.
+#[test]
+fn an_interface_that_is_not_given_may_be_any() {
+    let mut daemon = Daemon::with_rules(Fake::default().beside(Mode::Native), BY_INTERFACE);
+    assert_eq!(daemon.explained(None).verdict, "pass");
+    daemon.come_by(8, 3);
+    let of = |daemon: &mut Daemon, interface: Option<&str>| {
+        let explained = daemon.explained(interface);
+        (explained.verdict, explained.happens)
+    };
+    let happens = "it is dropped by fake1, and passes by fake0".to_owned();
+    assert_eq!(of(&mut daemon, None), ("unknown".to_owned(), happens));
+    assert!(!daemon.explained(None).exact);
+    let dropped = ("drop".to_owned(), "it is dropped".to_owned());
+    assert_eq!(of(&mut daemon, Some("fake1")), dropped);
+    assert_eq!(of(&mut daemon, Some("fake0")).0, "pass");
+    daemon.come_by(7, 3);
+    assert_eq!(of(&mut daemon, None), dropped);
+}
+
+/// One interface is no question.
+#[test]
+fn the_only_interface_is_known() {
+    let mut daemon = Daemon::with_rules(Fake::default(), BY_INTERFACE);
+    daemon.come_by(7, 3);
+    let explained = daemon.explained(None);
+    assert_eq!((explained.verdict.as_str(), explained.exact), ("drop", true));
+}
+
+/// What events say of the source stands beside a verdict that is not certain.
+#[test]
+fn drops_that_were_reported_are_named() {
+    let rules = "descriptors:
+  - {key: destination_port, value: 22, rate_limit: {name: ssh, rate: 2/hour, burst: 2}}
+";
+    let mut daemon = Daemon::with_rules(Fake::default(), rules);
+    let explained = daemon.explained(None);
+    assert_eq!((explained.verdict.as_str(), explained.dropped_lately), ("unknown", vec![]));
+    let event = |last| Event {
+        source: Source::V4([192, 0, 2, last]).trie_key(),
+        time: 1,
+        interface: 7,
+        length: 60,
+        reason: Reason::OverLimit as u8,
+        version: 4,
+        packets: 1,
+        ..Event::default()
+    };
+    daemon.fake.state().events.extend([event(7), event(7), event(8)]);
+    daemon.service.take_events();
+    let explained = daemon.explained(None);
+    assert_eq!(explained.verdict, "unknown");
+    let [drops] = explained.dropped_lately.as_slice() else { panic!("{explained:?}") };
+    assert!(drops.starts_with("2 reported since "), "{drops}");
+    assert!(drops.ends_with("over-limit, the last by fake0"), "{drops}");
+    let text = crate::render::text(&explained);
+    assert!(text.contains("\ndropped    2 reported since "), "{text}");
+}

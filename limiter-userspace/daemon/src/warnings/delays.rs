@@ -1,0 +1,126 @@
+//! Warnings about packets that are to wait, and do not.
+
+use std::collections::HashSet;
+
+use limiter_common::header;
+use limiter_datapath::{Datapath, DatapathError, Hook, Queueing, memory_of};
+use limiter_rules::model::{Direction, Limits, Over};
+use limiter_rules::{Subject, Terms};
+
+use super::first_of;
+use crate::api::status::Delays;
+use crate::effective::EffectiveSet;
+use crate::render::bytes;
+
+/// Bytes of packets that wait from which on a warning names them.
+const LARGE: u64 = 64_000_000;
+
+/// Interfaces that are named one by one in warnings about the same.
+const MOST_ALIKE: usize = 4;
+
+/// Who lets packets in a direction wait, and how many of one flow at most: rules, and budgets that
+/// they are charged to. In shadow mode nothing waits.
+fn waiting(set: &EffectiveSet, direction: Direction) -> Option<(String, u64)> {
+    let mut charged = HashSet::new();
+    let mut all: Vec<(Subject, &Limits)> = Vec::new();
+    let rules = set.rules.iter().map(|effective| &effective.rule);
+    for rule in rules.filter(|rule| [direction, Direction::Both].contains(&rule.path.direction)) {
+        match &rule.terms {
+            Terms::Budget(name) => {
+                charged.insert(name);
+            }
+            Terms::Limits(limits) => {
+                if let Over::Class(name) = &limits.over {
+                    charged.insert(name);
+                }
+                if limits.most_waiting().is_some() {
+                    all.push((Subject::Rule(rule.path.clone()), limits));
+                }
+            }
+            Terms::Unlimited => {}
+        }
+    }
+    let classes = set.budgets.iter().filter(|budget| charged.contains(&budget.name));
+    let classes: Vec<&String> = classes
+        .filter_map(|budget| match &budget.limits.over {
+            Over::Class(name) => Some(name),
+            _ => None,
+        })
+        .collect();
+    charged.extend(classes);
+    let budgets = set.budgets.iter().filter(|budget| charged.contains(&budget.name));
+    all.extend(budgets.map(|budget| (Subject::Budget(budget.name.clone()), &budget.limits)));
+    let waiting = all.into_iter().filter(|(_, limits)| !limits.shadow);
+    let waiting = waiting.filter_map(|(subject, limits)| Some((subject, limits.most_waiting()?)));
+    let (subjects, packets): (Vec<Subject>, Vec<u64>) = waiting.unzip();
+    Some((first_of(&subjects)?, packets.into_iter().max()?))
+}
+
+/// Has packets that come in wait, if rules let any wait; a warning if they cannot.
+pub(super) fn hold_incoming(set: &EffectiveSet, datapath: &mut dyn Datapath) -> Option<String> {
+    let at_tc = datapath.is_at(Hook::Tc(header::Direction::In));
+    let waiting = waiting(set, Direction::In).filter(|_| at_tc);
+    let packets = waiting.as_ref().map(|(_, packets)| *packets);
+    let error = datapath.hold_incoming(packets).err()?;
+    let (who, _) = waiting?;
+    Some(format!(
+        "packets of {who} that come in do not wait, and those that should go on at once: {error}"
+    ))
+}
+
+impl Delays {
+    /// Those of a rule set; none if none of it waits.
+    pub(crate) fn of(set: &EffectiveSet) -> Option<Self> {
+        waiting(set, Direction::Out).map(|(who, packets)| Self { who, packets })
+    }
+
+    /// Why packets do not wait on an interface as they should, and what to do; none if they do.
+    pub fn warning(
+        &self,
+        interface: &str,
+        queueing: &Result<Queueing, DatapathError>,
+    ) -> Option<String> {
+        let Self { who, packets } = self;
+        // The usual room of fq takes 23 MB.
+        let memory = match memory_of(*packets) {
+            ..LARGE => String::new(),
+            memory => format!(" (room for {packets} of 1,500 bytes takes {})", bytes(memory)),
+        };
+        match queueing {
+            Ok(Queueing::Fq(fq)) if u64::from(fq.flow_packets.min(fq.packets)) >= *packets => None,
+            Ok(found @ Queueing::Fq(fq)) => Some(format!(
+                "fq on {interface} has room for {} packets of a flow, and of {who} up to \
+                 {packets} may wait{memory}: fq drops the others, which limiter does not count: {}",
+                fq.flow_packets.min(fq.packets),
+                found.remedy(interface, *packets)
+            )),
+            Ok(found @ (Queueing::Other(kind) | Queueing::NoFq(kind))) => Some(format!(
+                "packets of {who} do not wait on {interface}, which has {kind} and not fq: those \
+                 that should wait go out at once, and count as `delayed`{memory}: {}",
+                found.remedy(interface, *packets)
+            )),
+            Err(error) => Some(format!(
+                "packets of {who} wait on {interface} only if it has fq, which is not known \
+                 ({error}): see tc qdisc show dev {interface}"
+            )),
+        }
+    }
+}
+
+/// Rules whose packets are to wait on their way out, on interfaces where they do not.
+pub(super) fn of_outgoing(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
+    let Some(delays) = Delays::of(set) else {
+        return Vec::new();
+    };
+    let outgoing = Hook::Tc(header::Direction::Out);
+    let limited = datapath.attachments().iter().filter(|at| at.mode.hook() == outgoing);
+    let limited = limited.map(|at| &at.interface);
+    let mut warnings: Vec<String> =
+        limited.filter_map(|name| delays.warning(name, &datapath.queueing(name))).collect();
+    let more = warnings.len().saturating_sub(MOST_ALIKE);
+    warnings.truncate(MOST_ALIKE);
+    if more > 0 {
+        warnings.push(format!("packets do not wait on {more} more interfaces, as on those named"));
+    }
+    warnings
+}
