@@ -3,13 +3,19 @@
 // Also on other kernels: 120 s each.
 
 use std::process::Output;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use limiter_tests::doctor::{Report, follow, report, typed};
 use limiter_tests::foreign::pin_pass_program;
+use limiter_tests::frames::v4;
+use limiter_tests::limiter::Limiter;
+use limiter_tests::packet_socket::PacketSocket;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::RECEIVER;
+use serde_json::Value;
 
 const RULES: &str = "domain: test\ndescriptors:
   - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 1, burst: 8}}\n";
@@ -153,6 +159,66 @@ fn a_member_names_its_bond_and_that_is_limited() -> Result<()> {
     ensure!(found.command("device")? == "limiter run --iface bond0 --rules FILE");
     limiter.on("bond0").start()?;
     ensure!(report(&limiter, "bond0")?.level("device", &[])? == "ok");
+    limiter.close()?;
+    bed.close()
+}
+
+/// In native mode the members of a bond run the program. A rule that names the bond meets what
+/// comes by them, and the bond's counters have it, where the kernel has bonds.
+#[test]
+fn a_rule_that_names_a_bond_meets_what_comes_by_its_members() -> Result<()> {
+    require_root();
+    let bed = Testbed::create("bondrule")?;
+    let netns = &bed.receiver;
+    if !made(&typed(netns, "ip link add name bond0 type bond mode active-backup miimon 100")?)? {
+        return bed.close();
+    }
+    let mut limiter = bed.limiter(
+        "domain: test\ndescriptors:
+  - {key: interface, value: bond0, rate_limit: {unit: hour, requests_per_unit: 3, burst: 3}}\n",
+    )?;
+    // The second member joins a bond that is limited.
+    for number in 0..2 {
+        follow(netns, &format!("ip link add name member{number} type veth peer name far{number}"))?;
+    }
+    follow(netns, "ip link set member0 master bond0")?;
+    follow(netns, "ip address add 203.0.113.1/24 dev bond0")?;
+    limiter.on("bond0").start()?;
+    follow(netns, "ip link set member1 master bond0")?;
+    for name in ["bond0", "member0", "member1", "far0", "far1"] {
+        follow(netns, &format!("ip link set {name} up"))?;
+    }
+    let sent = || -> Result<()> {
+        for name in ["far0", "far1"] {
+            let socket = PacketSocket::sender(name)?;
+            for _ in 0..3 {
+                socket.send(&v4().build())?;
+            }
+        }
+        Ok(())
+    };
+    let counted = |limiter: &Limiter| -> Result<[u64; 3]> {
+        let stats = limiter.json(&["stats"])?;
+        let at = stats["interfaces"].as_array().context("no interfaces")?;
+        let at = at.iter().find(|at| at["interface"] == "bond0").context("no bond0")?;
+        let [rule, bond] = [&stats["rules"][0], at];
+        let number = |of: &Value| of["dropped"]["packets"].as_u64().context("no number");
+        Ok([rule["passed"]["packets"].as_u64().context("no number")?, number(rule)?, number(bond)?])
+    };
+    // The program is told of a new member within a second or so.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut before = 0;
+    loop {
+        netns.enter(sent)??;
+        let [passed, dropped, by_bond] = counted(&limiter)?;
+        ensure!(passed <= 3 && dropped <= by_bond, "{passed} passed, {dropped} of {by_bond}");
+        if passed == 3 && dropped == by_bond && dropped - before == 6 {
+            break;
+        }
+        ensure!(Instant::now() < deadline, "{passed} passed, {dropped} of {by_bond} dropped");
+        before = dropped;
+        thread::sleep(Duration::from_millis(100));
+    }
     limiter.close()?;
     bed.close()
 }

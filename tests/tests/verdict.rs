@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its machinery does")]
 
+use limiter_common::header::Direction;
 use limiter_common::source::Source;
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::verdict::{Reason, Verdict};
@@ -50,6 +51,40 @@ fn no_rule_and_bypass_pass() {
         program.kernel().set_bypass(false).unwrap();
         assert_eq!(program.judge(&frame).unwrap(), Reason::Conforming);
         assert_eq!(program.judge(&frame).unwrap(), Reason::OverLimit);
+    }
+}
+
+/// In native mode the driver of a member of a bond runs the program of the bond. Its packets are
+/// the bond's in rules by interface, in the key of each interface and in the counters, as long as
+/// it is a member.
+#[test]
+fn packets_of_a_member_are_those_of_its_bond() {
+    require_root();
+    // Test runs come by `lo`, which is 1; `other` is 2.
+    let bonds = [(7, 8), (1, 2)];
+    let rules = |value: &str| {
+        format!("descriptors: [{{key: interface{value}, rate_limit: {{rate: 2/hour, burst: 2}}}}]")
+    };
+    for source_store in SOURCE_STORES {
+        for value in [", value: other", ""] {
+            let mut program = Program::load_in(source_store, 256, 16).unwrap();
+            program.kernel().set_members(&bonds).unwrap();
+            program.apply_file(&rules(value)).unwrap();
+            let frame = v4().build();
+            for expected in [Reason::Conforming, Reason::Conforming, Reason::OverLimit] {
+                assert_eq!(program.judge(&frame).unwrap(), expected, "{value}");
+            }
+            let counted = |program: &Program, index| {
+                let counters = program.interface_counters(index, Direction::In).unwrap();
+                [counters.passed.packets, counters.dropped.packets]
+            };
+            assert_eq!([1, 2].map(|index| counted(&program, index)), [[0, 0], [2, 1]]);
+            // Another interface than before: no rule names it, or it is one of its own.
+            program.kernel().set_members(&bonds[..1]).unwrap();
+            let alone = if value.is_empty() { Reason::Conforming } else { Reason::NoRule };
+            assert_eq!(program.judge(&frame).unwrap(), alone, "{value}");
+            assert_eq!([1, 2].map(|index| counted(&program, index)), [[1, 0], [2, 1]]);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::time::Ticks;
 /// daemon adopts pinned maps only when their number is the same; others it replaces. A program that
 /// was built with `LIMITER_ANOTHER_LAYOUT` in the environment says the next one, and differs in
 /// nothing else: `cargo xtask vm --system` upgrades to it.
-pub const ABI_VERSION: u64 = 22 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
+pub const ABI_VERSION: u64 = 23 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
 /// Indices into the `CONTROL` array of `u64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,31 @@ pub enum Control {
     /// The index of the `ifb` that holds packets which come in at tc and are to wait; 0 for none:
     /// then they go on at once.
     Ifb = 17,
+    /// Number of members of bonds; their words, each a [`Member`], stand behind it. In native mode
+    /// the driver of a member runs the program of its bond, and shows it the member.
+    Members = 18,
+}
+
+/// Members of bonds that there is room for.
+pub const MAX_MEMBERS: u32 = 16;
+
+/// An interface that is a member of a bond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Member(u64);
+
+crate::raw_word!(Member);
+
+impl Member {
+    /// The index of a member, and that of its bond.
+    pub const fn new(index: u32, bond: u32) -> Self {
+        Self((index as u64) << 32 | bond as u64)
+    }
+
+    /// The index of its bond, if the member is this interface.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn bond_of(self, index: u32) -> Option<u32> {
+        if self.0 >> 32 == index as u64 { Some((self.0 & 0xffff_ffff) as u32) } else { None }
+    }
 }
 
 /// A budget of the limiter itself.
@@ -241,7 +266,7 @@ pub const fn is_daemon_lost(word: u64, now: Ticks) -> bool {
 
 impl Control {
     /// Number of entries.
-    pub const COUNT: u32 = 18;
+    pub const COUNT: u32 = Self::Members.index() + 1 + MAX_MEMBERS;
 
     /// The array index.
     #[cfg_attr(target_arch = "bpf", inline(always))]

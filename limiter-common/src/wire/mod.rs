@@ -28,8 +28,8 @@ pub use capture::{
     CAPTURED_BYTES, CaptureBudget, CaptureFilter, CaptureFrame, CaptureRecord, LEVELS, MAX_SNAP,
 };
 pub use control::{
-    ABI_VERSION, Control, LISTS_AUTHORS, LISTS_EXACT, LISTS_PREFIXES, OwnBudget, RuleSetHeader,
-    constant, is_daemon_lost, map,
+    ABI_VERSION, Control, LISTS_AUTHORS, LISTS_EXACT, LISTS_PREFIXES, MAX_MEMBERS, Member,
+    OwnBudget, RuleSetHeader, constant, is_daemon_lost, map,
 };
 pub use counters::{InterfaceCounters, RuleCounters, Tally, Uncounted};
 pub use entries::{

@@ -5,8 +5,13 @@ use aya_ebpf::helpers::bpf_xdp_get_buff_len;
 use aya_ebpf::helpers::generated::{bpf_xdp_adjust_tail, bpf_xdp_load_bytes, bpf_xdp_store_bytes};
 use aya_ebpf::programs::XdpContext;
 use limiter_common::header::Direction;
+use limiter_common::wire::Control;
+use limiter_decision::maps::Maps as _;
 
+use crate::call::call;
+use crate::maps::Kernel;
 use crate::maps::definitions::THEN;
+use crate::maps::kernel::bond_of;
 
 /// The context that the kernel passes.
 pub(crate) type Context = xdp_md;
@@ -55,11 +60,12 @@ pub(crate) fn length(ctx: *mut Context) -> u64 {
     unsafe { bpf_xdp_get_buff_len(ctx) }
 }
 
-/// The index of the interface that the frame came in by.
+/// The index of the interface that the frame came in by; of a member of a bond, the bond's.
 #[inline(always)]
 pub(crate) fn interface(ctx: *mut Context) -> u32 {
     // SAFETY: the context pointer is the one that the kernel passed.
-    unsafe { (*ctx).ingress_ifindex }
+    let index = unsafe { (*ctx).ingress_ifindex };
+    if Kernel.control(Control::Members) == 0 { index } else { call!(bond_of(; index)) }
 }
 
 /// Copies bytes of the frame, wherever in it they are; false where they are not there.

@@ -41,6 +41,7 @@ impl Kernel {
             }
             self.held.attachments.push(attachment);
         }
+        self.keep_members();
         Ok(())
     }
 }

@@ -58,6 +58,8 @@ pub struct Kernel {
     pub(super) choice: ModeChoice,
     /// Packets of a flow that come in and may wait, if rules let any wait.
     pub(super) held_back: Option<u64>,
+    /// Members of bonds that the program knows, and their bonds, by their indices.
+    pub(super) members: Vec<(u32, u32)>,
     logging: bool,
     /// True if this opening made the maps.
     is_new: bool,
@@ -161,6 +163,8 @@ impl Kernel {
         held.maps.set_control(Control::Lists, held.lists.word())?;
         // A daemon that is gone reads no packets any more.
         held.maps.set_control(Control::CaptureEnd, 0)?;
+        // Those of an earlier start may be others by now.
+        held.maps.set_members(&[])?;
         // The last step: from here on a restart adopts.
         held.maps.set_control(Control::Abi, ABI_VERSION)?;
         warn_of_size("--max-keys", options.max_keys, max_keys);
@@ -182,6 +186,7 @@ impl Kernel {
             predecessor,
             choice: ModeChoice::Native,
             held_back: None,
+            members: Vec::new(),
             logging: options.kernel_log > 0,
             is_new,
             fresh,

@@ -35,6 +35,7 @@ pub mod machine;
 mod mapped;
 mod maps;
 mod matching;
+mod members;
 mod neighbours;
 mod netlink;
 mod offloads;

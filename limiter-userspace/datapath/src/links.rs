@@ -50,6 +50,7 @@ pub(super) fn look_after(kernel: &mut Kernel) -> Vec<LinkChange> {
     }
     changes.extend(kernel.attach_some(&mut look));
     kernel.forget_replaced();
+    kernel.keep_members();
     let is_new =
         |change: &LinkChange| matches!(change, LinkChange::Back(_) | LinkChange::Appeared(_));
     if changes.iter().any(is_new) {

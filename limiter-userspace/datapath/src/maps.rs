@@ -12,7 +12,8 @@ use limiter_common::bucket_key::BucketKey;
 use limiter_common::header::Direction;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Control, InterfaceCounters, Limit, RULE_RETIRED, RuleCounters, Tally, Uncounted, map,
+    Control, InterfaceCounters, Limit, MAX_MEMBERS, Member, RULE_RETIRED, RuleCounters, Tally,
+    Uncounted, map,
 };
 use limiter_rules::model::TriePrefix;
 
@@ -109,6 +110,18 @@ impl Maps {
     pub(super) fn set_control(&mut self, word: Control, value: u64) -> Result<(), DatapathError> {
         fence(Ordering::Release);
         self.control.set(word.index(), value, 0).map_err(DatapathError::map(map::CONTROL))
+    }
+
+    /// Says which interfaces are members of bonds, as many as there is room for. In the place of a
+    /// member that has left, nothing is found.
+    pub(super) fn set_members(&mut self, members: &[Member]) -> Result<(), DatapathError> {
+        let all = members.iter().copied().chain(std::iter::repeat(Member::default()));
+        for (place, member) in (Control::Members.index() + 1..Control::COUNT).zip(all) {
+            let set = self.control.set(place, member.raw(), 0);
+            set.map_err(DatapathError::map(map::CONTROL))?;
+        }
+        let count = members.len().min(MAX_MEMBERS as usize);
+        self.set_control(Control::Members, count as u64)
     }
 
     /// Rules that there is room for.

@@ -99,6 +99,7 @@ impl Kernel {
         self.wanted.patterns.clone_from(&wanted.patterns);
         let mut look = Look::new(self);
         self.attach_matching(&mut look, usize::MAX);
+        self.keep_members();
         Ok(())
     }
 

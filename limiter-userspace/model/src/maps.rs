@@ -79,7 +79,11 @@ impl Maps for Model {
             Control::BansKept => 1,
             Control::TrialEnd => self.trial_end.get(),
             Control::DaemonLost => self.daemon_lost.get(),
-            Control::EventCost | Control::EventCredit | Control::CaptureEnd | Control::Ifb => 0,
+            Control::EventCost
+            | Control::EventCredit
+            | Control::CaptureEnd
+            | Control::Ifb
+            | Control::Members => 0,
         }
     }
 

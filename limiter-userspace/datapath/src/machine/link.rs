@@ -1,6 +1,7 @@
 //! Interfaces of this network namespace, with their kinds and neighbours.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use netlink_packet_route::RouteNetlinkMessage;
@@ -61,6 +62,25 @@ pub fn links() -> Result<Vec<Link>, DatapathError> {
         _ => None,
     });
     Ok(messages.map(|message| from_message(&message)).collect())
+}
+
+/// Ports of bridges and members of bonds, each with what it is one of, by their indices; only those
+/// of one, if it is given.
+pub(crate) fn ports(of: Option<u32>) -> io::Result<Vec<(u32, u32)>> {
+    let mut asked = LinkMessage::default();
+    asked.attributes.extend(of.map(LinkAttribute::Controller));
+    let asked = RouteNetlinkMessage::GetLink(asked);
+    let answers = netlink::dump(&netlink::open(NETLINK_ROUTE)?, asked)?;
+    let ports = answers.into_iter().filter_map(|answer| match answer {
+        RouteNetlinkMessage::NewLink(link) => {
+            link.attributes.iter().find_map(|attribute| match attribute {
+                LinkAttribute::Controller(of) => Some((link.header.index, *of)),
+                _ => None,
+            })
+        }
+        _ => None,
+    });
+    Ok(ports.collect())
 }
 
 /// One interface by its name, or by a second name that it has.

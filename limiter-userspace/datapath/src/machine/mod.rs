@@ -9,8 +9,8 @@ mod queues;
 mod route;
 
 pub use filters::filters;
-pub(crate) use link::driver_of;
 pub use link::{Below, Link, forgets_program, link, links};
+pub(crate) use link::{driver_of, ports};
 pub use native::{NativeMode, native_mode};
 pub use pins::{
     FileSystem, PinPlace, Pinned, is_at_tc, is_mounted_here_alone, neighbours, owner, pin_place,

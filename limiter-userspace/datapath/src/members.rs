@@ -1,0 +1,62 @@
+//! Members of bonds: in native mode the driver of a member runs the program that is on its bond,
+//! and shows it the member as the interface. The program is told whose packets these are.
+
+use limiter_common::wire::{MAX_MEMBERS, Member};
+
+use super::kernel::Kernel;
+use super::machine::ports;
+use super::{DatapathError, Mode, Observed as _};
+
+/// Interfaces up to which the members of each are asked for, and not those of all at once.
+const FEW: usize = 8;
+
+impl Kernel {
+    /// Tells the program the members of the bonds that it is on, as they are now.
+    pub(super) fn keep_members(&mut self) {
+        let native = self.attachments().iter();
+        let native = native.filter(|at| at.mode == Mode::Native && at.state.is_attached());
+        let bonds: Vec<u32> = native.map(|at| at.ifindex).collect();
+        let found = if bonds.len() > FEW {
+            ports(None)
+        } else {
+            bonds
+                .iter()
+                .map(|bond| ports(Some(*bond)))
+                .collect::<Result<Vec<_>, _>>()
+                .map(|all| all.concat())
+        };
+        let told = match found {
+            Ok(mut members) => {
+                members.retain(|(_, bond)| bonds.contains(bond));
+                self.set_members(&members)
+            }
+            Err(source) => {
+                let interface = "the members of bonds".to_owned();
+                Err(DatapathError::Netlink { interface, source })
+            }
+        };
+        if let Err(error) = told {
+            tracing::debug!(%error, "packets of a bond may be counted as those of its members");
+        }
+    }
+
+    /// Tells the program which interfaces, by their indices, are members of which bonds.
+    pub fn set_members(&mut self, members: &[(u32, u32)]) -> Result<(), DatapathError> {
+        if self.members == members {
+            return Ok(());
+        }
+        let room = usize::try_from(MAX_MEMBERS).unwrap_or(usize::MAX);
+        if members.len() > room {
+            tracing::warn!(
+                "bonds have {} members: packets of those after the first {room} are counted as \
+                 theirs, and rules for the interface of the bond do not meet them",
+                members.len()
+            );
+        }
+        let words: Vec<Member> =
+            members.iter().map(|(index, bond)| Member::new(*index, *bond)).collect();
+        self.held.maps.set_members(&words)?;
+        members.clone_into(&mut self.members);
+        Ok(())
+    }
+}
