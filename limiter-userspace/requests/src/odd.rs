@@ -53,12 +53,13 @@ impl Odd {
     const fn what(self) -> &'static str {
         match self {
             Self::TooFast => {
-                "requests bring limits that are faster than can be held, and pass: bring none, or a \
-                 lower one"
+                "requests bring limits that are faster than can be held, and pass: bring none, or \
+                 a lower one"
             }
             Self::NoRoom => {
-                "requests bring more different limits at once than there is room for: the limits of \
-                 their rules hold, and those without one are rounded down to a power of two; bring \
+                "requests bring more different limits at once than there is room for: the limits \
+                 of their rules hold, and those without one are rounded down to a power of two; \
+                 bring \
                  fewer different numbers"
             }
             Self::NoUnit => {

@@ -275,10 +275,10 @@ fn reports_of_any_size_are_taken() {
 async fn two_of_eight_requests_of_a_gateway_go() {
     let running = started(|options| {
         let rules = "domain: auth\ndescriptors:\n  - {key: window, rate_limit: {unit: day, \
-                     requests_per_unit: 100, algorithm: fixed_window}}\n  - {key: bucket, rate_limit: \
-                     {rate: 100/day}}\n  - {key: leaky, rate_limit: {rate: 100/day, algorithm: \
-                     leaky_bucket, backlog: 20h}}\n  - {key: named, charge: afterwards, rate_limit: \
-                     {rate: 100/day}}\n";
+                     requests_per_unit: 100, algorithm: fixed_window}}\n  - {key: bucket, \
+                     rate_limit: {rate: 100/day}}\n  - {key: leaky, rate_limit: {rate: 100/day, \
+                     algorithm: leaky_bucket, backlog: 20h}}\n  - {key: named, charge: afterwards, \
+                     rate_limit: {rate: 100/day}}\n";
         std::fs::write(&options.rules[0], rules).unwrap();
     });
     let mut client = Client::new(&running).await;
