@@ -14,7 +14,9 @@ const MINUTE: u64 = 60 * SECOND;
 /// Asks the domain `d`, with hits in each descriptor: 0 looks.
 fn hits(limiter: &Limiter, texts: &[&str], hits: u64, nanos: u64) -> Answer {
     let mut descriptors = descriptors(texts);
-    descriptors.iter_mut().for_each(|of| of.hits = Some(hits));
+    for of in &mut descriptors {
+        of.hits = Some(hits);
+    }
     let asked = Asked { domain: "d", descriptors, hits: 0 };
     limiter.decide(&limiter.rules(), &asked, &at(nanos), Detail::Left).unwrap()
 }

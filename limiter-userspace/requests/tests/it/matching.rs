@@ -222,7 +222,7 @@ fn what_cannot_be_decided_is_refused_and_what_nobody_limits_passes() {
     };
     assert_eq!(refused("", &["k=1"]), Err(Refused::NoDomain));
     assert_eq!(refused("d", &[]), Err(Refused::NoDescriptors));
-    assert_eq!(refused("d", &["k=1"; 1025]), Err(Refused::TooMany(1025)));
+    assert_eq!(refused("d", &vec!["k=1"; 1025]), Err(Refused::TooMany(1025)));
     for _ in 0..3 {
         assert_eq!(refused("other", &["k=1"]), Ok(false), "as in envoyproxy/ratelimit");
         assert_eq!(refused("d", &["unknown=1"]), Ok(false));

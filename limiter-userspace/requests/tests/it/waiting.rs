@@ -78,8 +78,8 @@ descriptors:
     let hour = 3600 * SECOND;
     let waits = |texts: &[&str]| reserve(&limiter, texts, 1, 0, hour).wait.unwrap();
     // 25 of one source, of which 20 wait for up to four minutes.
-    let last = (0..25).map(|_| waits(&["remote_address=192.0.2.1"])).last();
-    assert_eq!(last, Some(240 * SECOND));
+    let all: Vec<u64> = (0..25).map(|_| waits(&["remote_address=192.0.2.1"])).collect();
+    assert_eq!(all.last(), Some(&(240 * SECOND)));
     let neighbours =
         (2..102).filter(|n| passes(&limiter, &[&format!("remote_address=192.0.2.{n}")], 0));
     assert_eq!(neighbours.count(), 25);

@@ -204,9 +204,10 @@ impl Limit {
     }
 
     pub(super) fn left(&self, meter: &Meter, at: Time, hits: u64) -> Left {
-        let nothing_used = |nanos| match self.is_rate() {
-            true => meter.free <= ticks(at.boot + nanos),
-            false => self.used(meter, at.plus(nanos)) == 0,
+        let nothing_used = |nanos| {
+            let rate = self.is_rate();
+            rate && meter.free <= ticks(at.boot + nanos)
+                || !rate && self.used(meter, at.plus(nanos)) == 0
         };
         let passes = |nanos| self.conforms(meter, at.plus(nanos), hits);
         Left {

@@ -75,7 +75,7 @@ pub(super) struct File {
 struct Node {
     level: Level,
     rule: Option<usize>,
-    nested: Vec<Node>,
+    nested: Vec<Self>,
 }
 
 /// Puts a rule into the tree, if nothing there has its place.
