@@ -261,7 +261,12 @@ impl LimitState {
         let units = answer.grant.saturating_sub(refused);
         self.granted = self.granted.saturating_add(units);
         self.write(leases);
-        leases.answered(self.lease, Granted { wanted: self.wanted, units });
+        let patience = match &self.machine {
+            Machine::Bucket(key) => key.patience(),
+            Machine::Window(quota) => quota.patience(),
+        };
+        let again = patience.saturating_sub(now).saturating_add(self.sync / 8);
+        leases.answered(self.lease, Granted { wanted: self.wanted, units, again });
         refused
     }
 

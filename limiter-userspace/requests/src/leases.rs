@@ -8,13 +8,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use limiter_common::bucket::Slot;
 use limiter_common::wire::{Ask, BUDGET_LEASES, HostLease, KEY_LEASES, KeyLeases, TableKey};
 use limiter_decision::table::passes;
 use limiter_sharing::Leases;
 use limiter_sharing::key::Words;
-use limiter_sharing::leases::{Counts, Granted, counts, grant, ticks};
+use limiter_sharing::leases::{Counts, Granted, counts, grant};
 use tokio::sync::Notify;
 
 use crate::clock::Moment;
@@ -27,8 +28,7 @@ const SHARDS: usize = 64;
 /// Keys that have asked and were not heard yet. One more asks with a later request.
 const MOST_ASKS: usize = 4096;
 
-/// Keys with an entry: those with leases, and as many that have asked, or that others have leases
-/// of.
+/// Keys with an entry: those with leases, and as many without.
 const MOST_KEYS: usize = 2 * KEY_LEASES as usize;
 
 /// A lease of a key.
@@ -38,7 +38,7 @@ struct Line {
     /// True if the store has answered for this key.
     answered: bool,
     /// Hits that may wait for the next answer: as many as came with the latest one, if the store
-    /// gave what was wanted.
+    /// gave what was wanted, and the next one comes in time.
     credit: u64,
     /// Hits of requests that wait for the next one.
     waiting: u64,
@@ -84,6 +84,8 @@ pub(crate) struct LeaseTable {
     cut_off: AtomicBool,
     /// Notified of each answer, and of keys that lose their leases.
     changed: Notify,
+    /// Longest time in microseconds for which a request waits.
+    deadline: u64,
 }
 
 /// Units that were charged to leases of a key.
@@ -125,7 +127,7 @@ pub(crate) struct KeyView<'a> {
 }
 
 impl LeaseTable {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(deadline: Duration) -> Self {
         Self {
             lines: (0..KEY_LEASES).map(|_| Mutex::default()).collect(),
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
@@ -134,6 +136,7 @@ impl LeaseTable {
             asks: Mutex::default(),
             cut_off: AtomicBool::new(false),
             changed: Notify::new(),
+            deadline: u64::try_from(deadline.as_micros()).unwrap_or(u64::MAX),
         }
     }
 
@@ -339,9 +342,8 @@ impl Leases for HeldLeases {
         let Self(table) = self;
         let mut keys = table.shard(key).0.write().unwrap_or_else(PoisonError::into_inner);
         let Some(leases) = leases else {
-            if keys.remove(key).is_some() {
-                table.entries.fetch_sub(1, Ordering::Relaxed);
-            }
+            let removed = usize::from(keys.remove(key).is_some());
+            table.entries.fetch_sub(removed, Ordering::Relaxed);
             drop(keys);
             table.changed.notify_waiters();
             return;
@@ -380,15 +382,18 @@ impl Leases for HeldLeases {
 
     fn answered(&mut self, lease: u32, granted: Granted) {
         if let Some(mut line) = self.0.line(lease) {
-            let Granted { wanted, units } = granted;
+            let Granted { wanted, units, again } = granted;
             (line.answered, line.waiting) = (true, 0);
-            // Less than was wanted: the limit is nearly used up. One hit more may find the rest.
+            // Less than was wanted: the limit is nearly used up. One hit more may find the rest,
+            // if the answer comes while somebody listens.
             if wanted > 0 {
-                line.credit = if units < wanted { units.min(1) } else { units };
+                let most = if units < wanted { 1 } else { u64::MAX };
+                line.credit = if again < self.0.deadline { units.min(most) } else { 0 };
             }
         }
         self.0.changed.notify_waiters();
     }
 }
 
-const _: () = assert!(ticks(1).get() > 0);
+#[cfg(test)]
+mod tests;

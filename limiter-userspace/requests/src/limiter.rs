@@ -3,6 +3,7 @@
 use std::io::{self, Read, Seek, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use limiter_common::wire::Full as OnFull;
 use limiter_rules::RuleFileError;
@@ -96,9 +97,10 @@ impl Limiter {
         }
     }
 
-    /// Shares limits with other nodes, from the next rules on. Returns the leases.
-    pub(crate) fn share(&mut self, nodes: u64) -> Arc<LeaseTable> {
-        let leases = Arc::new(LeaseTable::new());
+    /// Shares limits with other nodes, from the next rules on; a request waits for them until the
+    /// deadline. Returns the leases.
+    pub(crate) fn share(&mut self, nodes: u64, deadline: Duration) -> Arc<LeaseTable> {
+        let leases = Arc::new(LeaseTable::new(deadline));
         self.cluster = Some(Shares { leases: Arc::clone(&leases), nodes: AtomicU64::new(nodes) });
         leases
     }

@@ -168,7 +168,8 @@ impl Server {
             None => Limiter::new(options.max_keys).map_err(system("read randomness"))?,
         };
         let cluster = options.cluster.clone();
-        let cluster = cluster.map(|config| (limiter.share(config.node.nodes.into()), config));
+        let cluster = cluster
+            .map(|config| (limiter.share(config.node.nodes.into(), options.deadline), config));
         let waiting = Waiting::new(options.deadline, options.max_waiting);
         // Half of what one thread has, whichever that is.
         let threads = options.threads.max(1);

@@ -149,6 +149,11 @@ impl Key {
         self.hot
     }
 
+    /// Time in microseconds before which the store is not asked again.
+    pub fn patience(&self) -> u64 {
+        self.patience
+    }
+
     /// True if the store has answered.
     pub fn was_answered(&self) -> bool {
         self.last_answer.is_some()

@@ -25,6 +25,8 @@ pub struct Granted {
     pub wanted: u64,
     /// Units that it got.
     pub units: u64,
+    /// Microseconds after which it asks again at the earliest.
+    pub again: u64,
 }
 
 /// Leases of a data path. Nobody else writes their words.

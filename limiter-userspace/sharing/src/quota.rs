@@ -103,6 +103,11 @@ impl Quota {
         Words { granted: self.ledger.granted(), expires }
     }
 
+    /// Time in microseconds before which the store is not asked again.
+    pub fn patience(&self) -> u64 {
+        self.patience
+    }
+
     /// True if nothing came for a while, and nothing is held.
     pub fn is_idle(&self, now: u64) -> bool {
         self.last_call.is_some() && !self.pace.is_recent(now) && self.ledger.left() == 0
