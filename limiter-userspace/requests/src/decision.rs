@@ -32,7 +32,7 @@ pub struct ReadyLimit {
 }
 
 impl ReadyLimit {
-    fn is_rate(&self) -> bool {
+    pub(crate) fn is_rate(&self) -> bool {
         self.spec.is_rate()
     }
 

@@ -1,9 +1,11 @@
 //! Envoy's rate limit quota service: a stream of reports, and one of assignments.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration as Time;
 
 use envoy_types::pb::envoy::service::rate_limit_quota::v3::rate_limit_quota_response::BucketAction;
 use envoy_types::pb::envoy::service::rate_limit_quota::v3::rate_limit_quota_response::bucket_action::{
@@ -16,6 +18,7 @@ use envoy_types::pb::envoy::service::rate_limit_quota::v3::{
 use envoy_types::pb::envoy::r#type::v3::rate_limit_strategy::{BlanketRule, Strategy as Rule};
 use envoy_types::pb::envoy::r#type::v3::{RateLimitStrategy, TokenBucket};
 use envoy_types::pb::google::protobuf::{Duration, UInt32Value};
+use tokio::time::{Instant, Sleep, sleep};
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -46,23 +49,31 @@ impl RateLimitQuotaService for Quota {
         let service = Arc::clone(&self.service);
         let activity = request.extensions().get().cloned();
         let reports = request.into_inner();
-        Ok(Response::new(Assignments { service, reports, activity, session: None }))
+        let next_look = Box::pin(sleep(until_next_second()));
+        Ok(Response::new(Assignments { service, reports, activity, session: None, next_look }))
     }
 }
 
-/// Assignments of a client, as answers to its reports.
+/// Time until the next second of the wall clock begins, when windows do.
+fn until_next_second() -> Time {
+    const SECOND: u64 = 1_000_000_000;
+    Time::from_nanos(SECOND - Moment::now().wall() % SECOND)
+}
+
+/// Assignments of a client: answers to its reports, and what changes between them.
 pub(crate) struct Assignments {
     service: Arc<Service>,
     reports: Streaming<RateLimitQuotaUsageReports>,
     activity: Option<Reports>,
     /// From the first report on.
     session: Option<Session>,
+    next_look: Pin<Box<Sleep>>,
 }
 
 impl Drop for Assignments {
     fn drop(&mut self) {
         if let Some(session) = &mut self.session {
-            session.end(&self.service.quotas);
+            session.end(&self.service.quotas, &Moment::now());
         }
     }
 }
@@ -72,6 +83,14 @@ impl Stream for Assignments {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
+            if self.next_look.as_mut().poll(context).is_ready() {
+                self.next_look.as_mut().reset(Instant::now() + until_next_second());
+                let bucket_action = self.look();
+                if !bucket_action.is_empty() {
+                    return Poll::Ready(Some(Ok(RateLimitQuotaResponse { bucket_action })));
+                }
+                continue;
+            }
             let report = match ready!(Pin::new(&mut self.reports).poll_next(context)) {
                 Some(Ok(report)) => report,
                 Some(Err(status)) => {
@@ -100,6 +119,16 @@ impl Stream for Assignments {
 }
 
 impl Assignments {
+    fn look(&mut self) -> Vec<BucketAction> {
+        let Service { limiter, quotas, .. } = &*self.service;
+        let Some(session) = &mut self.session else { return Vec::new() };
+        let changed = session.tick((limiter, quotas), &Moment::now());
+        let actions = changed.into_iter().flat_map(|(bucket, action)| {
+            actions(BucketId { bucket: bucket.into_iter().collect() }, action)
+        });
+        actions.collect()
+    }
+
     fn answer(
         &mut self,
         report: RateLimitQuotaUsageReports,
@@ -148,8 +177,7 @@ impl Assignments {
                     .count(Odd::ManyBuckets, format!("of the domain {}", quoted(session.domain())));
             }
             if let Ok(Some(action)) = action {
-                let what = Some(what(action));
-                bucket_action.push(BucketAction { bucket_id: Some(bucket), bucket_action: what });
+                bucket_action.extend(actions(bucket, action));
             }
         }
         Ok(RateLimitQuotaResponse { bucket_action })
@@ -163,28 +191,39 @@ fn entries(BucketId { bucket }: &BucketId) -> Option<BTreeMap<String, String>> {
     is_good.then(|| bucket.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
-fn what(action: Action) -> What {
-    let Action::Assign(strategy, life) = action else {
-        return What::AbandonAction(AbandonAction {});
+/// An action as the client takes it: in the order in which they are.
+fn actions(bucket: BucketId, action: Action) -> impl Iterator<Item = BucketAction> {
+    let whats = match action {
+        Action::Abandon => [None, Some(What::AbandonAction(AbandonAction {}))],
+        // Without a bucket before it, a bucket begins full.
+        Action::Assign { strategy, life, full } => {
+            [full.then(|| assignment(Strategy::DenyAll, life)), Some(assignment(strategy, life))]
+        }
     };
-    let strategy = match strategy {
-        Strategy::AllowAll => Rule::BlanketRule(BlanketRule::AllowAll.into()),
-        Strategy::DenyAll => Rule::BlanketRule(BlanketRule::DenyAll.into()),
-        Strategy::Bucket { most, per_fill, interval } => Rule::TokenBucket(TokenBucket {
-            max_tokens: most,
-            tokens_per_fill: Some(UInt32Value { value: per_fill }),
-            fill_interval: Some(duration(interval)),
-        }),
-    };
-    What::QuotaAssignmentAction(QuotaAssignmentAction {
-        assignment_time_to_live: Some(duration(life)),
-        rate_limit_strategy: Some(RateLimitStrategy { strategy: Some(strategy) }),
+    whats.into_iter().flatten().map(move |what| BucketAction {
+        bucket_id: Some(bucket.clone()),
+        bucket_action: Some(what),
     })
 }
 
-fn duration(nanos: u64) -> Duration {
-    Duration {
-        seconds: i64::try_from(nanos / 1_000_000_000).unwrap_or(i64::MAX),
-        nanos: i32::try_from(nanos % 1_000_000_000).unwrap_or_default(),
-    }
+fn assignment(strategy: Strategy, life: u64) -> What {
+    let strategy = match strategy {
+        Strategy::AllowAll => Rule::BlanketRule(BlanketRule::AllowAll.into()),
+        Strategy::DenyAll => Rule::BlanketRule(BlanketRule::DenyAll.into()),
+        Strategy::Bucket { most, per_fill, seconds } => Rule::TokenBucket(TokenBucket {
+            max_tokens: most,
+            tokens_per_fill: Some(UInt32Value { value: per_fill }),
+            // Envoy goes on with a bucket whose nanoseconds are the same, whatever its seconds
+            // are, and has no other use for them.
+            fill_interval: Some(Duration {
+                seconds: seconds.into(),
+                nanos: i32::try_from(seconds).unwrap_or_default(),
+            }),
+        }),
+    };
+    let life = Duration { seconds: i64::try_from(life).unwrap_or(i64::MAX), nanos: 0 };
+    What::QuotaAssignmentAction(QuotaAssignmentAction {
+        assignment_time_to_live: Some(life),
+        rate_limit_strategy: Some(RateLimitStrategy { strategy: Some(strategy) }),
+    })
 }

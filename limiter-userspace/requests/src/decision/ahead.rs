@@ -11,16 +11,21 @@ use super::{Charges, Limits, ReadyLimit, Shared, TRIES, least, take_back};
 use crate::clock::Moment;
 
 impl ReadyLimit {
+    /// What may be owed of a rate.
+    fn backlog(&self, rate: &Limit) -> u64 {
+        match self.spec.algorithm() {
+            // One hit is let in on top of the backlog.
+            Algorithm::LeakyBucket => rate.tolerance.saturating_add(rate.increment >> rate.shift),
+            _ => rate.tolerance,
+        }
+    }
+
     /// [`ReadyLimit::meets`] of hits that may be as far ahead of the rate as `ahead` nanoseconds:
     /// that much more may be owed. None of what is no rate.
     fn meets_ahead(&self, moment: &Moment, hits: u64, ahead: u64) -> Option<(LimitSpec, Arrival)> {
         let rate = self.is_rate().then(|| self.spec.rate())?;
-        let backlog = match self.spec.algorithm() {
-            // One hit is let in on top of the backlog.
-            Algorithm::LeakyBucket => rate.tolerance.checked_add(rate.increment >> rate.shift)?,
-            _ => rate.tolerance,
-        };
-        let tolerance = backlog.saturating_add(Ticks::from_nanos(ahead).get()).min(MAX_TICKS >> 1);
+        let tolerance =
+            self.backlog(&rate).saturating_add(Ticks::from_nanos(ahead).get()).min(MAX_TICKS >> 1);
         let increment = rate.increment.checked_mul(hits).filter(|all| *all <= MAX_TICKS >> 1)?;
         let all = Limit { increment, tolerance, ..rate };
         let spec = LimitSpec::of_rate(Algorithm::TokenBucket, &all, self.spec.role());
@@ -72,17 +77,45 @@ impl Limits {
         0
     }
 
-    /// Takes hits back that were charged to token and leaky buckets.
-    pub(crate) fn give_back(&self, words: &[AtomicU64], hits: u64) {
+    /// Gives hits back that were charged to token and leaky buckets, where clients hold `held`
+    /// others that are not used yet; and sees to it that at least `kept` hits are charged now.
+    pub(crate) fn settle(
+        &self,
+        words: &[AtomicU64],
+        moment: &Moment,
+        [back, held, kept]: [u64; 3],
+    ) {
         for limit in self.hard().filter(|limit| limit.is_rate()) {
             let Limit { increment, shift, .. } = limit.spec.rate();
             // Rounded down: no more than was charged.
-            let cost = (u128::from(increment) * u128::from(hits)) >> shift;
-            let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+            let cost = |hits: u64| {
+                let cost = (u128::from(increment) * u128::from(hits)) >> shift;
+                u64::try_from(cost).unwrap_or(u64::MAX).min(MAX_TICKS >> 1)
+            };
+            let now = moment.now.get();
             let Some(word) = words.get(usize::from(limit.spec.first)) else { continue };
-            let less = |raw: u64| Some((raw >> 1).saturating_sub(cost) << 1 | raw & 1);
+            let settled = |raw: u64| {
+                let tat = raw >> 1;
+                // What has drained cannot be given back.
+                let less = tat.saturating_sub(cost(back)).max(tat.min(now + cost(held)));
+                let kept = if kept == 0 { 0 } else { now + cost(kept) };
+                Some(less.max(kept) << 1 | raw & 1)
+            };
             // It always has a value.
-            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, settled);
         }
+    }
+
+    /// Millionths of hits that token and leaky buckets have room for; below zero if they are owed.
+    pub(crate) fn room(&self, words: &[AtomicU64], moment: &Moment) -> i64 {
+        let rooms = self.hard().filter(|limit| limit.is_rate()).map(|limit| {
+            let rate = limit.spec.rate();
+            let word = words.get(usize::from(limit.spec.first));
+            let tat = word.map_or(0, |word| word.load(Ordering::Acquire) >> 1);
+            let owed = tat.saturating_sub(moment.now.get());
+            let room = i128::from(limit.backlog(&rate)) - i128::from(owed);
+            ((room * 1_000_000) << rate.shift) / i128::from(rate.increment.max(1))
+        });
+        i64::try_from(rooms.min().unwrap_or(0)).unwrap_or(i64::MAX)
     }
 }

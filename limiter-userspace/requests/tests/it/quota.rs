@@ -49,7 +49,8 @@ impl Client {
     /// The strategy of the next answer.
     async fn answer(&mut self) -> Result<Strategy, Status> {
         let answer = self.answers.message().await?.unwrap();
-        let [action] = &answer.bucket_action[..] else { panic!("{answer:?}") };
+        // What comes before it lets a bucket begin full.
+        let [.., action] = &answer.bucket_action[..] else { panic!("{answer:?}") };
         let Some(What::QuotaAssignmentAction(assigned)) = &action.bucket_action else {
             panic!("{answer:?}")
         };
@@ -79,9 +80,9 @@ async fn assignments_take_their_hits_from_the_buckets_of_requests() {
     let mut client = Client::new(&running, report("auth", &[("user", "ann")], 0)).await;
     let Strategy::TokenBucket(bucket) = client.answer().await.unwrap() else { panic!() };
     assert_eq!(bucket.max_tokens, 3);
-    // 3 a minute in 30 s.
+    // Half of what it does not want, 3 a minute, and a little more, in whole seconds.
     let fill = bucket.fill_interval.unwrap();
-    assert_eq!((bucket.tokens_per_fill.unwrap().value, fill.seconds), (1, 30));
+    assert_eq!((bucket.tokens_per_fill.unwrap().value, fill.seconds, fill.nanos), (1, 36, 36));
     assert_eq!(running.one("user", "ann").status, 429, "the client has it all");
     assert_eq!(running.one("user", "bob").status, 200);
     let free = client.ask(report("", &[("free", "1")], 0)).await.unwrap();
@@ -89,7 +90,7 @@ async fn assignments_take_their_hits_from_the_buckets_of_requests() {
     let never = client.ask(report("auth", &[("never", "1")], 0)).await.unwrap();
     assert_eq!(never, Strategy::BlanketRule(BlanketRule::DenyAll.into()));
     // Of a window, a quarter of what is left.
-    let Ok(Strategy::TokenBucket(month)) = client.ask(report("", &[("month", "1")], 0)).await
+    let Ok(Strategy::TokenBucket(month)) = client.ask(report("", &[("month", "1")], 1)).await
     else {
         panic!()
     };

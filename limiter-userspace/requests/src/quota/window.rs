@@ -1,0 +1,105 @@
+//! Parts of what is left: of windows and logs, and of limits that nodes share.
+
+use limiter_rules::file::requests::RequestLimit;
+use limiter_rules::model::Meter;
+
+use super::rate::in_time;
+use super::{Bucket, Held, NEVER, SECOND, Strategy};
+use crate::clock::Moment;
+use crate::counters::Unanswered;
+use crate::decision::{Left, ReadyLimit};
+use crate::key::Key;
+use crate::limiter::Limiter;
+use crate::question::{Asked, Descriptor};
+use crate::rules::{EntryOf, RuleLimits};
+use crate::shared::Patience;
+
+/// A window of less than this is handed out whole: the next report would come too late.
+const SHORT: u64 = 20 * SECOND;
+
+/// Part of what is left that somebody gets of whom nothing is known.
+const FIRST: u64 = 64;
+
+impl Held {
+    /// Charges a part of what is left of limits that are no rates, or that cannot be charged ahead.
+    /// Returns how the client may use it, and true if that is a new bucket.
+    pub(super) fn assign_of_what_is_left(
+        &mut self,
+        key: Key,
+        asked: &Bucket<'_>,
+    ) -> (Strategy, bool) {
+        let Bucket { limiter, limits: RuleLimits(limits), moment, .. } = *asked;
+        let parties = u64::try_from(self.meet(key, asked).len()).unwrap_or(u64::MAX).max(1);
+        let length = |limit: &ReadyLimit| limit.written.meter.quota().period.nanos();
+        let window = limits.limits.hard().filter(|limit| !limit.is_rate()).map(length).min();
+        let is_short = window.is_some_and(|window| window < SHORT);
+        if let (true, Some((last, _))) = (is_short && self.until != u64::MAX, self.given) {
+            return (last, false);
+        }
+        let needed = in_time(self.demand, window.unwrap_or(u64::MAX).min(2 * self.interval));
+        let (had, demand) = (self.hits, self.demand);
+        let wanted = |left: u64| {
+            let part = left / parties;
+            let (first, most) = if is_short { (part / 2, part) } else { (part / FIRST, part / 4) };
+            let most = needed.max(first).min(most);
+            let most = most.max(u64::from(demand > 0));
+            u64::try_from(i128::from(most) - i128::from(had)).unwrap_or(0)
+        };
+        let (hits, ends_in) =
+            limiter.charge_now(asked.domain, asked.entries.to_vec(), wanted, moment);
+        self.hits = self.hits.saturating_add_unsigned(hits);
+        let lasts = ends_in.or((hits > 0).then(|| window.unwrap_or(self.life)));
+        if let Some(lasts) = lasts {
+            self.until = moment.now.as_nanos().saturating_add(lasts);
+        }
+        self.meet(key, asked);
+        let Ok(all @ 1..) = u64::try_from(self.hits) else { return (Strategy::DenyAll, false) };
+        match self.given {
+            // It goes on with what it has left.
+            Some((last @ Strategy::Bucket { .. }, _)) if hits == 0 => (last, false),
+            _ => {
+                let most = u32::try_from(all).unwrap_or(u32::MAX);
+                (Strategy::Bucket { most, per_fill: 1, seconds: NEVER }, true)
+            }
+        }
+    }
+}
+
+impl Limiter {
+    /// Charges hits of one descriptor, as many as `wanted` says of those that are left, or fewer.
+    /// Nothing counts them. Returns also the nanoseconds until the window ends in which they count.
+    pub(crate) fn charge_now(
+        &self,
+        domain: &str,
+        entries: Vec<EntryOf<'_>>,
+        wanted: impl FnOnce(u64) -> u64,
+        moment: &Moment,
+    ) -> (u64, Option<u64>) {
+        let (moment, rules) = (&moment.with_wall(), self.rules());
+        let patience = Patience::None(Unanswered::Late);
+        let mut asked = Asked {
+            domain,
+            descriptors: vec![Descriptor { entries, ..Descriptor::default() }],
+            hits: 1,
+        };
+        let left = |asked: &Asked<'_>| -> Vec<(RequestLimit, Left)> {
+            let Ok(targets) = self.targets(&rules, asked) else { return Vec::new() };
+            targets.iter().flatten().flat_map(|of| self.left(of, moment)).collect()
+        };
+        let remaining = left(&asked).iter().map(|(_, left)| left.remaining).min().unwrap_or(0);
+        let mut hits = wanted(remaining).min(remaining);
+        while hits > 0 {
+            asked.hits = hits;
+            let Ok(mut targets) = self.targets(&rules, &asked) else { break };
+            if self.settle(&mut targets, moment, patience) == Ok(false) {
+                break;
+            }
+            // Somebody was faster.
+            hits /= 2;
+        }
+        let fixed = |(limit, left): (RequestLimit, Left)| {
+            matches!(limit.meter, Meter::FixedWindow(_)).then_some(left.reset)
+        };
+        (hits, left(&asked).into_iter().filter_map(fixed).filter(|reset| *reset > 0).min())
+    }
+}
