@@ -96,7 +96,7 @@ pub struct Limit {
     pub count: u8,
     /// What becomes of packets over it: a [`Kind`].
     pub kind: u8,
-    /// A [`super::Full`], and [`Limit::LARGEST`].
+    /// A [`super::Full`], [`Limit::LARGEST`] and [`Limit::CUT`].
     pub full: u8,
     /// The action on a packet over the limit: an index into `ACTIONS`.
     pub action: u16,
@@ -110,6 +110,24 @@ const _: () = assert!(size_of::<Limit>() == 32);
 impl Limit {
     /// The bit of `full` of [`Limit::is_largest`].
     pub const LARGEST: u8 = 1 << 7;
+
+    /// The bit of `full` of [`Limit::is_cut_on_trial`].
+    pub const CUT: u8 = 1 << 6;
+
+    /// True if the limit came in force on trial, in the place of a larger one: then a source goes
+    /// on with what it owes, also more than the limit, so that it is known if the trial is taken
+    /// back.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn is_cut_on_trial(&self) -> bool {
+        self.full & Self::CUT != 0
+    }
+
+    /// The limit with [`Limit::is_cut_on_trial`] set or not.
+    #[must_use]
+    pub const fn with_cut_on_trial(self, cut: bool) -> Self {
+        let full = self.full & !Self::CUT;
+        Self { full: if cut { full | Self::CUT } else { full }, ..self }
+    }
 
     /// True if no burst of the rule was larger since the rule began, and no change on the way made
     /// it smaller: then a source owes all that it was charged. A raise gives the difference at once
@@ -147,7 +165,7 @@ impl Limit {
     /// The policy for packets of sources that get no bucket.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn when_full(&self) -> super::Full {
-        super::Full::from_raw(self.full & !Self::LARGEST)
+        super::Full::from_raw(self.full & !(Self::LARGEST | Self::CUT))
     }
 
     /// The units of a frame. The source table counts packets and bytes alone.

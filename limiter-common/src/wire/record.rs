@@ -94,7 +94,7 @@ impl LimitSpec {
         Self {
             a: limit.increment,
             b: limit.tolerance,
-            c: limit.shift,
+            c: limit.shift | (limit.full & Limit::CUT) << 1,
             d: limit.full & Limit::LARGEST,
             e: 0,
             count: limit.count,
@@ -216,10 +216,10 @@ impl LimitSpec {
             tolerance: self.b,
             rule: 0,
             since: 0,
-            shift: self.c,
+            shift: self.c & !Self::CUT,
             count: self.count,
             kind: Kind::Limited as u8,
-            full: self.d & Limit::LARGEST,
+            full: self.d & Limit::LARGEST | (self.c & Self::CUT) >> 1,
             action: 0,
             ended: 0,
         }
@@ -236,6 +236,25 @@ impl LimitSpec {
     pub const fn is_largest(&self) -> bool {
         // The shift of a window is below 64.
         self.d & Limit::LARGEST != 0
+    }
+
+    /// The bit above the shift of a rate of [`LimitSpec::is_cut_on_trial`].
+    const CUT: u8 = Limit::CUT << 1;
+
+    /// [`Limit::is_cut_on_trial`] of a token or a leaky bucket; false for all others.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn is_cut_on_trial(&self) -> bool {
+        // The bits of the count of a window are fewer than 64.
+        self.c & Self::CUT != 0
+    }
+
+    /// The limit with [`LimitSpec::is_cut_on_trial`] set or not, where it can be: what waits owes
+    /// more than its limit, too.
+    #[must_use]
+    pub const fn with_cut_on_trial(self, cut: bool) -> Self {
+        let c = self.c & !Self::CUT;
+        let cut = cut && self.is_rate() && self.wait_ticks() == 0;
+        Self { c: if cut { c | Self::CUT } else { c }, ..self }
     }
 
     /// The limit with [`LimitSpec::is_largest`] set or not, where it can be.

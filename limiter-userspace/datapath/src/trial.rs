@@ -23,7 +23,7 @@ impl Kernel {
         now: impl Fn(&Self) -> Ticks,
     ) -> Result<u64, DatapathError> {
         let (begun, ended) = (plan.begun.clone(), plan.ended.clone());
-        let before = self.put_in_force(plan.on_trial(), Some(end))?;
+        let before = self.put_in_force(plan.on_trial(self.installed()), Some(end))?;
         self.note_change(&before, now(self), true);
         self.trial = Some(Trial { before, begun, ended, end });
         Ok(self.generation())

@@ -26,7 +26,7 @@ impl Model {
 
     /// As `Kernel::commit_on_trial` of a data path.
     pub fn commit_on_trial(&mut self, plan: Plan, end: Ticks, now: Ticks) -> u64 {
-        let generation = self.commit(plan.on_trial(), now);
+        let generation = self.commit(plan.on_trial(&self.installed), now);
         self.note_trial(end);
         self.tables.set_trial(generation, true);
         self.trial_end = end;

@@ -467,3 +467,42 @@ fn trials_to_and_fro_grant_no_burst() {
         assert_eq!(pass(&mut maps), 10, "{place:?}: a confirmed trial is no cut");
     }
 }
+
+/// A trial of a smaller limit that is taken back leaves what the limit before would have left, by a
+/// word or by itself. On trial what was used counts in full; once the trial is confirmed and in
+/// force anew, only up to the burst.
+#[test]
+fn a_trial_taken_back_leaves_what_the_limit_before_would_have_left() {
+    let day = |rate| Bucket { rate, a_day: true, burst: rate };
+    for place in [Place::Sources, Place::Keys] {
+        for (used, on_trial) in [(5, 5), (600, 0), (1_000, 0)] {
+            for by_itself in [false, true] {
+                let mut maps = Maps::new(place, day(1_000));
+                let pass = |maps: &mut Maps, most| (0..most).take_while(|_| maps.passes()).count();
+                assert_eq!(pass(&mut maps, used), used);
+                maps.on_trial(day(10));
+                let taken = pass(&mut maps, 1);
+                assert_eq!(taken, on_trial.min(1), "{place:?}: {used}");
+                if by_itself {
+                    // An hour gives less than one on trial.
+                    maps.now += 3_600 * SECOND;
+                } else {
+                    maps.model.revert(Ticks::from_nanos(maps.now));
+                }
+                assert_eq!(pass(&mut maps, 2_000), 1_000 - used - taken, "{place:?}: {used}");
+            }
+            let mut maps = Maps::new(place, day(1_000));
+            let pass = |maps: &mut Maps, most| (0..most).take_while(|_| maps.passes()).count();
+            assert_eq!(pass(&mut maps, used), used);
+            maps.on_trial(day(10));
+            assert_eq!(pass(&mut maps, 2_000), on_trial, "{place:?}: {used}");
+            maps.model.confirm();
+            assert!(maps.model.installed().has_cuts_on_trial());
+            maps.change(Event::Everybody(day(10)));
+            assert!(!maps.model.installed().has_cuts_on_trial());
+            assert_eq!(pass(&mut maps, 2_000), 0, "{place:?}: {used}");
+            maps.now += 86_400 * SECOND;
+            assert_eq!(pass(&mut maps, 2_000), 10, "{place:?}: {used}");
+        }
+    }
+}

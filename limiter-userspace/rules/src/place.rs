@@ -68,24 +68,6 @@ pub struct Plan {
     pub installed: Installed,
 }
 
-impl Plan {
-    /// The plan for a rule set on trial: none of its new limits is marked as the largest.
-    #[must_use]
-    pub fn on_trial(mut self) -> Self {
-        let installed = &mut self.installed;
-        for (slot, limit) in &mut self.limits {
-            *limit = limit.with_largest(false);
-            let rules = installed.rules.values_mut().filter(|rule| rule.slot == *slot);
-            rules.for_each(|rule| rule.limit = *limit);
-        }
-        for (slot, record) in &mut self.tables.records {
-            record.limits = record.limits.map(|limit| limit.with_largest(false));
-            installed.tables.records.entry(*slot).and_modify(|installed| *installed = *record);
-        }
-        self
-    }
-}
-
 /// First rule number that is a rule's.
 const FIRST_RULE: u32 = RULE_RETIRED + 1;
 

@@ -7,6 +7,9 @@
 //!   once, and a cut and a raise together change nothing;
 //! * **a token or a leaky bucket that is raised** keeps what it owes, in units, as long as the rule
 //!   was never cut since it began ([`LimitSpec::is_largest`]): the difference is there at once;
+//! * **a token or a leaky bucket that is cut on trial** owes on, in units and beyond its capacity
+//!   ([`LimitSpec::is_cut_on_trial`]): so the limit before finds what it would have left. Whoever
+//!   confirms the trial puts the same limit in force anew, which owes no more than its capacity;
 //! * **everywhere else what is available stays available**, up to the new limit's capacity.
 //!
 //! Every algorithm has a *capacity*, what it lets pass at once, and knows how much of that is used
@@ -113,7 +116,8 @@ fn fill<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffset) -
             let limit = spec.rate();
             let owed = Ticks::new(place.state(0)).since(now).get();
             let capacity = leaky_capacity(&limit);
-            (if owed > limit.tolerance { capacity } else { owed }, capacity)
+            let is_all = owed > limit.tolerance && !spec.is_cut_on_trial();
+            (if is_all { capacity } else { owed }, capacity)
         }
         Algorithm::FixedWindow => {
             let limit = spec.window();
@@ -139,7 +143,7 @@ fn fill<W: Words>(spec: &LimitSpec, words: &W, now: Ticks, offset: WallOffset) -
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOffset) -> Carried {
     let at = match spec.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket if !spec.is_cut_on_trial() => {
             let state = Ticks::new(Place::new(spec, words, false).state(0));
             later(at, state.since(Ticks::new(capacity_of(spec))))
         }
@@ -148,17 +152,52 @@ pub fn used_at<W: Words>(spec: &LimitSpec, words: &W, at: Ticks, offset: WallOff
     Carried { used: fill(spec, words, at, offset).used, at }
 }
 
-/// True if `new` is a raise of `old`, two limits of one rule, which goes on with what is owed.
+/// The most ticks that a limit cut on trial owes: 2.28 years.
+const MOST_OWED: u64 = 1 << 61;
+
+/// Ticks of a debt that may have been more than [`MOST_OWED`] up to 52 days ago.
+const MAYBE_MORE: u64 = MOST_OWED - (1 << 57);
+
+/// True if a change of `old` to `new` goes on with what is owed: a raise of one rule, or a cut on
+/// trial and the way back from it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn is_raise(old: &LimitSpec, new: &LimitSpec) -> bool {
-    old.is_largest() && new.is_largest() && old.counts() as u8 == new.counts() as u8
+pub fn goes_on(old: &LimitSpec, new: &LimitSpec, same_rule: bool) -> bool {
+    if old.counts() as u8 != new.counts() as u8 || !old.is_rate() || !new.is_rate() {
+        return false;
+    }
+    if old.is_largest() && new.is_largest() {
+        return same_rule;
+    }
+    let units = |spec: &LimitSpec| units_of(&spec.rate(), capacity_of(spec));
+    is_cut(old.is_cut_on_trial(), new.is_cut_on_trial(), || units(old), || units(new))
 }
 
-/// What is owed of `new`, a raise of `old`, of which `used` was owed.
+/// True if `new` is on trial in the place of a larger limit, or takes the place of one that was.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn is_cut(
+    old_on_trial: bool,
+    new_on_trial: bool,
+    old: impl Fn() -> u64,
+    new: impl Fn() -> u64,
+) -> bool {
+    new_on_trial && old() >= new() || old_on_trial && new() >= old()
+}
+
+/// Units of a capacity in ticks, roughly: what is nearly the same is converted nearly the same.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+fn units_of(limit: &Limit, capacity: u64) -> u64 {
+    capacity.checked_div(limit.increment >> (limit.shift & 63)).unwrap_or_default()
+}
+
+/// What is owed of `new`, which goes on with what `used` of `old` was owed.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn raised(old: &LimitSpec, new: &LimitSpec, used: u64) -> u64 {
+    let capacity = capacity_of(new);
+    if old.is_cut_on_trial() && used > MAYBE_MORE {
+        return capacity;
+    }
     let units = Units { from: Unit::of_rate(&old.rate()), to: Unit::of_rate(&new.rate()) };
-    call!(owed(; &units, used, capacity_of(new)))
+    call!(owed(; &units, used, if new.is_cut_on_trial() { MOST_OWED } else { capacity }))
 }
 
 /// The used part of `new`, in its measure, once `old`, of which `used` was used, changed to it:
@@ -223,7 +262,7 @@ pub fn carried<W: Words>(
     offset: WallOffset,
 ) -> Carried {
     let owed = used_at(old, words, at, offset);
-    let convert = if is_raise(old, new) { raised } else { converted };
+    let convert = if goes_on(old, new, true) { raised } else { converted };
     Carried { used: convert(old, new, owed.used), at: seeded_at(new, at, owed.at) }
 }
 
@@ -276,23 +315,35 @@ pub fn capacity_of(spec: &LimitSpec) -> u64 {
 /// changed to it at `at`: [`carried`] of a bucket of the source table.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn carried_tat((old, new): (&Limit, &Limit), tat: Ticks, at: Ticks) -> Ticks {
-    let at = later(at, tat.since(Ticks::new(old.tolerance)));
+    let was_cut = old.is_cut_on_trial();
+    let at = if was_cut { at } else { later(at, tat.since(Ticks::new(old.tolerance))) };
     let owed = tat.since(at).get();
     let owed = if old.count == new.count {
         if old.increment == new.increment
             && old.shift == new.shift
             && old.tolerance == new.tolerance
+            && !was_cut
         {
             // Only what happens over the limit changed.
             return tat;
         }
         // Of a raise what is owed stays, and otherwise what is left.
-        let raised = old.is_largest() && new.is_largest() && old.rule == new.rule;
+        let units = |limit: &Limit| units_of(limit, limit.tolerance);
+        let cut = new.is_cut_on_trial();
+        let raised = old.is_largest() && new.is_largest() && old.rule == new.rule
+            || is_cut(was_cut, cut, || units(old), || units(new));
         let amount = if raised { owed } else { old.tolerance.saturating_sub(owed) };
+        let most = if cut { MOST_OWED } else { new.tolerance };
         let units = Units { from: Unit::of_rate(old), to: Unit::of_rate(new) };
         // No subprograms: there is no stack left for another call.
-        let amount = rounded(&units, amount, new.tolerance, raised);
-        if raised { amount } else { new.tolerance.saturating_sub(amount) }
+        let amount = rounded(&units, amount, if raised { most } else { new.tolerance }, raised);
+        if !raised {
+            new.tolerance.saturating_sub(amount)
+        } else if was_cut && owed > MAYBE_MORE {
+            new.tolerance
+        } else {
+            amount
+        }
     } else {
         proportion(owed, old.tolerance, new.tolerance, true)
     };

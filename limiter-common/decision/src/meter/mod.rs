@@ -28,7 +28,7 @@ pub mod plain;
 mod share;
 
 pub use carry::{
-    Carried, Seed, carried, carried_tat, converted, is_raise, proportion, raised, resized, seed,
+    Carried, Seed, carried, carried_tat, converted, goes_on, proportion, raised, resized, seed,
     seeded_at, used, used_at,
 };
 pub use exchange::{Unit, Units, exchange, owed};

@@ -162,7 +162,7 @@ const KEPT: u64 = 1;
 /// A log goes on with another size.
 const RESIZED: u64 = 2;
 
-/// A rate is raised, and goes on with what it owes.
+/// A rate goes on with what it owes.
 const RAISED: u64 = 3;
 
 /// What is available stays available.
@@ -181,7 +181,7 @@ pub fn limit_change<W: Maps>(maps: &W, before: Slot, after: Slot, place: u32) ->
                 KEPT
             } else if old.same_log(new) {
                 RESIZED
-            } else if from.rule == to.rule && meter::is_raise(old, new) {
+            } else if meter::goes_on(old, new, from.rule == to.rule) {
                 RAISED
             } else {
                 CONVERTED
@@ -208,8 +208,8 @@ pub fn seed_at<W: Maps>(maps: &W, scratch: &Scratch, after: Slot, place: u32, at
     }
 }
 
-/// The used part of the limit at a place of the record `after`, a raise of that of the record
-/// `before`: [`meter::raised`].
+/// The used part of the limit at a place of the record `after`, which goes on with what that of the
+/// record `before` owes: [`meter::raised`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_raised<W: Maps>(maps: &W, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
     match (spec(maps, before, place), spec(maps, after, place)) {

@@ -66,7 +66,7 @@ impl RuleSets {
         };
         let managed = |selector: &Selector| layers.managed(selector);
         let lists_before = ground.lists.lay(datapath, &laid, managed)?;
-        let plan = if end.is_some() { plan.on_trial() } else { plan };
+        let plan = if end.is_some() { plan.on_trial(datapath.installed()) } else { plan };
         let is_used = |holder| is_used(datapath, holder);
         let used = plan.installed.used_of(datapath.installed(), is_used).line();
         let generation = match datapath.put_in_force(plan, end) {

@@ -96,6 +96,15 @@ impl RuleSets {
         self.trials.confirmed += 1;
         self.took(ground.state, replaces);
         tracing::info!("the rules on trial are confirmed");
+        if ground.datapath.get()?.installed().has_cuts_on_trial()
+            && let Err(error) = self.apply(ground, self.layers.clone())
+        {
+            tracing::warn!(
+                %error,
+                "sources that used more than a limit now allows owe it until the next change of \
+                 the rules"
+            );
+        }
         Ok(self.changed(ground.datapath.get()?))
     }
 

@@ -592,3 +592,39 @@ fn a_limit_that_is_set_and_a_trial_say_what_becomes_of_those_who_have_used_their
     daemon.service.apply_rules(&trial).unwrap();
     assert_eq!(daemon.service.confirm().unwrap().used, None);
 }
+
+/// A smaller limit on trial leaves what the one before would have left if it is taken back. If it is
+/// confirmed, nobody owes more than it allows.
+#[test]
+fn a_smaller_limit_on_trial_says_that_what_was_used_counts_in_full() {
+    let mut daemon = Daemon::start(&[]);
+    let rules = |rate: &str| {
+        format!("descriptors: [{{key: remote_address, rate_limit: {{rate: {rate}}}}}]")
+    };
+    daemon.apply(&[&rules("1000/week")]).unwrap();
+    let source = Source::V4([203, 0, 113, 9]);
+    let passed = |daemon: &Daemon, packets| {
+        daemon.fake.send(source, packets, 60);
+        daemon.service.source("203.0.113.9").unwrap().passed
+    };
+    assert_eq!(passed(&daemon, 5), 5);
+    let trial = ApplyRules {
+        documents: documents(&[&rules("10/week")]),
+        force: false,
+        confirm_seconds: std::num::NonZeroU32::new(60),
+        session: None,
+    };
+    let tried = daemon.service.apply_rules(&trial).unwrap().used.unwrap();
+    assert!(tried.starts_with("on trial, what a source has used of a limit counts in full"));
+    assert_eq!(passed(&daemon, 1), 6);
+    let back = daemon.service.revert().unwrap().used;
+    assert_eq!(
+        back.as_deref(),
+        Some("a source has what the limit before the trial would have left")
+    );
+    assert_eq!(passed(&daemon, 1_100), 1_000);
+    daemon.service.apply_rules(&trial).unwrap();
+    assert_eq!(passed(&daemon, 1), 1_000);
+    assert_eq!(daemon.service.confirm().unwrap().used.as_deref(), Some(GOES_ON));
+    assert!(!daemon.fake.state().installed().has_cuts_on_trial());
+}

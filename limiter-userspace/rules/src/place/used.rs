@@ -25,6 +25,10 @@ pub struct Used {
     /// A limit of a rate changed, and gives its new rate alone: a cut, another rate, or a raise
     /// after a cut, on trial, or of another rule.
     rate: bool,
+    /// A limit of a rate is smaller on trial, and counts in full what was used.
+    tried: bool,
+    /// Such a trial is taken back.
+    back: bool,
     /// Counted in another way: what was left stays left.
     counted: bool,
     /// Of another unit: the used share stays.
@@ -35,7 +39,7 @@ pub struct Used {
 
 /// The limits of a source or a key, in one of the tables.
 #[derive(Clone, Copy, Debug)]
-enum Held<'a> {
+pub(super) enum Held<'a> {
     Source(u32, &'a Limit),
     Keyed(u32, &'a Record),
 }
@@ -132,7 +136,7 @@ impl Installed {
     }
 
     /// The limits of sources: of the longest prefix.
-    fn held(&self, source: &Selector) -> Option<Held<'_>> {
+    pub(super) fn held(&self, source: &Selector) -> Option<Held<'_>> {
         std::iter::once(*source).chain(source.wider()).find_map(|at| {
             if let Some(rule) = self.rules.get(&at) {
                 return Some(Held::Source(rule.slot, &rule.limit));
@@ -186,6 +190,11 @@ impl Used {
             return;
         }
         let (had, has) = (units(old), units(new));
+        if new.is_cut_on_trial() || old.is_cut_on_trial() && has > had {
+            self.tried |= new.is_cut_on_trial();
+            self.back |= old.is_cut_on_trial();
+            return;
+        }
         match has.cmp(&had) {
             Ordering::Greater
                 if !new.is_rate() || same_rule && old.is_largest() && new.is_largest() =>
@@ -239,7 +248,7 @@ fn long(nanos: u64) -> String {
 
 impl fmt::Display for Used {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { raised, cut, rate, counted, unit, anew } = *self;
+        let Self { raised, cut, rate, tried, back, counted, unit, anew } = *self;
         let mut parts = Vec::new();
         if raised {
             let text = "a source that used up a raised limit gets the difference at once";
@@ -247,6 +256,15 @@ impl fmt::Display for Used {
         }
         if rate {
             parts.push("a limit that a source has used up refills at the new rate".to_owned());
+        }
+        if tried {
+            let text = "on trial, what a source has used of a limit counts in full, and one that \
+                        used more than it now allows passes nothing";
+            parts.push(text.to_owned());
+        }
+        if back {
+            let text = "a source has what the limit before the trial would have left";
+            parts.push(text.to_owned());
         }
         if let Some(wait) = cut {
             parts.push(format!(
