@@ -85,5 +85,6 @@ pub(super) fn text(diff: &RulesDiff, colour: bool) -> String {
     for RuleLine { subject, text: limit } in &diff.edits {
         render::line(&mut text, format_args!("kept from `limiter set`: {subject}: {limit}"));
     }
+    render::warnings(&mut text, &diff.requests);
     text
 }

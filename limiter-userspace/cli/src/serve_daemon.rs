@@ -6,8 +6,8 @@ use limiter_daemon::api::bans::{
     RequestBanAnswer, RequestBanBecame, RequestBans, SetRequestBan, SetRequestBans,
 };
 use limiter_daemon::api::requests::{
-    MOST_ADDRESSES, MOST_RULES, OtherRequestRules, ReportRequests, ReportedRequests, ReportedRule,
-    RequestCounts,
+    MOST_ADDRESSES, MOST_LINES, MOST_RULES, OtherRequestRules, ReportRequests, ReportedFile,
+    ReportedRequests, ReportedRule, RequestCounts,
 };
 use limiter_daemon::control::{Client, ClientError};
 use limiter_requests::{
@@ -65,6 +65,15 @@ impl Daemon for OverSocket {
     }
 }
 
+fn lines(of: &[String]) -> Vec<String> {
+    of.iter().take(MOST_LINES).cloned().collect()
+}
+
+/// The domain of a file, and the digest of what is written in it.
+fn file((domain, digest): &(String, u64)) -> ReportedFile {
+    ReportedFile { domain: domain.clone(), digest: format!("{digest:016x}") }
+}
+
 /// The first bytes of a text.
 fn bounded(text: &str) -> String {
     text.get(..text.floor_char_boundary(MOST_TEXT)).unwrap_or_default().to_owned()
@@ -103,6 +112,9 @@ fn reported(report: &Report) -> ReportRequests {
         max_keys: report.max_keys,
         rules: report.rules.iter().map(rule).collect(),
         others: OtherRequestRules { rules: others, counts: counted(sum) },
+        warnings: lines(&report.warnings),
+        notes: lines(&report.notes),
+        files: report.files.iter().take(MOST_LINES).map(file).collect(),
         ends: report.ends,
     }
 }

@@ -8,16 +8,20 @@ use limiter_text::plain::clean;
 
 use crate::api::bans::RequestRule;
 use crate::api::requests::{
-    MOST_ADDRESSES, MOST_RULES, ReportRequests, ReportedRequests, ReportedRule, RequestCounts,
-    RequestProcess, RequestRates, RequestRow, Requests,
+    MOST_ADDRESSES, MOST_LINES, MOST_RULES, ReportRequests, ReportedFile, ReportedRequests,
+    ReportedRule, RequestCounts, RequestProcess, RequestRates, RequestRow, Requests,
 };
 use crate::control::Refusal;
+use crate::rule_files::RequestPart;
 
 /// Processes whose reports are kept.
 const MOST_PROCESSES: usize = 16;
 
 /// Characters of an address, and of the name of a rule.
 const MOST_TEXT: usize = 300;
+
+/// Characters of a warning or a note.
+const MOST_LINE: usize = 1000;
 
 /// Age of the latest report from which its numbers are old. There is one a second.
 const SILENT: Duration = Duration::from_secs(5);
@@ -39,6 +43,7 @@ struct Known {
     at: Instant,
     /// The process's own clock.
     clock_ns: u64,
+    files: Vec<ReportedFile>,
     shown: RequestProcess,
 }
 
@@ -67,6 +72,12 @@ impl RequestReports {
         report: ReportRequests,
         now: Instant,
     ) -> Result<ReportedRequests, Refusal> {
+        let lines = [report.warnings.len(), report.notes.len(), report.files.len()];
+        if lines.into_iter().any(|lines| lines > MOST_LINES) {
+            return Err(Refusal::Invalid(format!(
+                "a report has {MOST_LINES} warnings, notes and rule files at most: give fewer"
+            )));
+        }
         if report.rules.len() > MOST_RULES || report.listen.len() > MOST_ADDRESSES {
             return Err(Refusal::Invalid(format!(
                 "{} rules and {} addresses are too many for a report: give {MOST_RULES} rules and \
@@ -93,8 +104,10 @@ impl RequestReports {
             )));
         }
         let clock_ns = report.clock_ns;
+        let mut report = report;
+        let files = std::mem::take(&mut report.files);
         let shown = shown(report, before.as_ref());
-        self.known.insert(process, Known { at: now, clock_ns, shown });
+        self.known.insert(process, Known { at: now, clock_ns, files, shown });
         Ok(self.sum(now))
     }
 
@@ -130,6 +143,51 @@ impl RequestReports {
         self.known(now).fold(none, |sum, known| sum.with(&known.shown, known.is_silent(now)))
     }
 
+    /// What processes say that is wrong with them.
+    pub(crate) fn warnings(&self, now: Instant) -> Vec<String> {
+        self.lines(now, |process| &process.warnings)
+    }
+
+    /// What processes say that is right if it is meant.
+    pub(crate) fn notes(&self, now: Instant) -> Vec<String> {
+        self.lines(now, |process| &process.notes)
+    }
+
+    fn lines(&self, now: Instant, of: fn(&RequestProcess) -> &[String]) -> Vec<String> {
+        let live = self.known(now).filter(|known| !known.is_silent(now));
+        let lines = live.flat_map(|Known { shown, .. }| {
+            of(shown).iter().map(|line| format!("`limiter serve` at {}: {line}", shown.who()))
+        });
+        lines.collect()
+    }
+
+    /// Processes that answer by other rules than those for requests in files, and files that none
+    /// could answer by.
+    pub(crate) fn others_than(&self, parts: &[RequestPart], now: Instant) -> Vec<String> {
+        let mut lines = Vec::new();
+        for RequestPart { file, written } in parts {
+            let (domain, digest) = match written {
+                Ok(written) => written,
+                Err(error) => {
+                    lines.push(format!("`limiter serve` takes no `requests` of {file}: {error}"));
+                    continue;
+                }
+            };
+            let digest = shown_digest(*digest);
+            let others = self.known(now).filter(|known| {
+                let mut files = known.files.iter();
+                !known.is_silent(now) && files.any(|of| of.domain == *domain && of.digest != digest)
+            });
+            lines.extend(others.map(|known| {
+                format!(
+                    "`limiter serve` at {} still has other rules for requests of the domain                      {domain:?} than {file}: send it SIGHUP, as `systemctl reload limiter-serve` does",
+                    known.shown.who()
+                )
+            }));
+        }
+        lines
+    }
+
     /// Those that are not to be forgotten.
     fn known(&self, now: Instant) -> impl Iterator<Item = &Known> {
         self.known.values().filter(move |known| known.is_recent(now))
@@ -139,6 +197,7 @@ impl RequestReports {
 /// A report in plain text of bounded length, with rates since the one before.
 fn shown(report: ReportRequests, before: Option<&Known>) -> RequestProcess {
     let bounded = |text: &str| clean(&text.chars().take(MOST_TEXT).collect::<String>());
+    let long = |text: &str| clean(&text.chars().take(MOST_LINE).collect::<String>());
     let counts_before: HashMap<(&str, &str), &RequestCounts> = before
         .iter()
         .flat_map(|known| &known.shown.rules)
@@ -160,7 +219,14 @@ fn shown(report: ReportRequests, before: Option<&Known>) -> RequestProcess {
         max_keys: report.max_keys,
         rules: report.rules.into_iter().map(row).collect(),
         others: report.others,
+        warnings: report.warnings.iter().map(|line| long(line)).collect(),
+        notes: report.notes.iter().map(|line| long(line)).collect(),
     }
+}
+
+/// A digest as reports have it.
+pub(crate) fn shown_digest(digest: u64) -> String {
+    format!("{digest:016x}")
 }
 
 /// What became of descriptors a second; none if a counter began anew: the rule was away meanwhile.

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use limiter_rules::file::requests::{For, RequestFile, whom_for};
 use limiter_rules::file::{MAX_BYTES, Place, Problem};
 use limiter_rules::{RuleFile, RuleFileError, RuleFiles};
 use limiter_sharing::fnv::Fnv;
@@ -72,19 +73,54 @@ const MOST_TEXT: usize = 1 << 20;
 /// Texts of rule files in force, for an export in the words of their author: the files on disk may
 /// be others by now.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Texts(Arc<[Document]>);
+pub(crate) struct Texts {
+    documents: Arc<[Document]>,
+    /// Rules for requests in them.
+    pub(crate) requests: Arc<[RequestPart]>,
+}
 
 impl Texts {
     /// The texts of documents; none of large ones.
     fn of(documents: Vec<Document>) -> Self {
+        let requests = request_parts(&documents).into();
         let length: usize = documents.iter().map(|document| document.text.len()).sum();
-        if length > MOST_TEXT { Self::default() } else { Self(documents.into()) }
+        let documents = if length > MOST_TEXT { Vec::new() } else { documents };
+        Self { documents: documents.into(), requests }
     }
 
     /// The texts, each with its name.
     pub(crate) fn documents(&self) -> Vec<(&str, &str)> {
-        self.0.iter().map(|Document { name, text }| (name.as_str(), text.as_str())).collect()
+        self.documents
+            .iter()
+            .map(|Document { name, text }| (name.as_str(), text.as_str()))
+            .collect()
     }
+}
+
+/// The rules for requests in a rule file, which `limiter serve` answers by.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestPart {
+    /// The file.
+    pub(crate) file: String,
+    /// The domain, and a digest of what is written; or why `limiter serve` would not take it.
+    pub(crate) written: Result<(String, u64), String>,
+}
+
+/// The rules for requests in rule files.
+pub(crate) fn request_parts(documents: &[Document]) -> Vec<RequestPart> {
+    let with = documents.iter().filter(|Document { text, .. }| {
+        // Most files have none, and some are large.
+        text.contains("requests") && whom_for(text) != For::Packets
+    });
+    let part = |Document { name, text }: &Document| {
+        let (file, errors) = RequestFile::check(name, text.as_bytes());
+        let written = match errors.first() {
+            Some(error) => Err(error.to_string()),
+            None => Ok((file.domain.clone(), file.digest())),
+        };
+        RequestPart { file: name.clone(), written }
+    };
+    with.map(part).collect()
 }
 
 /// The rules of documents together, and their texts.

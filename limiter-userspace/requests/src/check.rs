@@ -14,8 +14,8 @@ use crate::question::{Answer, Status};
 type Made<'a> = (&'a str, Cow<'a, str>);
 
 /// Descriptors of a request, as the rule file makes them of headers. One of which a header is
-/// missing is left out. Of several headers of one name the last one counts: that is the one that a
-/// proxy adds.
+/// missing or empty is left out: some proxies send an empty one for a missing one. Of several
+/// headers of one name the last one counts: that is the one that a proxy adds.
 pub(crate) fn descriptors<'a>(
     mapping: &'a [Vec<Entry>],
     headers: &'a HeaderMap,
@@ -25,7 +25,8 @@ pub(crate) fn descriptors<'a>(
             EntryValue::Fixed(value) => Cow::Borrowed(&**value),
             EntryValue::Header(name) => {
                 let value = headers.get_all(&**name).iter().next_back()?;
-                String::from_utf8_lossy(value.as_bytes())
+                let value = value.as_bytes().trim_ascii();
+                (!value.is_empty()).then(|| String::from_utf8_lossy(value))?
             }
         };
         Some((&*entry.key, value))
@@ -45,23 +46,27 @@ const STATES: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Adds what is left to the headers of an answer.
 pub(crate) fn add_headers(answer: &Answer, headers: &mut HeaderMap) {
-    let over = answer.statuses.iter().filter(|status| status.over || !answer.over);
-    let nearest = over.filter_map(|status| Some((status, status.nearest.as_ref()?)));
-    // Of those that refuse it the one that waits longest, otherwise the one with the least left.
-    let nearest = nearest.min_by_key(|(status, (_, left))| {
+    let counting = counting(answer);
+    let over = counting.iter().filter(|status| status.over || !answer.over);
+    let nearest = over.filter_map(|status| Some((*status, status.nearest.as_ref()?)));
+    // Of those that refuse it the one that waits longest, otherwise the one with the least left; of
+    // one that other nodes use as well nobody knows what is left, so that is the least.
+    let nearest = nearest.min_by_key(|(status, (limit, left))| {
         if status.over {
             (0, u64::MAX - left.wait.unwrap_or(u64::MAX))
+        } else if status.leased {
+            (1, amount(limit))
         } else {
-            (1, left.remaining)
+            (2, left.remaining)
         }
     });
     if let Some((status, (limit, left))) = nearest {
-        let never = is_never(status, left);
-        let remaining = if status.over && !never { 0 } else { left.remaining };
         headers.insert(LIMIT, amount(limit).into());
-        headers.insert(REMAINING, remaining.into());
-        if !never {
-            headers.insert(RESET, seconds(left.reset).into());
+        if let Some(remaining) = remaining(status, left) {
+            headers.insert(REMAINING, remaining.into());
+            if !is_never(status, left) {
+                headers.insert(RESET, seconds(left.reset).into());
+            }
         }
         // Without it where waiting does not help.
         if let (true, Some(wait)) = (answer.over, left.wait) {
@@ -72,17 +77,19 @@ pub(crate) fn add_headers(answer: &Answer, headers: &mut HeaderMap) {
         headers.insert(SOFT, HeaderValue::from_static("over"));
     }
     let (mut policies, mut states) = (Vec::new(), Vec::new());
-    for status in &answer.statuses {
+    for status in counting {
         for (number, (limit, left)) in (1..).zip(&status.limits) {
             let name = name(status, number);
             policies.push(format!("{name};q={};w={}", amount(limit), window(limit)));
-            states.push(if is_never(status, left) {
-                format!("{name};r={}", left.remaining)
-            } else {
-                let waits = status.over && left.wait != Some(0);
-                let remaining = if waits { 0 } else { left.remaining };
-                format!("{name};r={remaining};t={}", seconds(left.reset))
-            });
+            let left_of_it =
+                if left.wait == Some(0) { known(status, left) } else { remaining(status, left) };
+            if let Some(left_of_it) = left_of_it {
+                states.push(if is_never(status, left) {
+                    format!("{name};r={left_of_it}")
+                } else {
+                    format!("{name};r={left_of_it};t={}", seconds(left.reset))
+                });
+            }
         }
     }
     for (header, mut list) in [(POLICIES, policies), (STATES, states)] {
@@ -97,6 +104,33 @@ pub(crate) fn add_headers(answer: &Answer, headers: &mut HeaderMap) {
 /// True if a request has more hits than a limit ever takes: no time to come back helps.
 const fn is_never(status: &Status, left: &Left) -> bool {
     status.over && left.wait.is_none()
+}
+
+/// The statuses of limits that count: none of a rule in shadow mode; and of rules in quota mode,
+/// which refuse only together, the one that has the most left.
+pub(crate) fn counting(answer: &Answer) -> Vec<&Status> {
+    let of_quota = |status: &&Status| status.rule.as_ref().is_some_and(|rule| rule.quota);
+    let room = |status: &&Status| match &status.nearest {
+        Some((_, left)) if status.over => (true, left.wait.unwrap_or(u64::MAX), 0),
+        Some((_, left)) => (false, 0, u64::MAX - left.remaining),
+        None => (status.over, u64::MAX, 0),
+    };
+    let mut counting: Vec<&Status> = answer.statuses.iter().collect();
+    counting.retain(|status| status.rule.as_ref().is_none_or(|rule| !rule.shadow));
+    if let Some(most) = counting.iter().copied().filter(of_quota).min_by_key(room) {
+        counting.retain(|status| !of_quota(status) || std::ptr::eq(*status, most));
+    }
+    counting
+}
+
+/// What is left of a limit, if this node knows: of one that nodes share it has a lease.
+fn known(status: &Status, left: &Left) -> Option<u64> {
+    (!status.leased).then_some(left.remaining)
+}
+
+/// What is left of the nearest limit of a status.
+pub(crate) fn remaining(status: &Status, left: &Left) -> Option<u64> {
+    if status.over && !is_never(status, left) { Some(0) } else { known(status, left) }
 }
 
 /// Seconds in which a limit gives what it lets pass at once: a bucket fills, a window goes by.
@@ -156,6 +190,11 @@ mod tests {
         assert_eq!(one[1], ("remote_address", Cow::Borrowed("192.0.2.\u{fffd}")));
         headers.insert("x-api-key", HeaderValue::from_static("k1"));
         assert_eq!(descriptors(&mapping, &headers).len(), 2);
+        // Some proxies send an empty header for a missing one, which is no key of anybody.
+        for empty in ["", " ", "\t"] {
+            headers.append("x-api-key", HeaderValue::from_static(empty));
+            assert_eq!(descriptors(&mapping, &headers).len(), 1, "{empty:?}");
+        }
     }
 
     #[test]

@@ -163,6 +163,8 @@ pub(crate) type Counts = [u64; Became::ALL.len()];
 /// Counters of a rule.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
+    /// Requests for its domain before the rule came into force.
+    pub(crate) asked_before: u64,
     all: [AtomicU64; Became::ALL.len()],
     /// By the values of requests, where the rule says so.
     by_value: Mutex<BTreeMap<String, Counts>>,
@@ -172,6 +174,11 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// Those of a new rule, after so many requests for its domain.
+    pub(crate) fn after(asked_before: u64) -> Self {
+        Self { asked_before, ..Self::default() }
+    }
+
     pub(crate) fn count(&self, became: Became, value: Option<String>) {
         self.all[became as usize].fetch_add(1, Ordering::Relaxed);
         let Some(value) = value else {

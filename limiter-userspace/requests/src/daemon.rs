@@ -114,6 +114,12 @@ pub struct Report {
     pub rules: Vec<RuleReport>,
     /// How many more rules there are, and what became of their descriptors.
     pub others: (usize, RequestCounts),
+    /// What is wrong with the process.
+    pub warnings: Vec<String>,
+    /// What is right if it is meant.
+    pub notes: Vec<String>,
+    /// The domain of each rule file in force, and a digest of what is written in it.
+    pub files: Vec<(String, u64)>,
     /// True if it is the last one: the process ends.
     pub ends: bool,
 }

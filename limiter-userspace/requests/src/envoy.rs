@@ -6,7 +6,7 @@ use limiter_rules::file::requests::{Calendar, RequestLimit};
 use limiter_rules::model::{Meter, Period, Quota, Unit as Base};
 use serde::Deserialize;
 
-use crate::decision::Left;
+use crate::check::remaining;
 use crate::question::Status;
 use crate::rules::Terms;
 
@@ -86,7 +86,7 @@ pub(crate) struct State<'a> {
     pub(crate) over: bool,
     /// The limit that is nearest.
     pub(crate) limit: Option<Limit<'a>>,
-    /// Requests that would pass now.
+    /// Requests that would pass now, if that is known.
     pub(crate) remaining: Option<u32>,
     /// Nanoseconds until nothing of the limit is used; none where no time helps.
     pub(crate) reset: Option<u64>,
@@ -104,10 +104,9 @@ pub(crate) struct Limit<'a> {
 impl<'a> From<&'a Status> for State<'a> {
     fn from(status: &'a Status) -> Self {
         let over = status.over;
-        if let Some((limit, Left { remaining, reset, wait })) = &status.nearest {
-            // More hits than the limit ever takes at once: what is left does not matter to them,
-            // and no time to come back does.
-            let never = over && wait.is_none();
+        if let Some((limit, left)) = &status.nearest {
+            // More hits than the limit ever takes at once: no time to come back helps.
+            let never = over && left.wait.is_none();
             return Self {
                 over,
                 limit: Some(Limit {
@@ -115,8 +114,8 @@ impl<'a> From<&'a Status> for State<'a> {
                     requests_per_unit: narrow(limit.meter.quota().requests_per_unit),
                     unit: Unit::of(limit),
                 }),
-                remaining: Some(if over && !never { 0 } else { narrow(*remaining) }),
-                reset: (!never).then_some(*reset),
+                remaining: remaining(status, left).map(narrow),
+                reset: (!never).then_some(left.reset),
             };
         }
         let blocks = status.rule.as_ref().is_some_and(|rule| matches!(rule.terms, Terms::Block(_)));

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use limiter_rules::RuleFileError;
@@ -33,6 +34,65 @@ pub fn read(paths: &[PathBuf]) -> Files {
         }
     }
     (found, errors)
+}
+
+/// What is written in each file, by its domain: two files are the same if that is.
+pub(crate) fn written(files: &[(String, RequestFile)]) -> Vec<(String, u64)> {
+    files.iter().map(|(_, file)| (file.domain.clone(), file.digest())).collect()
+}
+
+/// Words about files on disk that are not those in force; none if they are.
+pub(crate) fn changed(paths: &[PathBuf], in_force: &[(String, u64)]) -> Option<String> {
+    let (files, errors) = read(paths);
+    let remedy = "send SIGHUP to this process, as `systemctl reload limiter-serve` does";
+    match errors.first() {
+        Some(error) => Some(format!("the rule files changed on disk, and cannot be read: {error}")),
+        None if written(&files) == in_force => None,
+        None => Some(format!("the rule files changed on disk, and are not in force: {remedy}")),
+    }
+}
+
+/// Rule files on disk, as they were seen last.
+#[derive(Debug, Default)]
+pub(crate) struct OnDisk {
+    /// Names, sizes and times at the latest look, and those that were read.
+    seen: Vec<Stamp>,
+    read: Option<Vec<Stamp>>,
+    /// Words about files that are not those in force.
+    pub(crate) changed: Option<String>,
+    /// Words about the latest reload, if it failed.
+    pub(crate) failed: Option<String>,
+}
+
+/// What changes with a file.
+type Stamp = (PathBuf, Option<[i64; 4]>);
+
+impl OnDisk {
+    /// After a reload, which failed if there are words about that.
+    pub(crate) fn after(failed: Option<String>) -> Self {
+        Self { failed, ..Self::default() }
+    }
+
+    /// True if the files are others than those that were read last, and stay so.
+    pub(crate) fn is_new(&mut self, paths: &[PathBuf]) -> bool {
+        let all = paths.iter().flat_map(|path| files(path).unwrap_or_else(|_| vec![path.clone()]));
+        let stamp = |path: PathBuf| {
+            let of = fs::metadata(&path).ok().map(|of| {
+                let size = of.size().cast_signed();
+                [of.ino().cast_signed(), size, of.ctime(), of.ctime_nsec()]
+            });
+            (path, of)
+        };
+        let seen: Vec<Stamp> = all.map(stamp).collect();
+        // Somebody may still be writing.
+        let stays = seen == self.seen;
+        self.seen = seen;
+        let is_new = stays && self.read.as_ref() != Some(&self.seen);
+        if is_new {
+            self.read = Some(self.seen.clone());
+        }
+        is_new
+    }
 }
 
 /// The files that a path stands for.

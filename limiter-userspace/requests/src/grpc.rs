@@ -213,7 +213,7 @@ impl RateLimitService for Decide {
         let headers = if self.headers { headers(&answer) } else { Vec::new() };
         Ok(tonic::Response::new(RateLimitResponse {
             overall_code: code(answer.over).into(),
-            statuses: answer.statuses.iter().map(|status| status_of(State::from(status))).collect(),
+            statuses: statuses(&answer),
             response_headers_to_add: headers,
             ..RateLimitResponse::default()
         }))
@@ -265,6 +265,19 @@ fn brought(limit: RateLimitOverride) -> Option<RequestLimit> {
 
 const fn code(over: bool) -> Overall {
     if over { Overall::OverLimit } else { Overall::Ok }
+}
+
+/// The state of each descriptor. Envoy makes headers of the limit with the least left, so only those
+/// are named that count, and of which this node knows what is left.
+fn statuses(answer: &Answer) -> Vec<DescriptorStatus> {
+    let counting = check::counting(answer);
+    let one = |status: &crate::question::Status| {
+        let State { limit, remaining, .. } = State::from(status);
+        let counts = counting.iter().any(|counts| std::ptr::eq(*counts, status));
+        let limit = limit.filter(|_| counts && remaining.is_some());
+        status_of(State { limit, ..State::from(status) })
+    };
+    answer.statuses.iter().map(one).collect()
 }
 
 fn status_of(State { over, limit, remaining, reset }: State<'_>) -> DescriptorStatus {

@@ -16,6 +16,7 @@ mod envoy;
 mod files;
 mod grpc;
 mod grpc_quota;
+mod health;
 mod json;
 mod key;
 mod lateness;
@@ -49,6 +50,7 @@ mod state;
 mod store;
 mod target;
 mod under_way;
+mod unmet;
 mod unsaid;
 
 pub use clock::Moment;

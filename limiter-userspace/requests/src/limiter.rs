@@ -17,13 +17,14 @@ use crate::envoy::{self, Unit};
 use crate::key::{Key, Secret};
 use crate::leases::LeaseTable;
 use crate::odd::{Odd, OddParts};
-use crate::question::{Answer, Asked, Detail, MAX_DESCRIPTORS, Refused};
+use crate::question::{Answer, Asked, Descriptor, Detail, MAX_DESCRIPTORS, Refused, Status};
 use crate::reservations::Reservations;
 use crate::rules::{Domain, EntryOf, Rule, Rules, Terms};
 use crate::shared::Patience;
 use crate::snapshot::{self, Loaded, Snapshot, Unusable};
 use crate::store::{Full, KeyLimits, MOST_BROUGHT, Store};
 use crate::target::{Settled, SharedCharge, State, Target, is_over, replace};
+use crate::unmet::{self, Tally};
 use crate::unsaid::{Unsaid, quoted};
 
 /// The limiter: rules in force, and buckets.
@@ -34,7 +35,7 @@ pub struct Limiter {
     /// What other nodes share with this one.
     pub(crate) cluster: Option<Shares>,
     /// Requests that named a domain without rules.
-    unknown_domains: AtomicU64,
+    pub(crate) unknown: Tally,
     /// Requests by their answer: within, over.
     pub(crate) answers: [AtomicU64; 2],
     pub(crate) reservations: Reservations,
@@ -87,7 +88,7 @@ impl Limiter {
             store: Store::new(most),
             secret,
             cluster: None,
-            unknown_domains: AtomicU64::new(0),
+            unknown: Tally::default(),
             answers: Default::default(),
             reservations: Reservations::default(),
             bans: Arc::default(),
@@ -216,15 +217,31 @@ impl Limiter {
         self.no_address.lock().unwrap_or_else(PoisonError::into_inner).note(latest);
     }
 
-    pub(crate) fn unknown_domains(&self) -> u64 {
-        self.unknown_domains.load(Ordering::Relaxed)
-    }
-
     /// Counts somebody who names a domain, if it has no rules.
     pub(crate) fn count_if_unknown(&self, domain: &str) {
         if self.rules().domain(domain).is_none() {
-            self.unknown_domains.fetch_add(1, Ordering::Relaxed);
+            self.unknown.count(1, 1, || quoted(domain));
         }
+    }
+
+    /// Counts a request that was decided, and its descriptors that no rule is for.
+    pub(crate) fn count_met(&self, rules: &Rules, asked: &Asked<'_>, answer: &Answer) {
+        let Some(domain) = rules.domain(asked.domain) else { return };
+        let pairs = asked.descriptors.iter().zip(&answer.statuses);
+        // One that another replaces has no rule in the answer, either.
+        let is_unmet = |descriptor: &Descriptor<'_>, status: &Status| {
+            status.rule.is_none()
+                && descriptor.limit.is_none()
+                && !descriptor.entries.is_empty()
+                && !domain.meets(&descriptor.entries)
+        };
+        let mut unmet = pairs.filter(|(descriptor, status)| is_unmet(descriptor, status));
+        let first = unmet.next().map(|(descriptor, _)| descriptor);
+        let count = usize::from(first.is_some()) + unmet.count();
+        domain.met.count(asked.descriptors.len(), count, || {
+            let entries = first.map_or(&[][..], |descriptor| &descriptor.entries);
+            format!("{} ({})", unmet::keys(entries), domain.why_unmet(entries))
+        });
     }
 
     pub(crate) fn answers(&self) -> [u64; 2] {
@@ -251,7 +268,9 @@ impl Limiter {
     ) -> Result<Answer, Refused> {
         let patience = Patience::None(Unanswered::Late);
         // With no patience nobody waits.
-        Ok(self.attempt(rules, asked, moment, detail, patience)?.unwrap_or_default())
+        let answer = self.attempt(rules, asked, moment, detail, patience)?.unwrap_or_default();
+        self.count_met(rules, asked, &answer);
+        Ok(answer)
     }
 
     /// Decides a request, or says that it waits for the store; then nothing is charged.
@@ -413,7 +432,7 @@ impl Limiter {
             _ => {}
         }
         let Some(domain) = rules.domain(asked.domain) else {
-            self.unknown_domains.fetch_add(1, Ordering::Relaxed);
+            self.unknown.count(1, 1, || quoted(asked.domain));
             return Ok(asked.descriptors.iter().map(|_| None).collect());
         };
         let mut targets = Vec::with_capacity(asked.descriptors.len());

@@ -92,6 +92,7 @@ impl Limiter {
                 over: is_over && !target.rule.shadow,
                 over_soft: became == Became::OverSoft,
                 unlimited: matches!(target.state, State::Unlimited | State::FullPassed),
+                leased: target.shared.is_some(),
                 nearest: nearest(&limits, is_over),
                 limits,
                 rule: Some(target.rule),

@@ -10,9 +10,10 @@ use limiter_text::exposition::{Exposition, Kind};
 
 use crate::counters::{BanBecame, Became, Counts, Unanswered};
 use crate::queue::InForce;
-use crate::rules::Rule;
+use crate::rules::{Rule, Rules};
 use crate::service::Service;
 use crate::under_way::MEMORY;
+use crate::unmet::Counted;
 
 /// The page.
 pub(crate) fn page(service: &Service) -> String {
@@ -34,8 +35,9 @@ pub(crate) fn page(service: &Service) -> String {
     let help = "Assignments of the quota service.";
     page.metric("limiter_request_quota_assignments_total", Kind::Counter, help)
         .add(&[], assignments);
+    of_domains(&mut page, &limiter.rules());
     let help = "Requests for a domain without rules, which pass.";
-    let unknown = limiter.unknown_domains();
+    let unknown = limiter.unknown.all().asked;
     page.metric("limiter_request_unknown_domains_total", Kind::Counter, help).add(&[], unknown);
     let help = "Requests that were refused undecided, by the reason.";
     let mut samples = page.metric("limiter_request_refused_total", Kind::Counter, help);
@@ -53,8 +55,12 @@ pub(crate) fn page(service: &Service) -> String {
     let help = "Different limits of requests that there is room for at once.";
     page.metric("limiter_request_max_brought_limits", Kind::Gauge, help).add(&[], most);
     let help = "Checks of which no descriptor could be made: a header was missing. They pass.";
-    let empty = stats.empty_checks();
+    let empty = stats.empty_checks.all().none;
     page.metric("limiter_request_empty_checks_total", Kind::Counter, help).add(&[], empty);
+    let help = "Checks that were to wait where the limits cannot say when: answered at once.";
+    let no_waits = stats.no_waits.all().asked;
+    page.metric("limiter_request_checks_without_wait_total", Kind::Counter, help)
+        .add(&[], no_waits);
     page.metric("limiter_request_keys", Kind::Gauge, "Keys that have a bucket.")
         .add(&[], limiter.keys());
     page.metric("limiter_request_max_keys", Kind::Gauge, "Keys that there is room for.")
@@ -82,12 +88,38 @@ pub(crate) fn page(service: &Service) -> String {
     page.metric("limiter_request_reloads_total", Kind::Counter, help)
         .add(&[("result", "ok")], good)
         .add(&[("result", "failed")], bad);
+    let [is_taken, is_changed] = service.files_on_disk();
+    let help = "1 if the latest reading of the rule files put them in force.";
+    page.metric("limiter_request_last_reload_success", Kind::Gauge, help)
+        .add(&[], u8::from(is_taken));
+    let help = "1 while the rule files on disk are others than those in force.";
+    page.metric("limiter_request_rule_files_changed", Kind::Gauge, help)
+        .add(&[], u8::from(is_changed));
     let [good, bad] = stats.saves();
     let help = "Snapshots of the buckets. Where one failed, a restart goes on with the one before.";
     page.metric("limiter_request_saves_total", Kind::Counter, help)
         .add(&[("result", "ok")], good)
         .add(&[("result", "failed")], bad);
     page.into_text()
+}
+
+/// Requests by their domain, and those that no rule is for.
+fn of_domains(page: &mut Exposition, rules: &Rules) {
+    let help = "Requests of a domain, by how many of their descriptors met a rule.";
+    let mut samples = page.metric("limiter_request_domain_requests_total", Kind::Counter, help);
+    for (name, domain) in rules.domains() {
+        let Counted { asked, some, none } = domain.met.all();
+        let met =
+            [("all", asked - some.min(asked)), ("some", some - none.min(some)), ("none", none)];
+        for (met, count) in met {
+            samples.add(&[("domain", name), ("met", met)], count);
+        }
+    }
+    let help = "Descriptors that no rule is for, which pass.";
+    let mut samples = page.metric("limiter_request_unmet_descriptors_total", Kind::Counter, help);
+    for (name, domain) in rules.domains() {
+        samples.add(&[("domain", name)], domain.met.parts());
+    }
 }
 
 /// What became of requests, by rule.

@@ -100,6 +100,8 @@ pub struct Status {
     pub limits: Vec<(RequestLimit, Left)>,
     /// True if nothing limits it.
     pub unlimited: bool,
+    /// True if other nodes use the same limits: this one has a lease, and knows no more.
+    pub leased: bool,
 }
 
 /// What a caller wants to know.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::counters::{Became, Counts};
 use crate::daemon::{Daemon, NotReported, Report, RequestCounts, RuleReport};
+use crate::health::Health;
 use crate::rules::Rule;
 use crate::service::Service;
 
@@ -133,6 +134,7 @@ impl Begins {
             rules.domains().into_iter().flat_map(|(_, domain)| domain.counted()).collect();
         let at = self.since.elapsed();
         let (rules, others) = first(&rules, MOST_REPORTED);
+        let Health { wrong, notes } = self.service.health();
         Report {
             began: self.began,
             at,
@@ -141,6 +143,9 @@ impl Begins {
             max_keys: limiter.most_keys(),
             rules,
             others,
+            warnings: wrong,
+            notes,
+            files: self.service.written(),
             ends,
         }
     }

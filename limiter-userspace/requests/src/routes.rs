@@ -1,6 +1,7 @@
 //! The paths of the server.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
@@ -8,11 +9,13 @@ use hyper::body::Bytes;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use limiter_text::exposition;
+use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
 use crate::check;
 use crate::clock::Moment;
+use crate::health::Health;
 use crate::json::{AnswerOut, AskedIn, Seconds};
 use crate::limiter::Limiter;
 use crate::limiter_reserve::Reserved;
@@ -77,7 +80,14 @@ async fn decided(service: &Service, request: Request<Received>) -> Result<Answer
     let (first, rest) = path.split_once('/').unwrap_or((path, ""));
     match (first, rest, request.method()) {
         ("json", "", &Method::POST) => json(service, request).await,
-        ("check", domain, _) => checked(service, domain, &request).await,
+        ("check", domain, _) => {
+            let answered = checked(service, domain, &request).await;
+            let refused = answered.as_ref().err().map(|refusal| &*refusal.reason);
+            service.stats.checks.count(1, usize::from(refused.is_some()), || {
+                format!("/{path}: {}", refused.unwrap_or_default())
+            });
+            answered
+        }
         ("reserve", "", &Method::POST) => reserve(service, request).await,
         ("reserve", id, &Method::DELETE) if !id.is_empty() => give_back(service, id),
         ("json" | "reserve", "", _) => Ok(not_allowed(service, "POST")),
@@ -97,28 +107,19 @@ async fn decided(service: &Service, request: Request<Received>) -> Result<Answer
     }
 }
 
-/// What is wrong. The process answers, so nobody is to end it: the code is 200.
+/// What is wrong, and what may be meant otherwise. The process answers, so nobody is to end it: the
+/// code is 200.
 fn health(service: &Service) -> Answered {
-    let nodes = service.node.cut_off().map(|error| {
-        format!(
-            "no contact to the other nodes: {error}; rules with scope: cluster do what \
-             on_partition says"
-        )
-    });
-    let queues = service.queues.cut_off();
-    let queues = queues.map(|error| format!("{error}; nothing can wait in it"));
-    let troubles = service.wrongly_kept().into_iter().chain(service.queues.troubles());
-    let late = service.lateness.is_late();
-    let late = late.then(|| "requests wait: more is asked than is answered in time".to_owned());
-    let wrong: Vec<_> = [nodes, queues, late, service.limiter.many_brought()]
-        .into_iter()
-        .flatten()
-        .chain(troubles)
-        .collect();
-    if wrong.is_empty() {
-        return text(StatusCode::OK, "OK\n");
+    let Health { wrong, notes } = service.health();
+    let mut body = match &wrong[..] {
+        [] => "OK\n".to_owned(),
+        wrong => format!("degraded: {}\n", clean(&wrong.join("; "))),
+    };
+    for note in notes {
+        // Strings take everything.
+        let _: std::fmt::Result = writeln!(body, "note: {}", clean(&note));
     }
-    plain(StatusCode::OK, format!("degraded: {}\n", wrong.join("; ")))
+    plain_text(body)
 }
 
 fn plain(status: StatusCode, body: impl Into<Bytes>) -> Answered {
@@ -127,8 +128,8 @@ fn plain(status: StatusCode, body: impl Into<Bytes>) -> Answered {
     answer
 }
 
-fn text(status: StatusCode, body: &'static str) -> Answered {
-    let mut answer = plain(status, body);
+fn plain_text(body: String) -> Answered {
+    let mut answer = plain(StatusCode::OK, body);
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer
@@ -215,21 +216,20 @@ async fn checked(
     let query = request.uri().query().unwrap_or_default();
     let CheckQuery { over, wait } = CheckQuery::read(query).map_err(Refusal::bad)?;
     let rules = limiter.rules();
-    let mut mapped = rules
-        .domains()
-        .into_iter()
-        .filter(|(name, of)| !of.check.is_empty() && (domain.is_empty() || *name == domain));
-    let none = |reason| Err(Refusal::new(Why::Request, StatusCode::NOT_FOUND, reason));
-    let (name, domain) = match (mapped.next(), mapped.next()) {
-        (Some(found), None) => found,
-        (None, _) => {
-            return none("no rule file has `check` for this: write it, or ask /check/DOMAIN");
-        }
-        (Some(_), Some(_)) => return none("several rule files have `check`: ask /check/DOMAIN"),
+    let name = if domain.is_empty() { rules.checked() } else { Some(domain) };
+    let found = name.and_then(|name| Some((name, rules.domain(name)?)));
+    let Some((name, domain)) = found.filter(|(_, of)| !of.check.is_empty()) else {
+        let reason = if domain.is_empty() && !rules.with_check().is_empty() {
+            "several rule files have `check`: ask /check/DOMAIN"
+        } else {
+            "no rule file has `check` for this: write it, or ask /check/DOMAIN"
+        };
+        return Err(Refusal::new(Why::Request, StatusCode::NOT_FOUND, reason));
     };
     let made = check::descriptors(&domain.check, request.headers());
+    let left_out = domain.check.len() - made.len();
+    stats.empty_checks.count(domain.check.len(), left_out, || format!("/check/{name}"));
     if made.is_empty() {
-        stats.empty_check();
         return Ok(plain(StatusCode::OK, ""));
     }
     let descriptors = made.iter().map(|entries| Descriptor {
@@ -246,10 +246,14 @@ async fn checked(
             reserved.answer
         }
         // What cannot say when is asked without waiting: many proxies let an error pass.
-        None | Some(Err(_)) => service.decide(&rules, &asked, None).await?,
+        Some(Err(no_wait)) => {
+            stats.no_waits.count(1, 1, || format!("/check/{name}: {no_wait}"));
+            service.decide(&rules, &asked, None).await?
+        }
+        None => service.decide(&rules, &asked, None).await?,
     };
-    let mut answer =
-        if decided.over { text(over, "Too many requests.\n") } else { plain(StatusCode::OK, "") };
+    // nginx keeps the connection only after an answer without a body.
+    let mut answer = plain(if decided.over { over } else { StatusCode::OK }, "");
     check::add_headers(&decided, answer.headers_mut());
     Ok(answer)
 }

@@ -21,6 +21,7 @@ use crate::key::{Key, Secret, source};
 use crate::queue::{self, InForce, RuleQueue};
 use crate::shared::{self, RuleShared};
 use crate::store::{KeyLimits, LimitsId, Store};
+use crate::unmet::{self, Tally};
 
 /// The path that metrics show of limits that requests bring for keys without a rule.
 const BROUGHT: &str = "(limits that requests bring)";
@@ -29,6 +30,8 @@ const BROUGHT: &str = "(limits that requests bring)";
 #[derive(Debug, Default)]
 pub struct Rules {
     domains: HashMap<Box<str>, Domain>,
+    /// The domain that a check without one is about, if that is clear.
+    checked: Option<Box<str>>,
     /// Queues, with those that no rule fills.
     queues: Vec<Arc<InForce>>,
 }
@@ -42,6 +45,8 @@ pub struct Domain {
     rules: Vec<Arc<Rule>>,
     /// Of limits that requests bring for keys without a rule.
     brought: Arc<Rule>,
+    /// Requests, and those that no rule is for.
+    pub(crate) met: Arc<Tally>,
 }
 
 /// A rule in force.
@@ -195,6 +200,7 @@ impl Rules {
         nodes: Option<u64>,
     ) -> Result<Self, RuleFileError> {
         let queues = queue::in_force(files, &before.queues)?;
+        let of_before = before;
         let old = before.domains.values();
         let old = old.flat_map(|domain| domain.rules.iter().chain([&domain.brought]));
         let before = old.map(|rule| (rule.identity, Arc::clone(&rule.counters))).collect();
@@ -208,6 +214,7 @@ impl Rules {
                 let problem = Problem::Elsewhere { subject, first };
                 return Err(RuleFileError { file: name.clone(), place: file.domain_at, problem });
             }
+            let met = of_before.domain(&file.domain).map_or_else(Arc::default, |of| of.met.clone());
             let mut making = Making {
                 name,
                 file,
@@ -217,14 +224,33 @@ impl Rules {
                 nodes,
                 slots: &mut slots,
                 queues: &queues,
+                asked: met.all().asked,
                 rules: Vec::new(),
             };
             let top = making.keys(&file.nodes, &[])?;
             let brought = making.brought();
-            let domain = Domain { check: file.check.clone(), top, rules: making.rules, brought };
+            let rules = making.rules;
+            let domain = Domain { check: file.check.clone(), top, rules, brought, met };
             domains.insert(file.domain.as_str().into(), domain);
         }
-        Ok(Self { domains, queues })
+        let mut rules = Self { domains, checked: None, queues };
+        rules.checked = match &rules.with_check()[..] {
+            [one] => Some((*one).into()),
+            // Another file that has `check`, too, takes nothing from those who ask already.
+            several => of_before.checked.clone().filter(|checked| several.contains(&&**checked)),
+        };
+        Ok(rules)
+    }
+
+    /// Domains with `check`, by their names.
+    pub(crate) fn with_check(&self) -> Vec<&str> {
+        let domains = self.domains().into_iter();
+        domains.filter(|(_, of)| !of.check.is_empty()).map(|(name, _)| name).collect()
+    }
+
+    /// The domain that a check without one is about, if that is clear.
+    pub(crate) fn checked(&self) -> Option<&str> {
+        self.checked.as_deref()
     }
 
     /// Queues of all files.
@@ -318,16 +344,73 @@ impl Domain {
 
     /// The rule of a descriptor, which has as many entries as the rule has levels.
     pub(crate) fn find(&self, entries: &[EntryOf<'_>]) -> Option<&Arc<Rule>> {
+        self.found(entries)?.rule.as_ref()
+    }
+
+    fn found(&self, entries: &[EntryOf<'_>]) -> Option<&Found> {
         if entries.len() > MAX_DEPTH {
             return None;
         }
         let mut keys = &self.top;
-        let mut rule = None;
+        let mut found = None;
         for (key, value) in entries {
-            let found = keys.0.get(*key)?.find(value)?;
-            (rule, keys) = (found.rule.as_ref(), &found.nested);
+            let next = keys.0.get(*key)?.find(value)?;
+            (found, keys) = (Some(next), &next.nested);
         }
-        rule
+        found
+    }
+
+    /// True if the file says what becomes of a descriptor: by a rule; or by a value with nothing
+    /// behind it, or an exemption, which lets all pass that begins with it.
+    pub(crate) fn meets(&self, entries: &[EntryOf<'_>]) -> bool {
+        // A file without rules means that all pass.
+        let (mut keys, mut ends) = (&self.top, self.top.0.is_empty());
+        for (key, value) in entries {
+            let Some(found) = keys.0.get(*key).and_then(|values| values.find(value)) else {
+                return self.top.0.is_empty();
+            };
+            let limits = |rule: &Arc<Rule>| !matches!(rule.terms, Terms::Unlimited);
+            if found.nested.0.is_empty() && !found.rule.as_ref().is_some_and(limits) {
+                return true;
+            }
+            (keys, ends) = (&found.nested, found.rule.is_some());
+        }
+        ends
+    }
+
+    /// Why no rule is for a descriptor.
+    pub(crate) fn why_unmet(&self, entries: &[EntryOf<'_>]) -> String {
+        let sorted = |keys: &mut dyn Iterator<Item = &str>| {
+            let mut keys: Vec<String> = keys.map(str::to_ascii_lowercase).collect();
+            keys.sort_unstable();
+            keys
+        };
+        let asked = sorted(&mut entries.iter().map(|(key, _)| *key));
+        let alike = self.rules.iter().find(|rule| {
+            sorted(&mut rule.levels.iter().map(|level| &*level.key)) == asked
+                && rule.levels.iter().zip(entries).any(|(level, (key, _))| &*level.key != *key)
+        });
+        if let Some(rule) = alike {
+            return format!(
+                "a rule has these keys in another order or other letters: {}",
+                rule.path
+            );
+        }
+        let mut keys = &self.top;
+        for (number, (key, value)) in entries.iter().enumerate() {
+            let one = &entries[number..=number];
+            let Some(values) = keys.0.get(*key) else {
+                let place = if number == 0 { "begins" } else { "goes on" };
+                return format!("no rule {place} with the key {}", unmet::keys(one));
+            };
+            let Some(found) = values.find(value) else {
+                return format!("no rule is for this value of {}", unmet::keys(one));
+            };
+            keys = &found.nested;
+        }
+        let mut next: Vec<&str> = keys.0.keys().map(|key| &**key).collect();
+        next.sort_unstable();
+        format!("the rules there need one more key: {}", next.join(", "))
     }
 
     /// The rule of a bucket whose entries have no order, and the entries in that of the rule. Of
@@ -504,6 +587,8 @@ struct Making<'a> {
     /// Numbers by which keys of rules ask for leases.
     slots: &'a mut Range<u32>,
     queues: &'a [Arc<InForce>],
+    /// Requests for the domain until now.
+    asked: u64,
     rules: Vec<Arc<Rule>>,
 }
 
@@ -549,7 +634,8 @@ impl Making<'_> {
         let shared = self.shared(rule, &path)?;
         let queue = self.queue(rule, &path);
         let identity = identity.end();
-        let counters = self.before.get(&identity).map_or_else(Arc::default, Arc::clone);
+        let new = || Arc::new(Counters::after(self.asked));
+        let counters = self.before.get(&identity).map_or_else(new, Arc::clone);
         let level = levels.iter().position(|level| &*level.key == SOURCE);
         let ban = rule.ban.zip(level).map(|(terms, level)| RuleBan { terms, level });
         let budget = rule.budget.as_ref().map(|name| {

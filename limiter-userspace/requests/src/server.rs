@@ -254,7 +254,7 @@ impl Server {
     pub fn reload(&self) -> bool {
         let loaded = self.service.load(&self.rules);
         let good = loaded.is_ok();
-        self.service.stats.reload(good);
+        self.service.reloaded(loaded.as_ref().err().map(Vec::as_slice));
         if let Err(errors) = loaded {
             for error in errors {
                 tracing::error!("{error}");
@@ -308,7 +308,7 @@ impl Server {
         if let Some(Err(panic)) = self.bans.map(JoinHandle::join) {
             std::panic::resume_unwind(panic);
         }
-        self.service.limiter.log();
+        self.service.log();
         if let Some(state) = &self.state {
             self.service.save(state);
         }
@@ -400,7 +400,8 @@ impl Signals {
             tokio::select! {
                 _ = second.tick() => {
                     server.service.limiter.sweep(round, SWEEP_PARTS, &Moment::now());
-                    server.service.limiter.log();
+                    server.service.log();
+                    server.service.look_at_files(&server.rules);
                     round = (round + 1) % SWEEP_PARTS;
                 }
                 () = tick(saving.as_mut()) => {

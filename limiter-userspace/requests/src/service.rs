@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::clock::{self, Moment};
 use crate::counters::Unanswered;
-use crate::files;
+use crate::files::{self, OnDisk};
 use crate::lateness::Lateness;
 use crate::limiter::Limiter;
 use crate::limiter_queue::Queued;
@@ -32,6 +32,7 @@ use crate::snapshot::{Loaded, Snapshot};
 use crate::state::State;
 use crate::target::Settled;
 use crate::under_way::{MEMORY, Memory};
+use crate::unmet::Tally;
 
 /// Why a request was refused undecided.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +56,12 @@ const WHYS: [(Why, &str); 5] = [
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     refused: [AtomicU64; WHYS.len()],
-    empty_checks: AtomicU64,
+    /// Checks, and those that were refused undecided.
+    pub(crate) checks: Tally,
+    /// Checks, and those of which no descriptor could be made.
+    pub(crate) empty_checks: Tally,
+    /// Checks that were to wait, and cannot.
+    pub(crate) no_waits: Tally,
     pub(crate) connections: AtomicUsize,
     pub(crate) evicted: AtomicU64,
     /// Connections that were ended because requests held too much memory.
@@ -72,21 +78,6 @@ impl Stats {
     pub(crate) fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let count = |why: Why| self.refused[why as usize].load(Ordering::Relaxed);
         WHYS.into_iter().map(move |(why, name)| (name, count(why)))
-    }
-
-    /// A check without a descriptor. The first is worth a word.
-    pub(crate) fn empty_check(&self) {
-        if self.empty_checks.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(
-                "a check has none of the headers that `check` in the rule file names, and passes: \
-                 let the proxy send them; more of them are counted in \
-                 limiter_request_empty_checks_total"
-            );
-        }
-    }
-
-    pub(crate) fn empty_checks(&self) -> u64 {
-        self.empty_checks.load(Ordering::Relaxed)
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -161,6 +152,10 @@ pub(crate) struct Service {
     pub(crate) memory: Box<[Arc<Memory>]>,
     /// The files in force.
     files: Mutex<Arc<[(String, RequestFile)]>>,
+    /// What is written in them.
+    written: Mutex<Vec<(String, u64)>>,
+    /// The files on disk.
+    pub(crate) on_disk: Mutex<OnDisk>,
 }
 
 impl Service {
@@ -181,6 +176,8 @@ impl Service {
             lateness: Lateness::new(threads),
             memory: (0..threads).map(|_| Memory::new(MEMORY)).collect(),
             files: Mutex::default(),
+            written: Mutex::default(),
+            on_disk: Mutex::default(),
         }
     }
 
@@ -205,6 +202,7 @@ impl Service {
         };
         let Settled { targets, over, moment } = settled;
         let answer = self.limiter.answer(targets, over, &moment, Detail::Left);
+        self.limiter.count_met(rules, asked, &answer);
         Ok(Answer { kept, ..answer })
     }
 
@@ -370,8 +368,53 @@ impl Service {
             let s = if rules == 1 { "" } else { "s" };
             tracing::info!("domain {name:?}: {rules} rule{s}");
         }
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = files::written(&files);
         *in_force = files.into();
+        drop(in_force);
+        if let Some(line) = self.checked_by_custom() {
+            tracing::warn!("{line}");
+        }
         Ok(())
+    }
+
+    /// What is written in each file in force, by its domain.
+    pub(crate) fn written(&self) -> Vec<(String, u64)> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks whether the files on disk are those in force, and says it if they are not.
+    pub(crate) fn look_at_files(&self, paths: &[PathBuf]) {
+        let mut on_disk = self.on_disk.lock().unwrap_or_else(PoisonError::into_inner);
+        if on_disk.is_new(paths) {
+            let line = files::changed(paths, &self.written());
+            if let Some(line) = line.as_ref().filter(|line| on_disk.changed.as_ref() != Some(line))
+            {
+                tracing::warn!("{line}");
+            }
+            on_disk.changed = line;
+        }
+    }
+
+    /// Notes how a reload went.
+    pub(crate) fn reloaded(&self, errors: Option<&[RuleFileError]>) {
+        self.stats.reload(errors.is_none());
+        let mut on_disk = self.on_disk.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = errors.and_then(|errors| errors.first()).map(|error| {
+            format!("the rules from before stay in force, the latest reload failed: {error}")
+        });
+        *on_disk = OnDisk::after(failed);
+    }
+
+    /// Whether the latest reload took the files, and whether they are others by now.
+    pub(crate) fn files_on_disk(&self) -> [bool; 2] {
+        let on_disk = self.on_disk.lock().unwrap_or_else(PoisonError::into_inner);
+        [on_disk.failed.is_none(), on_disk.changed.is_some()]
+    }
+
+    /// Why the files on disk are not in force; none if they are, as far as is known.
+    pub(crate) fn not_in_force(&self) -> Option<String> {
+        let on_disk = self.on_disk.lock().unwrap_or_else(PoisonError::into_inner);
+        on_disk.failed.clone().or_else(|| on_disk.changed.clone())
     }
 }
 

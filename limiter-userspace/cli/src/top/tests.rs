@@ -101,6 +101,7 @@ impl Link for Fake {
             changed_on_disk: None,
             changed_before_start: None,
             requests: self.requests.borrow().sum(),
+            request_notes: Vec::new(),
             trial: None,
             last_trial: None,
         })

@@ -7,13 +7,16 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::sources::per_second;
-use crate::render::{Render, number, push, seconds, table, titled};
+use crate::render::{Render, line, number, push, seconds, table, titled, warnings};
 
 /// Rules of one report.
 pub const MOST_RULES: usize = 1000;
 
 /// Addresses of one report.
 pub const MOST_ADDRESSES: usize = 8;
+
+/// Warnings, notes and rule files of one report.
+pub const MOST_LINES: usize = 64;
 
 /// What became of descriptors of requests at a rule, since the rule came into force in its process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -88,9 +91,32 @@ pub struct ReportRequests {
     /// The other rules.
     #[serde(default)]
     pub others: OtherRequestRules,
+    /// What is wrong with the process, in words.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    pub warnings: Vec<String>,
+    /// What is right if it is meant, in words.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    pub notes: Vec<String>,
+    /// The rule files in force.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    pub files: Vec<ReportedFile>,
     /// True if the process ends, and is to be forgotten.
     #[serde(default)]
     pub ends: bool,
+}
+
+/// A rule file of a report.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReportedFile {
+    /// Its domain.
+    pub domain: String,
+    /// A digest of what is written in it.
+    #[schema(examples("cbf29ce484222325"))]
+    pub digest: String,
 }
 
 /// The answer to it.
@@ -134,6 +160,12 @@ pub struct RequestProcess {
     pub rules: Vec<RequestRow>,
     /// The other ones.
     pub others: OtherRequestRules,
+    /// What is wrong with it, in words.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// What is right if it is meant, in words.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// A rule for requests, in one process.
@@ -233,13 +265,17 @@ impl RequestProcess {
         self.rules.len().saturating_add(self.others.rules)
     }
 
+    /// Its addresses and its process id.
+    pub fn who(&self) -> String {
+        clean(&format!("{} (pid {})", self.listen.join(", "), self.pid))
+    }
+
     /// A line about it.
     pub fn words(&self) -> String {
         let count = |count: usize| number(u64::try_from(count).unwrap_or(u64::MAX));
         let mut words = format!(
-            "{} (pid {}): {}, {} of {} keys in use",
-            self.listen.join(", "),
-            self.pid,
+            "{}: {}, {} of {} keys in use",
+            self.who(),
             counted(self.rules_in_all(), "rule", "rules"),
             count(self.keys),
             count(self.max_keys),
@@ -293,6 +329,10 @@ impl Render for Requests {
                 ]);
             }
             push(text, &table);
+            warnings(text, &process.warnings);
+            for note in &process.notes {
+                line(text, format_args!("note: {}", clean(note)));
+            }
         }
     }
 }

@@ -65,6 +65,10 @@ pub struct RulesDiff {
     pub unchanged: usize,
     /// Rules that `limiter set` made; they stay.
     pub edits: Vec<RuleLine>,
+    /// Processes of `limiter serve` that answer by other rules for requests than these files have,
+    /// and files that they would refuse.
+    #[serde(default)]
+    pub requests: Vec<String>,
 }
 
 /// A rule, a budget, or a bound of the whole set, in one line.

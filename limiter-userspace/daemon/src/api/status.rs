@@ -87,6 +87,9 @@ pub struct Status {
     /// Rules for requests that processes of `limiter serve` report.
     #[serde(default)]
     pub requests: ReportedRequests,
+    /// What these processes report that is right if it is meant: rules that no request has met.
+    #[serde(default)]
+    pub request_notes: Vec<String>,
     /// The rule set on trial, if one is.
     #[serde(default)]
     pub trial: Option<Trial>,
@@ -437,6 +440,9 @@ impl Render for Status {
         }
         if !self.requests.is_empty() {
             row("requests", self.requests.words());
+        }
+        for note in &self.request_notes {
+            row("note", clean(note));
         }
         row("generation", self.generation.to_string());
         for file in &self.rules_files {

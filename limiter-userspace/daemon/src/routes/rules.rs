@@ -1,5 +1,7 @@
 //! Requests about whole rule sets: the rule files again, others in their place, on trial or not.
 
+use std::time::Instant;
+
 use axum::extract::{Extension, State};
 use axum::routing::{get, post};
 
@@ -13,6 +15,7 @@ use crate::control::{
 use crate::control::{Sliced, Step};
 use crate::guard;
 use crate::lists::UNCHANGED;
+use crate::rule_files::request_parts;
 use crate::service::{Service, Shared};
 use crate::views::RulesText;
 
@@ -138,13 +141,20 @@ impl Sliced<Service> for RulesText {
 impl Service {
     /// Differences that other rule files would make.
     pub(crate) fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
-        self.rule_sets.compare(&self.datapath, &self.heap_trim, &self.lists, rules)
+        let compared = self.rule_sets.compare(&self.datapath, &self.heap_trim, &self.lists, rules);
+        let mut diff = compared?;
+        let parts = request_parts(&rules.documents);
+        diff.requests = self.request_reports.others_than(&parts, Instant::now());
+        diff.same &= diff.requests.is_empty();
+        Ok(diff)
     }
 
     /// Puts other rules in the place of the rule files.
     pub(crate) fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal> {
         let (rule_sets, mut ground) = self.at_rules();
-        rule_sets.apply_rules(&mut ground, rules)
+        let mut changed = rule_sets.apply_rules(&mut ground, rules)?;
+        changed.warnings.extend(self.requests_not_in_force());
+        Ok(changed)
     }
 
     /// Keeps what is on trial. The rules are in force already, and the session that confirms them

@@ -1,5 +1,7 @@
 //! Reading the rule files again.
 
+use std::time::Instant;
+
 use super::Service;
 use crate::api::rules::{Changed, ReloadRules};
 use crate::control::Refusal;
@@ -11,7 +13,15 @@ impl Service {
         let (rule_sets, mut ground) = self.at_rules();
         let result = rule_sets.reload(&mut ground, asked);
         self.notify_ready();
-        Ok(result?)
+        let mut changed = result?;
+        changed.warnings.extend(self.requests_not_in_force());
+        Ok(changed)
+    }
+
+    /// Rules for requests in the rule files that `limiter serve` does not answer by.
+    pub(crate) fn requests_not_in_force(&self) -> Vec<String> {
+        let parts = &self.rule_sets.layers.texts.requests;
+        self.request_reports.others_than(parts, Instant::now())
     }
 
     /// Reads the rule files again when nobody asked who could force it: after a signal or a changed

@@ -41,6 +41,8 @@ impl Service {
         warnings.extend(self.rule_sets.not_in_force());
         warnings.extend(self.repeated_errors.warnings());
         warnings.extend(self.cluster.warnings(layers));
+        warnings.extend(self.requests_not_in_force());
+        warnings.extend(self.request_reports.warnings(Instant::now()));
         warnings
     }
 
@@ -111,6 +113,7 @@ impl Service {
             changed_before_start: self.rule_sets.at_start.clone(),
             watch: self.rule_sets.watch,
             requests: self.request_reports.sum(Instant::now()),
+            request_notes: self.request_reports.notes(Instant::now()),
             trial,
             last_trial: self.rule_sets.last_trial.clone(),
         })

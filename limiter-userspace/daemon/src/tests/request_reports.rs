@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 
 use crate::api::requests::{
-    MOST_RULES, OtherRequestRules, ReportRequests, ReportedRequests, ReportedRule, RequestCounts,
-    RequestRates,
+    MOST_LINES, MOST_RULES, OtherRequestRules, ReportRequests, ReportedFile, ReportedRequests,
+    ReportedRule, RequestCounts, RequestRates,
 };
+use crate::api::rules::Document;
 use crate::control::Refusal;
 use crate::render;
-use crate::request_reports::RequestReports;
+use crate::request_reports::{RequestReports, shown_digest};
+use crate::rule_files::request_parts;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -142,4 +144,52 @@ fn a_report_is_shown_as_plain_text() {
     assert_eq!(lines[1], "RULE REFUSED/S PASSED/S OVER/S REFUSED PASSED OVER");
     assert_eq!(lines[2], "auth: log\u{fffd}in - - - 5 1,234 0");
     assert_eq!(reports.sum(now).words(), "4 rules of 1 process of `limiter serve`");
+}
+
+/// A file for packets and requests is in force in two processes. The daemon names those of
+/// `limiter serve` that answer by other rules than it has read, and files that they would refuse:
+/// another place in the file, or other rules for packets, are no other rules for requests.
+#[test]
+fn processes_with_other_rules_than_the_files_are_named() {
+    let file = |name: &str, rate: &str| Document {
+        name: name.to_owned(),
+        text: format!(
+            "descriptors: [{{key: remote_address, rate_limit: {{rate: 9/s}}}}]\nrequests:\n  \
+             domain: auth\n  descriptors: [{{key: user, rate_limit: {{rate: {rate}}}}}]\n"
+        ),
+    };
+    let (before, after) = (file("both.yaml", "5/min"), file("both.yaml", "500/min"));
+    let moved = Document { text: before.text.replace("9/s", "8/s\n"), ..before.clone() };
+    let digest = |of: &Document| match &request_parts(std::slice::from_ref(of))[0].written {
+        Ok((domain, digest)) => {
+            ReportedFile { domain: domain.clone(), digest: shown_digest(*digest) }
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let (mut reports, now) = (RequestReports::default(), Instant::now());
+    let of = |files| ReportRequests { files, ..report(7, 1, Vec::new()) };
+    reports.take(of(vec![digest(&before)]), now).unwrap();
+    let others = |reports: &RequestReports, of: &Document| {
+        reports.others_than(&request_parts(std::slice::from_ref(of)), now)
+    };
+    assert_eq!(others(&reports, &before), Vec::<String>::new());
+    assert_eq!(others(&reports, &moved), Vec::<String>::new());
+    let line = "`limiter serve` at http://127.0.0.1:8081 (pid 7) still has other rules for requests of \
+                the domain \"auth\" than both.yaml: send it SIGHUP, as `systemctl reload \
+                limiter-serve` does";
+    assert_eq!(others(&reports, &after), [line]);
+    let refused = others(&reports, &file("both.yaml", "5/mim"));
+    assert!(refused.len() == 1 && refused[0].contains("takes no `requests` of both.yaml"));
+    reports.take(of(vec![digest(&after)]), now).unwrap();
+    assert_eq!(others(&reports, &after), Vec::<String>::new());
+    // What it reports besides is shown with who it is, and no longer once it is silent.
+    let warning =
+        ReportRequests { warnings: vec!["of 20\u{1b} requests".to_owned()], ..of(vec![]) };
+    reports.take(warning, now).unwrap();
+    let shown = reports.warnings(now);
+    assert!(shown.len() == 1 && shown[0].contains("(pid 7): of 20"), "{shown:?}");
+    assert!(!shown[0].contains('\u{1b}'), "{shown:?}");
+    assert_eq!(reports.warnings(now + 6 * SECOND), Vec::<String>::new());
+    let many = ReportRequests { notes: vec![String::new(); MOST_LINES + 1], ..of(vec![]) };
+    assert!(matches!(reports.take(many, now), Err(Refusal::Invalid(_))));
 }

@@ -29,5 +29,6 @@ mod snapshot;
 mod support;
 mod threads;
 mod together;
+mod unmet;
 mod waiting;
 mod wider;

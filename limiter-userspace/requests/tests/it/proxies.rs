@@ -18,8 +18,10 @@ fn block_of(page: &'static str, begins: &str) -> &'static str {
     rest.split("```").next().unwrap()
 }
 
-fn block(begins: &str) -> &'static str {
-    block_of(PAGE, begins)
+/// The lines of a proxy in the page, with time-outs for a machine that has more to do.
+fn block(begins: &str) -> String {
+    let block = block_of(PAGE, begins);
+    block.replace("00ms", "000ms").replace("settimeout(1)", "settimeout(5)")
 }
 
 /// A port that is free now.
@@ -116,7 +118,7 @@ fn ask(port: u16) -> String {
 /// A server with the rules of the page, and its address.
 fn limiter(directory: &Path) -> (Server, SocketAddr) {
     let rules = directory.join("auth.yaml");
-    fs::write(&rules, block("# /etc/limiter/auth.yaml\n")).unwrap();
+    fs::write(&rules, block_of(PAGE, "# /etc/limiter/auth.yaml\n")).unwrap();
     serving(rules)
 }
 
@@ -140,62 +142,116 @@ fn serving(rules: PathBuf) -> (Server, SocketAddr) {
     (server, address)
 }
 
-/// Three log-ins pass, and the fourth waits.
+/// Three log-ins pass, and the fourth waits. Each client sees what is left.
 fn limits_log_ins(port: u16) {
-    for _ in 0..3 {
+    for left in [2, 1, 0] {
         let answer = ask(port);
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("application"), "{answer}");
+        let answer = answer.to_ascii_lowercase();
+        assert!(answer.contains(&format!("\r\nratelimit: \"logins\";r={left};t=")), "{answer}");
     }
     let answer = ask(port).to_ascii_lowercase();
     assert!(answer.starts_with("http/1.1 429 "), "{answer}");
     assert!(answer.contains("\r\nretry-after: 20\r\n"), "{answer}");
+    assert!(answer.contains("\r\nratelimit: \"logins\";r=0;t="), "{answer}");
+}
+
+/// The status of a log-in without `limiter serve`, and with one that hangs.
+fn without_limiter(port: u16, limiter: SocketAddr) -> [String; 2] {
+    let status = || ask(port).lines().next().unwrap_or_default().to_owned();
+    let away = status();
+    // Connections wait in its queue, as those of a process that is stopped do.
+    let _hangs = TcpListener::bind(limiter).unwrap();
+    [away, status()]
+}
+
+/// The configuration of the page limits log-ins; without `limiter serve`, and where that hangs, they
+/// pass, or get the status `closed` where the line for that is changed.
+fn follows_the_page(start: impl Fn(&Path, SocketAddr, u16, bool) -> Proxy, closed: [&str; 2]) {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, limiter) = limiter(directory.path());
+    let [open, refusing] = [free_port(), free_port()];
+    let proxies = [(open, false), (refusing, true)].map(|(port, is_closed)| {
+        let directory = directory.path().join(is_closed.to_string());
+        fs::create_dir(&directory).unwrap();
+        start(&directory, limiter, port, is_closed)
+    });
+    limits_log_ins(open);
+    assert!(ask(refusing).starts_with("HTTP/1.1 429 "));
+    server.stop().unwrap();
+    assert_eq!(without_limiter(open, limiter), ["HTTP/1.1 200 OK"; 2]);
+    let refused = without_limiter(refusing, limiter);
+    assert!(refused.iter().zip(closed).all(|(is, to_be)| is.contains(to_be)), "{refused:?}");
+    drop(proxies);
 }
 
 #[test]
 fn nginx_limits_log_ins_by_the_files_of_the_page() {
-    let directory = tempfile::tempdir().unwrap();
-    let (server, limiter) = limiter(directory.path());
-    let (port, application) = (free_port(), free_port());
-    let locations = block("```nginx\n")
-        .replace("http://127.0.0.1:8081", &format!("http://{limiter}"))
-        .replace("http://application", &format!("http://127.0.0.1:{application}"));
-    let servers = format!("server {{ listen 127.0.0.1:{port};\n{locations}}}");
-    let nginx = Proxy::nginx(directory.path(), &servers, port, application);
-    limits_log_ins(port);
-    drop(nginx);
-    server.stop().unwrap();
+    let start = |directory: &Path, limiter: SocketAddr, port, is_closed| {
+        let application = free_port();
+        let open = "    error_page 500 = @open;";
+        let locations = block("```nginx\n");
+        assert!(locations.contains(open));
+        let locations = locations
+            .replace(open, if is_closed { "    #" } else { open })
+            .replace("http://127.0.0.1:8081", &format!("http://{limiter}"))
+            .replace("http://application", &format!("http://127.0.0.1:{application}"));
+        let servers = format!("server {{ listen 127.0.0.1:{port};\n{locations}}}");
+        Proxy::nginx(directory, &servers, port, application)
+    };
+    follows_the_page(start, ["500", "500"]);
 }
 
 #[test]
 fn haproxy_limits_log_ins_by_the_files_of_the_page() {
+    let start = |directory: &Path, limiter: SocketAddr, port, is_closed| {
+        let script = directory.join("limiter.lua");
+        let text = block("```lua\n").replace("8081", &limiter.port().to_string());
+        fs::write(&script, text).unwrap();
+        let refuse = "# http-request return status 503";
+        let lines = block("```haproxy\n");
+        assert!(lines.contains(refuse));
+        let lines = lines
+            .replace(refuse, if is_closed { &refuse[2..] } else { refuse })
+            .replace("/etc/haproxy/limiter.lua", &script.display().to_string())
+            .replace("bind :80", &format!("mode http\n    bind 127.0.0.1:{port}"));
+        Proxy::haproxy(directory, &lines, port)
+    };
+    follows_the_page(start, ["503", "503"]);
+}
+
+/// Other paths are not asked about.
+#[test]
+fn haproxy_asks_about_log_ins_alone() {
     let directory = tempfile::tempdir().unwrap();
     let (server, limiter) = limiter(directory.path());
     let script = directory.path().join("limiter.lua");
-    let text = block("```lua\n").replace("127.0.0.1:8081", &limiter.to_string());
-    fs::write(&script, text).unwrap();
+    fs::write(&script, block("```lua\n").replace("8081", &limiter.port().to_string())).unwrap();
     let port = free_port();
     let lines = block("```haproxy\n")
         .replace("/etc/haproxy/limiter.lua", &script.display().to_string())
         .replace("bind :80", &format!("mode http\n    bind 127.0.0.1:{port}"));
     let haproxy = Proxy::haproxy(directory.path(), &lines, port);
-    limits_log_ins(port);
-    // Other paths are not asked about.
-    let answer = get(port, "/", "");
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    for _ in 0..5 {
+        let answer = get(port, "/", "");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
     drop(haproxy);
     server.stop().unwrap();
 }
 
 #[test]
 fn caddy_limits_log_ins_by_the_files_of_the_page() {
-    let directory = tempfile::tempdir().unwrap();
-    let (server, limiter) = limiter(directory.path());
-    let port = free_port();
-    let lines = block("In Caddy:\n\n```\n").replace("127.0.0.1:8081", &limiter.to_string());
-    let caddy = Proxy::caddy(directory.path(), &lines, port);
-    limits_log_ins(port);
-    drop(caddy);
-    server.stop().unwrap();
+    let start = |directory: &Path, limiter: SocketAddr, port, is_closed| {
+        let lines = block("In Caddy:\n\n```\n").replace("127.0.0.1:8081", &limiter.to_string());
+        let open = block("504:\n\n```\n");
+        let ends = "reverse_proxy @away application:80";
+        assert!(open.contains(ends));
+        let open = open.replace(ends, "respond @away application 200");
+        let lines = if is_closed { lines } else { format!("{lines}{open}") };
+        Proxy::caddy(directory, &lines, port)
+    };
+    follows_the_page(start, ["502", "504"]);
 }
 
 /// Asks until one is refused; returns how many passed, and the seconds that it took.
@@ -225,7 +281,7 @@ fn nginx_limits_keys_searches_and_crawlers_by_the_recipes() {
     let (port, application) = (free_port(), free_port());
     let servers = block_of(RECIPES, "# /etc/nginx/conf.d/site.conf\n")
         .replace("listen 80;", &format!("listen 127.0.0.1:{port};"))
-        .replace("http://127.0.0.1:8081", &format!("http://{limiter}"))
+        .replace("127.0.0.1:8081", &limiter.to_string())
         .replace("http://application", &format!("http://127.0.0.1:{application}"));
     let nginx = Proxy::nginx(directory.path(), &servers, port, application);
     // Keys that were not given out are not those who pay, whatever they say of themselves.

@@ -21,6 +21,7 @@ use super::model::{
 };
 use super::queues;
 use super::shape::{self, Descriptor, File, RateLimit};
+use super::unmet;
 use crate::compile::{compile, share_of_requests};
 use crate::model::{LimitList, Meter, RuleLimit, Sharing, Upper};
 use crate::warnings::low_ceiling;
@@ -416,37 +417,13 @@ impl Checked {
             self.file.notes.push(Note { place: self.first_plain, text });
         }
         self.file.notes.extend(self.budgets.unused());
-        let missed = self.file.check.iter().filter(|entries| !meets(&self.file.nodes, entries));
-        let notes = missed.map(|entries| {
-            let keys: Vec<&str> = entries.iter().map(|entry| &*entry.key).collect();
-            let text = format!(
-                "`check` makes descriptors of {}, and no rule has these keys: they pass",
-                keys.join(" ")
-            );
-            Note { place: None, text }
-        });
-        let notes: Vec<Note> = notes.collect();
-        self.file.notes.extend(notes);
+        let holes = unmet::notes(&self.file);
+        self.file.notes.extend(holes);
         if let Some(place) = self.metadata {
             let text = "metadata is not part of answers".to_owned();
             self.file.notes.push(Note { place: Some(place), text });
         }
     }
-}
-
-/// True if a descriptor of a check may fall under something in the file.
-fn meets(nodes: &[Node], entries: &[Entry]) -> bool {
-    let Some((entry, rest)) = entries.split_first() else { return false };
-    nodes.iter().filter(|node| node.level.key == entry.key).any(|node| {
-        let may_be = match (&entry.value, &node.level.value) {
-            (EntryValue::Fixed(value), LevelValue::Exact(exact)) => value == exact,
-            (EntryValue::Fixed(value), LevelValue::Pattern(pattern)) => pattern.matches(value),
-            _ => true,
-        };
-        // A key with nothing behind it lets its requests pass, as its author says.
-        let ends = || node.rule.is_some() || node.nested.is_empty();
-        may_be && if rest.is_empty() { ends() } else { meets(&node.nested, rest) }
-    })
 }
 
 /// How nodes share the limits of a rule, if they do.

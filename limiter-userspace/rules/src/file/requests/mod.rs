@@ -12,6 +12,7 @@ mod queues;
 mod schema;
 mod search;
 mod shape;
+mod unmet;
 
 use super::MAX_BYTES;
 use super::error::{Problem, RuleFileError};

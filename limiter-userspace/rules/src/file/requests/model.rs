@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use limiter_common::wire::Full;
+use limiter_sharing::fnv::Fnv;
 
 use crate::file::place::Place;
 use crate::model::{Ban, Meter, Period, Sharing};
@@ -30,6 +31,15 @@ pub struct RequestFile {
 }
 
 impl RequestFile {
+    /// A digest of what is written: two files with the same one mean the same. Where it is written
+    /// does not matter, nor what else is in the file.
+    pub fn digest(&self) -> u64 {
+        let mut file = Self { domain_at: None, notes: Vec::new(), ..self.clone() };
+        file.queues.iter_mut().for_each(|queue| queue.place = None);
+        forget_places(&mut file.nodes);
+        Fnv::new().with(format!("{file:?}").as_bytes()).finish()
+    }
+
     /// All rules, each with its path.
     pub fn rules(&self) -> Vec<(Vec<&Level>, &RequestRule)> {
         fn walk<'a>(
@@ -49,6 +59,18 @@ impl RequestFile {
         let mut found = Vec::new();
         walk(&self.nodes, &mut Vec::new(), &mut found);
         found
+    }
+}
+
+fn forget_places(nodes: &mut [Node]) {
+    for Node { rule, nested, .. } in nodes {
+        if let Some(rule) = rule {
+            rule.place = None;
+            if let Some((_, place)) = &mut rule.queue {
+                *place = None;
+            }
+        }
+        forget_places(nested);
     }
 }
 
