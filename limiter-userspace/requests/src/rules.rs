@@ -330,7 +330,8 @@ impl Domain {
     ) -> (Arc<Rule>, Key) {
         if let Some(rule) = found {
             let brought = rule.brought.get_or_init(|| Arc::new(rule.without_terms()));
-            return (Arc::clone(brought), rule.key(secret, entries));
+            // Not that of a budget, which is one for all.
+            return (Arc::clone(brought), rule.own_key(secret, entries));
         }
         let mut key = secret.begin();
         key.key(self.brought.identity);
@@ -469,7 +470,7 @@ impl Rule {
             name: None,
             replaces: Box::default(),
             terms: Terms::Unlimited,
-            budget: self.budget,
+            budget: None,
             aggregates: Box::default(),
             shared: None,
             queue: None,
@@ -494,9 +495,11 @@ impl Rule {
 
     /// The key of the bucket of a descriptor.
     pub(crate) fn key(&self, secret: &Secret, entries: &[EntryOf<'_>]) -> Key {
-        if let Some(budget) = self.budget {
-            return budget;
-        }
+        self.budget.unwrap_or_else(|| self.own_key(secret, entries))
+    }
+
+    /// The key of the bucket of a descriptor, apart from its budget.
+    fn own_key(&self, secret: &Secret, entries: &[EntryOf<'_>]) -> Key {
         let mut key = secret.begin();
         key.key(self.identity);
         self.values(entries).for_each(|value| key.text(&value));

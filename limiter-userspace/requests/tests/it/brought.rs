@@ -29,8 +29,10 @@ fn ask(limiter: &Limiter, text: &str, limit: RequestLimit, nanos: u64) -> Answer
 fn a_brought_limit_stands_for_itself() {
     let text = "
 domain: d
+budgets: [{name: all, rate_limit: {rate: 100/day}}]
 descriptors:
   - {key: a, rate_limit: {rate: 100/day}}
+  - {key: mail, budget: all}
   - {key: shadow, shadow_mode: true, rate_limit: {rate: 100/day}}
   - {key: named, rate_limit: {name: one, rate: 100/day}}
   - {key: quota, quota_mode: true, rate_limit: {rate: 100/day}}
@@ -41,8 +43,8 @@ descriptors:
     let limiter = limiter(text, 1000);
     let one = limit("rate: 1/day");
     for text in [
-        "a=1", "b=1", "a=1 b=1", "shadow=1", "named=1", "quota=1", "free=1", "never=1", "value=x",
-        "value=y",
+        "a=1", "b=1", "a=1 b=1", "mail=1", "shadow=1", "named=1", "quota=1", "free=1", "never=1",
+        "value=x", "value=y",
     ] {
         let over = [0, 1, 2].map(|_| ask(&limiter, text, one, 0).over);
         assert_eq!(over, [false, true, true], "{text}");

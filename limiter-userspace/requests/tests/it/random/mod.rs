@@ -11,11 +11,13 @@ use std::io::Cursor;
 use limiter_requests::{
     Answer, Asked, Descriptor, Detail, GivenBack, Limiter, Moment, Refused, Snapshot,
 };
+use limiter_rules::file::requests::{RequestLimit, RequestTerms};
+use limiter_rules::model::Meter;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{TestError, TestRunner};
 
-use self::bucket::{DAY, Left, SECOND, Time};
+use self::bucket::{Algorithm, DAY, Left, Limit, SECOND, Time};
 use self::model::{Model, Part, Status};
 use self::rules::{File, KEYS, Level, Value, values};
 use crate::support::{MONDAY, file, limiter};
@@ -30,8 +32,9 @@ enum Gap {
     Border(u64, u64),
 }
 
-/// A descriptor: the path of a rule, what its values are, and hits of its own.
-type Pick = (usize, [usize; 3], u8, Option<u64>);
+/// A descriptor: the path of a rule, what its values are, hits of its own, and amount and unit of a
+/// limit of its own.
+type Pick = (usize, [usize; 3], u8, Option<u64>, Option<(u64, usize)>);
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -59,7 +62,8 @@ fn gap() -> impl Strategy<Value = Gap> {
 fn step() -> impl Strategy<Value = Step> {
     let hits = || select(vec![1_u64, 1, 1, 1, 2, 3, 9]);
     let own = prop_oneof![4 => Just(None), 1 => hits().prop_map(Some)];
-    let pick = (0..64_usize, [0..64_usize, 0..64_usize, 0..64_usize], 0..12_u8, own);
+    let brought = prop_oneof![6 => Just(None), 1 => (0..5_u64, 0..4_usize).prop_map(Some)];
+    let pick = (0..64_usize, [0..64_usize, 0..64_usize, 0..64_usize], 0..12_u8, own, brought);
     let parts = || prop::collection::vec(pick.clone(), 1..=3);
     let longest = select(vec![0, SECOND, 60 * SECOND, DAY, 60 * DAY]);
     prop_oneof![
@@ -83,7 +87,7 @@ fn value(level: &Level, pick: usize) -> &'static str {
     }
 }
 
-fn part(file: &File, (rule, picks, odd, hits): Pick) -> Part {
+fn part(file: &File, (rule, picks, odd, hits, brought): Pick) -> Part {
     let path = &file.rules[rule % file.rules.len()].path;
     let mut entries: Vec<_> =
         path.iter().zip(picks).map(|(level, pick)| (level.0, value(level, pick))).collect();
@@ -94,7 +98,26 @@ fn part(file: &File, (rule, picks, odd, hits): Pick) -> Part {
         }
         _ => {}
     }
-    Part { entries, hits }
+    let brought = brought.map(|(amount, unit)| {
+        let algorithm = Algorithm::Token { burst: amount };
+        Limit { amount, unit, multiplier: 1, algorithm, ceiling: None }
+    });
+    Part { entries, hits, brought }
+}
+
+/// A limit as a request brings it.
+fn written(limit: Limit) -> RequestLimit {
+    // 0 has no limit in a file.
+    let amount = limit.amount.max(1);
+    let text = Limit { amount, algorithm: Algorithm::Token { burst: amount }, ..limit };
+    let text = format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{text}}}}}]\n");
+    let rules = file(&text);
+    let RequestTerms::Limits(limits) = &rules.rules()[0].1.terms else { panic!("{text}") };
+    let mut written = limits[0];
+    if let (0, Meter::TokenBucket(rate)) = (limit.amount, &mut written.meter) {
+        (rate.requests_per_unit, rate.burst) = (0, 0);
+    }
+    written
 }
 
 /// What is compared of an answer.
@@ -218,13 +241,13 @@ impl Run {
         let parts: Vec<_> = picks.iter().map(|pick| part(&self.model.file, *pick)).collect();
         let kind = longest.map_or_else(|| "ask".to_owned(), |most| format!("reserve {most} ns"));
         let _ = writeln!(self.done, "at {} ns: {kind}, {hits} hits:", self.at.boot);
-        for Part { entries, hits } in &parts {
-            let _ = writeln!(self.done, "  {entries:?} {hits:?}");
+        for Part { entries, hits, brought } in &parts {
+            let _ = writeln!(self.done, "  {entries:?} {hits:?} {brought:?}");
         }
         let descriptors = parts.iter().map(|part| Descriptor {
             entries: part.entries.clone(),
             hits: part.hits,
-            limit: None,
+            limit: part.brought.map(written),
         });
         let asked = Asked { domain: "d", descriptors: descriptors.collect(), hits };
         let (limiter, now) = (&self.limiter, moment(self.at));

@@ -10,6 +10,8 @@ use super::rules::{File, Rule, Terms, Tree, Value, address};
 pub(super) struct Part {
     pub(super) entries: Vec<(&'static str, &'static str)>,
     pub(super) hits: Option<u64>,
+    /// A limit that the request brings, in the place of the rule's.
+    pub(super) brought: Option<Limit>,
 }
 
 /// The answer for one descriptor.
@@ -58,6 +60,8 @@ pub(super) struct Model {
     pub(super) file: File,
     tree: Tree,
     buckets: BTreeMap<String, Vec<Meter>>,
+    /// What a limit that a request brings is of: a rule without name and modes.
+    plain: Rule,
     /// Reservations that can be given back, with the time until which.
     held: Vec<Option<(Vec<Undo>, u64)>>,
 }
@@ -126,13 +130,40 @@ fn is_over(targets: &[Target<'_>]) -> bool {
 
 impl Model {
     pub(super) fn new(file: File) -> Self {
-        Self { tree: Tree::new(&file), file, buckets: BTreeMap::new(), held: Vec::new() }
+        let (path, wider) = (Vec::new(), [None; 2]);
+        let (shadow, quota, name, replaces) = (false, false, None, None);
+        let plain = Rule { path, terms: Terms::Unlimited, shadow, quota, name, replaces, wider };
+        let (tree, buckets, held) = (Tree::new(&file), BTreeMap::new(), Vec::new());
+        Self { file, tree, buckets, plain, held }
     }
 
     fn targets(&self, request: &[Part], hits: u64) -> Vec<Target<'_>> {
         let mut targets = Vec::new();
-        for (of, part) in request.iter().enumerate() {
-            let Some((number, own)) = self.tree.find(&part.entries) else { continue };
+        for (index, part) in request.iter().enumerate() {
+            let hits = part.hits.unwrap_or(hits);
+            let found = self.tree.find(&part.entries);
+            if let Some(limit) = part.brought {
+                let of = |(number, own): &(usize, Vec<String>)| match self.file.rules[*number].terms
+                {
+                    Terms::Nothing => None,
+                    _ => Some(format!("{number} {own:?}")),
+                };
+                let of = found.as_ref().and_then(of).unwrap_or_else(|| {
+                    let own = |(key, value): &(&str, &str)| match address(value) {
+                        Some(address) if *key == "remote_address" => format!("{key} {address}"),
+                        _ => format!("{key} {value}"),
+                    };
+                    part.entries.iter().map(own).collect::<Vec<_>>().join(" ")
+                });
+                let (bucket, rule) = (format!("brought {limit} {of}"), &self.plain);
+                let (limits, state) = match limit.amount {
+                    0 => (Vec::new(), State::Over),
+                    _ => (vec![limit], State::Within),
+                };
+                targets.push(Target { rule, of: index, bucket, limits, hits, state });
+                continue;
+            }
+            let Some((number, own)) = found else { continue };
             let rule = &self.file.rules[number];
             let path = format!("{:?}", rule.path);
             let mut bucket = format!("{path} {}", own.join(" "));
@@ -146,8 +177,7 @@ impl Model {
                     (with_ceilings(&self.file.budgets[*number]), State::Within)
                 }
             };
-            let hits = part.hits.unwrap_or(hits);
-            targets.push(Target { rule, of, bucket, limits, hits, state });
+            targets.push(Target { rule, of: index, bucket, limits, hits, state });
         }
         let replaces: Vec<_> = targets.iter().filter_map(|target| target.rule.replaces).collect();
         targets.retain(|target| target.rule.name.is_none_or(|name| !replaces.contains(&name)));
