@@ -191,6 +191,26 @@ fn a_name_of_before_a_restart_is_nobody_elses_behind_it() {
     assert_eq!(next.give_back(other[1].as_ref().unwrap(), &at(3)), GivenBack::Returned);
 }
 
+/// As seen elsewhere: who asks when it may go and gives that up, over and over, leaves others with
+/// next to nothing.
+#[test]
+fn who_only_asks_when_it_may_go_takes_nothing_from_others() {
+    let limiter = with_limit("rate: 100/s, burst: 1");
+    let mut passed = 0;
+    for n in 0..1000 {
+        let nanos = n * 1_000_000;
+        for longest in [0, 1, DAY] {
+            let reserved = reserve(&limiter, &["k=1"], 1, nanos, longest);
+            if let Some(id) = reserved.id.filter(|_| reserved.wait != Some(0)) {
+                assert_eq!(limiter.give_back(&id, &at(nanos)), GivenBack::Returned);
+            }
+            passed += usize::from(reserved.wait == Some(0));
+        }
+        passed += usize::from(passes(&limiter, &["k=1"], nanos));
+    }
+    assert_eq!(passed, 100);
+}
+
 /// Steps of a run: time since the one before, who, and whether it may wait.
 fn run() -> impl Strategy<Value = Vec<(u64, usize, bool)>> {
     let gap = prop::sample::select(vec![0, 0, 1, 7_000_000, 50_000_000, 100_000_000, 900_000_000]);
