@@ -24,6 +24,7 @@ fn a_difference_is_reported_line_by_line() {
         }],
         unchanged: 3,
         edits: vec![line("rule for 192.0.2.1", "5/s burst 5")],
+        requests: Vec::new(),
     };
     assert_eq!(
         rule_sets::text(&diff, false),
