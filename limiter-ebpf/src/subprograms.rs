@@ -25,7 +25,7 @@ macro_rules! own_subprograms {
             miss_capture = crate::capture::miss_capture, () (word word);
             send_capture = crate::capture::send_capture, () (word word word word half);
             is_established = crate::context::socket::is_established, (facts) (frame);
-            bond_of = crate::maps::kernel::bond_of, () (half);
+            bond_of = crate::maps::members::bond_of, () (half);
             copy_key = crate::maps::kernel::copy_key, () (entry key);
             is_of = crate::maps::kernel::is_of, () (entry key);
             load_word = crate::maps::words::load_word, () (keyed half);

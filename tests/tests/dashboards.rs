@@ -2,6 +2,7 @@
 //! those of a daemon is tested where its metrics are:
 //! `limiter-userspace/daemon/src/tests/dashboards.rs`.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -11,7 +11,7 @@ use limiter_decision::maps::Maps as _;
 use crate::call::call;
 use crate::maps::Kernel;
 use crate::maps::definitions::THEN;
-use crate::maps::kernel::bond_of;
+use crate::maps::members::bond_of;
 
 /// The context that the kernel passes.
 pub(crate) type Context = xdp_md;

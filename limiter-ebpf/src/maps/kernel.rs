@@ -13,8 +13,8 @@ use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Action, Ask, Bucket, Control, EntryKind, FlowKey, InterfaceCounters, KeyLeases, KeyName,
-    KeyedEntry, Limit, ListEntry, MAX_MEMBERS, MAX_SHAPES, MAX_TABLES, Member, Moment, Record,
-    Shape, TRIE_FIXED_BITS, Table, TableKey, TrieValue, Uncounted,
+    KeyedEntry, Limit, ListEntry, MAX_SHAPES, MAX_TABLES, Moment, Record, Shape, TRIE_FIXED_BITS,
+    Table, TableKey, TrieValue, Uncounted,
 };
 use limiter_decision::cell::Cell as SharedWord;
 use limiter_decision::entries::{AdmissionCells, EntryTableWords};
@@ -85,21 +85,6 @@ const EEXIST: i32 = -17;
 unsafe fn copy<const N: usize>(to: *mut u64, from: *const u64) {
     // SAFETY: the caller's.
     unsafe { to.cast::<[u64; N]>().write_volatile(from.cast::<[u64; N]>().read_volatile()) };
-}
-
-/// The index of the bond that an interface is a member of, or its own. A subprogram, because few
-/// machines have bonds.
-#[inline(always)]
-pub(crate) fn bond_of(index: u32) -> u32 {
-    for place in 1..=MAX_MEMBERS {
-        let Some(word) = CONTROL.get_ptr(Control::Members.index() + place) else { break };
-        // SAFETY: a value of the array, alive as long as the program; the daemon may store to it
-        // meanwhile, so the read is volatile.
-        if let Some(bond) = Member::from_raw(unsafe { word.read_volatile() }).bond_of(index) {
-            return bond;
-        }
-    }
-    index
 }
 
 /// Copies the key of an entry.

@@ -5,6 +5,7 @@ mod bans;
 pub(crate) mod definitions;
 mod entries;
 pub(crate) mod kernel;
+pub(crate) mod members;
 mod scratch;
 pub(crate) mod words;
 

@@ -180,7 +180,8 @@ impl RequestReports {
             });
             lines.extend(others.map(|known| {
                 format!(
-                    "`limiter serve` at {} still has other rules for requests of the domain                      {domain:?} than {file}: send it SIGHUP, as `systemctl reload limiter-serve` does",
+                    "`limiter serve` at {} still has other rules for requests of the domain {domain:?} \
+                     than {file}: send it SIGHUP, as `systemctl reload limiter-serve` does",
                     known.shown.who()
                 )
             }));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use limiter_datapath::Datapath;
 
-use super::state::RuleSets;
 use crate::effective::EffectiveSet;
 use crate::warnings;
 
@@ -27,22 +26,20 @@ impl Machine {
     pub(super) fn looked(warnings: Vec<String>, effective: &Arc<EffectiveSet>) -> Self {
         Self { warnings, of: Some(Arc::clone(effective)), since: 0 }
     }
-}
 
-impl RuleSets {
     /// Looks at the machine if that is due, called each second, and logs what is otherwise since.
-    pub(crate) fn look_at_machine(&mut self, datapath: &mut dyn Datapath) {
-        self.machine.since = self.machine.since.saturating_add(1);
-        let is_same = self.machine.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &self.effective));
-        if is_same && self.machine.since < EVERY {
+    pub(crate) fn look(&mut self, effective: &Arc<EffectiveSet>, datapath: &mut dyn Datapath) {
+        self.since = self.since.saturating_add(1);
+        let is_same = self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, effective));
+        if is_same && self.since < EVERY {
             return;
         }
-        let found = warnings::of_machine(&self.effective, datapath);
-        let before = std::mem::replace(&mut self.machine, Machine::looked(found, &self.effective));
-        for warning in self.machine.warnings.iter().filter(|at| !before.warnings.contains(at)) {
+        let found = warnings::of_machine(effective, datapath);
+        let before = std::mem::replace(self, Self::looked(found, effective));
+        for warning in self.warnings.iter().filter(|at| !before.warnings.contains(at)) {
             tracing::warn!("{warning}");
         }
-        for warning in before.warnings.iter().filter(|at| !self.machine.warnings.contains(at)) {
+        for warning in before.warnings.iter().filter(|at| !self.warnings.contains(at)) {
             tracing::info!("no longer so: {warning}");
         }
     }

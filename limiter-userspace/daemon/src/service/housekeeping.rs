@@ -93,7 +93,8 @@ impl Service {
     }
 
     fn look_at_machine(&mut self) -> Result<(), ServiceError> {
-        self.rule_sets.look_at_machine(self.datapath.get_mut()?);
+        let rules = &mut self.rule_sets;
+        rules.machine.look(&rules.effective, self.datapath.get_mut()?);
         Ok(())
     }
 

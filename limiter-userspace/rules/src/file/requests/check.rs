@@ -20,7 +20,7 @@ use super::model::{
     RequestLimit, RequestRule, RequestTerms,
 };
 use super::queues;
-use super::shape::{self, Descriptor, File, RateLimit};
+use super::shape::{self, AFTERWARDS, Descriptor, File, RateLimit};
 use super::unmet;
 use crate::compile::{compile, share_of_requests};
 use crate::model::{LimitList, Meter, RuleLimit, Sharing, Upper};
@@ -453,9 +453,6 @@ fn sharing_of(
     }
     Ok(sharing)
 }
-
-/// The only word of `charge`.
-pub(super) const AFTERWARDS: &str = "afterwards";
 
 /// True if hits are reports of what was done already.
 fn afterwards(raw: &Descriptor, terms: &RequestTerms, shared: bool) -> Result<bool, Failure> {

@@ -11,9 +11,8 @@ pub(super) use super::super::schema::fields::{
     algorithms, burst, full, rate_or_unlimited, scope, slots, text, unit_multiplier, v4_bits,
     v6_bits,
 };
-use super::check::AFTERWARDS;
 use super::queues::{MOST, MOST_ATTEMPTS, MOST_DEPTH};
-use super::shape::{Entry, File, Queue};
+use super::shape::{AFTERWARDS, Entry, File, Queue};
 
 /// The schema, of the draft 2020-12.
 pub fn schema() -> Value {

@@ -11,6 +11,9 @@ use super::super::shape::{self as of_packets, present};
 use super::schema;
 use super::search::has_part;
 
+/// The only word of `charge`.
+pub(super) const AFTERWARDS: &str = "afterwards";
+
 /// A rule file for requests.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
