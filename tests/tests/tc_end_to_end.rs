@@ -357,6 +357,25 @@ fn a_super_frame_larger_than_the_burst_passes_once_and_is_owed() -> Result<()> {
     bed.close()
 }
 
+/// Of a limit that counts in windows it is refused, in each window, and smaller frames pass.
+#[test]
+fn a_super_frame_larger_than_a_window_is_refused() -> Result<()> {
+    require_root();
+    for algorithm in
+        ["fixed_window", "sliding_counter", "sliding_slots", "sliding_slots, strict: true"]
+    {
+        let bed = Testbed::create("tcwin")?;
+        let rules =
+            format!("unit: week, requests_per_unit: 5, count: packets, algorithm: {algorithm}");
+        let limiter = limited(&bed, &outgoing_udp(&rules), ["--direction", "out"])?;
+        let count = arrived(&bed, &[45, 6, 3, 1, 45, 1, 1])?;
+        ensure!(count == 5, "{count} datagrams of 5: {algorithm}");
+        limiter.close()?;
+        bed.close()?;
+    }
+    Ok(())
+}
+
 /// Datagrams of a super-frame, super-frames of the limit in a second, and those at once.
 const SEGMENTS: u16 = 20;
 const FRAMES: u32 = 240;

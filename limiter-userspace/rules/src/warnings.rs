@@ -255,7 +255,11 @@ impl Judge {
                 // A peak is mostly shorter: it evens out what the burst below it lets come.
                 _ => None,
             };
-            if let Some((kind, detail)) = found.or_else(low)
+            let small = || {
+                let joined = path.direction.has_out() && meeting.tcp_data && drops;
+                Some((Kind::SuperFrame, joined.then(|| rate::super_frame(&limit))??))
+            };
+            if let Some((kind, detail)) = found.or_else(low).or_else(small)
                 && reported.insert(kind)
             {
                 self.add(Warning { detail, ..Warning::of(kind, subject.clone()) });

@@ -72,27 +72,15 @@ pub(super) fn with<W: Words, A: Visitor>(
                 is_super_frame,
             ),
         }),
-        Algorithm::FixedWindow => visitor.visit(&Fixed(Counting::new(
-            spec,
-            place,
-            offset,
-            now,
-            whole(spec, units, is_super_frame),
-        ))),
-        Algorithm::SlidingCounter => visitor.visit(&Counter(Counting::new(
-            spec,
-            place,
-            WallOffset::BOOT,
-            now,
-            whole(spec, units, is_super_frame),
-        ))),
-        Algorithm::SlidingSlots => visitor.visit(&Slots(Counting::new(
-            spec,
-            place,
-            WallOffset::BOOT,
-            now,
-            whole(spec, units, is_super_frame),
-        ))),
+        Algorithm::FixedWindow => {
+            visitor.visit(&Fixed(Counting::new(spec, place, offset, now, units)))
+        }
+        Algorithm::SlidingCounter => {
+            visitor.visit(&Counter(Counting::new(spec, place, WallOffset::BOOT, now, units)))
+        }
+        Algorithm::SlidingSlots => {
+            visitor.visit(&Slots(Counting::new(spec, place, WallOffset::BOOT, now, units)))
+        }
         Algorithm::SlidingLog => visitor.visit(&Log { place, limit: spec.log(), now }),
     }
 }
@@ -129,15 +117,8 @@ impl<W: Words> Decide for Leaky<'_, W> {
     }
 }
 
-/// The units of a frame at a limit that counts in windows. A super-frame of more than the limit
-/// fills the window, and so conforms where that is empty.
-#[cfg_attr(target_arch = "bpf", inline(always))]
-const fn whole(spec: &LimitSpec, units: u64, is_super_frame: bool) -> u64 {
-    let most = spec.window().limit;
-    if is_super_frame && units > most { most } else { units }
-}
-
-/// A packet at a limit that counts in windows.
+/// A packet at a limit that counts in windows. A super-frame of more units than the limit never
+/// conforms: a word of a window has no room for a debt.
 struct Counting<'bucket, W> {
     place: Place<'bucket, W>,
     limit: WindowLimit,

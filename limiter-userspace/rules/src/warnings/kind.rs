@@ -21,6 +21,8 @@ pub enum Kind {
     Wait,
     /// The ceiling lets fewer come at once than the limit below it.
     Ceiling,
+    /// The window is smaller than a super-frame.
+    SuperFrame,
     /// All senders share one bucket.
     Together,
     /// A source that is many hosts, by the way their addresses are written.
@@ -82,6 +84,10 @@ impl Warning {
                 "{who} lets packets wait too short a time for TCP: {detail} (docs/delay.md)"
             ),
             Kind::Ceiling => format!("{who} never lets its burst pass at once: {detail}"),
+            Kind::SuperFrame => format!(
+                "{who} drops each super-frame that is larger than its window: {detail} \
+                 (docs/egress.md#what-counts)"
+            ),
             Kind::Together => format!(
                 "{who} is one bucket for all senders, and one of them can use it up: nest \
                  `remote_address` in it for a bucket each, or charge a `budget`, which is shared \

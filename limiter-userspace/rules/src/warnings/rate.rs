@@ -154,6 +154,25 @@ pub fn low_ceiling(meter: &Meter, ceiling: &RateLimit) -> Option<String> {
     ))
 }
 
+/// Says how much smaller a window is than a super-frame may be, and what to write; none if it is
+/// not, and for buckets, which owe what does not fit.
+pub(super) fn super_frame(limit: &RuleLimit) -> Option<String> {
+    let Bound { quota, burst, written } = Bound::of(limit);
+    let most: u32 = match quota.count {
+        // The kernel's 64 kB, in packets of about a kilobyte.
+        Count::Packets => 64,
+        Count::Bytes => 64 << 10,
+        Count::Syns | Count::Flows => return None,
+    };
+    (matches!(written, Written::Window) && burst < most.into()).then(|| {
+        let what = quota.count.name();
+        format!(
+            "it has {burst} {what}, and the kernel sends up to {most} as one frame; write \
+             `algorithm: token_bucket`, which owes the rest, or {most} or more"
+        )
+    })
+}
+
 /// True if every source has the limit.
 fn is_for_everybody(path: &Path) -> bool {
     path.parts.iter().any(|part| matches!(part, Part::Source(_, None)))

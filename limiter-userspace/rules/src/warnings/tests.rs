@@ -490,3 +490,32 @@ fn a_ceiling_below_the_burst_of_its_limit_is_reported() {
         none(&rule(limit));
     }
 }
+
+/// A window that is smaller than a super-frame is named where outgoing TCP meets it; a bucket owes
+/// the rest, and what comes in is met at XDP.
+#[test]
+fn a_window_below_a_super_frame_is_reported() {
+    let rule = |direction: &str, limit: &str| {
+        format!("{{key: remote_address, direction: {direction}, rate_limit: {{{limit}}}}}")
+    };
+    for algorithm in ["fixed_window", "sliding_counter", "sliding_slots"] {
+        for (limit, wanted) in [
+            ("requests_per_unit: 40", "40 packets, and the kernel sends up to 64 as one frame"),
+            (
+                "requests_per_unit: 9000, count: bytes",
+                "9000 bytes, and the kernel sends up to 65536",
+            ),
+        ] {
+            let limit = format!("unit: second, {limit}, algorithm: {algorithm}");
+            for direction in ["out", "both"] {
+                let reported = one(&rule(direction, &limit));
+                assert!(reported.contains(wanted), "{reported}");
+                assert!(reported.contains("`algorithm: token_bucket`"), "{reported}");
+            }
+            none(&rule("in", &limit));
+        }
+    }
+    for limit in ["rate: 40/s", "unit: second, requests_per_unit: 64, algorithm: fixed_window"] {
+        none(&rule("out", limit));
+    }
+}
