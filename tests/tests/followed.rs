@@ -14,14 +14,12 @@ const README: Page = Page {
     path: "README.md",
     peers: &["192.0.2.7/32"],
     not_typed: &[
-        ("cargo xtask test     # all its tests: 20 minutes", CARGO),
+        ("apt-get install -y git gcc curl dpkg-dev", CARGO),
+        ("curl -sSf https://sh.rustup.rs | sh -s -- -y && . ~/.cargo/env", CARGO),
+        ("cargo xtask run        # sets up the build, and shows the demo", CARGO),
+        ("cargo xtask test       # its tests: 20 minutes", CARGO),
         (
-            "cargo xtask run      # the demo: ten seconds of traffic; no network card, no configuration",
-            CARGO,
-        ),
-        (
-            "cargo xtask dist --only deb --arch amd64 && sudo dpkg -i \
-             target/packages/limiter_*.deb",
+            "cargo xtask dist --only deb --arch amd64 && dpkg -i target/packages/limiter_*.deb",
             PACKAGE,
         ),
     ],
@@ -38,6 +36,9 @@ const FIRST_HOUR: Page = Page {
         ("dpkg -P limiter", PACKAGE),
     ],
 };
+
+const UNDER_ATTACK: Page =
+    Page { path: "docs/under-attack.md", peers: &["192.0.2.7/32"], not_typed: &[] };
 
 const EGRESS: Page = Page { path: "docs/egress.md", peers: &["192.0.2.7/32"], not_typed: &[] };
 
@@ -105,6 +106,13 @@ fn the_page_of_tuning_is_followed() -> Result<()> {
 fn the_readme_is_followed() -> Result<()> {
     require_root();
     follow(&README)?;
+    Ok(())
+}
+
+#[test]
+fn the_page_for_an_attack_is_followed() -> Result<()> {
+    require_root();
+    follow(&UNDER_ATTACK)?;
     Ok(())
 }
 
