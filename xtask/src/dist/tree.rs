@@ -39,7 +39,7 @@ const GENERATOR: (&str, &str) =
     ("dist/systemd/limiter-generator", "usr/lib/systemd/system-generators/limiter-generator");
 
 /// Folders of the checkout, their files' extension, and their places.
-const FOLDERS: [(&str, &str, &str); 8] = [
+const FOLDERS: [(&str, &str, &str); 9] = [
     ("docs", "md", "usr/share/doc/limiter/docs"),
     ("examples", "yaml", "usr/share/doc/limiter/examples"),
     ("dist/containers", "sh", "usr/share/doc/limiter/examples/containers"),
@@ -48,6 +48,11 @@ const FOLDERS: [(&str, &str, &str); 8] = [
     ("dist/grafana", "json", "usr/share/doc/limiter/examples/grafana"),
     ("dist/prometheus", "yml", "usr/share/doc/limiter/examples/prometheus"),
     ("dist/systemd/limiter.service.d", "conf", "usr/share/doc/limiter/examples/limiter.service.d"),
+    (
+        "dist/systemd/limiter-serve.service.d",
+        "conf",
+        "usr/share/doc/limiter/examples/limiter-serve.service.d",
+    ),
 ];
 
 /// Files that only Debian's package has.

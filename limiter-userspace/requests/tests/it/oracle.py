@@ -1,6 +1,6 @@
 """Asks `limiter serve` with the messages of Envoy's public .proto files (PyPI: xds-protos, grpcio).
 
-Arguments: the address, and docs/requests.md. Ends with a traceback where an answer is wrong.
+Arguments: the address, and docs/behind-a-proxy.md. Ends with a traceback where an answer is wrong.
 """
 
 import random
@@ -115,7 +115,7 @@ def reflection(channel):
 def configuration(page):
     """The lines for Envoy have the names, types and values of its messages."""
     with open(page) as text:
-        _, rest = text.read().split("## From Envoy\n", 1)
+        _, rest = text.read().split("### Envoy\n", 1)
     parts = yaml.safe_load(rest.split("```yaml\n", 1)[1].split("```", 1)[0])
     for name, message in [
         ("http_filters", manager_pb2.HttpFilter),

@@ -27,6 +27,6 @@ fn a_client_of_python_is_answered_by_the_public_messages() {
     run(Command::new(&python)
         .arg(here.join("tests/it/oracle.py"))
         .arg(running.address.to_string())
-        .arg(here.join("../../docs/requests.md")));
+        .arg(here.join("../../docs/behind-a-proxy.md")));
     running.server.stop().unwrap();
 }

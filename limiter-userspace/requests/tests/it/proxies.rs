@@ -1,4 +1,4 @@
-//! nginx, `HAProxy` and Caddy ask, as docs/requests.md and docs/requests-recipes.md show it.
+//! nginx, `HAProxy` and Caddy ask, as docs/behind-a-proxy.md shows it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -9,18 +9,17 @@ use std::time::{Duration, Instant};
 
 use limiter_requests::{DEFAULT_DEADLINE, Listen, Options, Server};
 
-const PAGE: &str = include_str!("../../../../docs/requests.md");
-const RECIPES: &str = include_str!("../../../../docs/requests-recipes.md");
+const PAGE: &str = include_str!("../../../../docs/behind-a-proxy.md");
 
-/// The block of a page that begins with a text.
-fn block_of(page: &'static str, begins: &str) -> &'static str {
-    let (_, rest) = page.split_once(begins).unwrap_or_else(|| panic!("no {begins}"));
+/// The block of the page that begins with a text.
+fn block_of(begins: &str) -> &'static str {
+    let (_, rest) = PAGE.split_once(begins).unwrap_or_else(|| panic!("no {begins}"));
     rest.split("```").next().unwrap()
 }
 
 /// The lines of a proxy in the page, with time-outs for a machine that has more to do.
 fn block(begins: &str) -> String {
-    let block = block_of(PAGE, begins);
+    let block = block_of(begins);
     block.replace("00ms", "000ms").replace("settimeout(1)", "settimeout(5)")
 }
 
@@ -118,7 +117,7 @@ fn ask(port: u16) -> String {
 /// A server with the rules of the page, and its address.
 fn limiter(directory: &Path) -> (Server, SocketAddr) {
     let rules = directory.join("auth.yaml");
-    fs::write(&rules, block_of(PAGE, "# /etc/limiter/auth.yaml\n")).unwrap();
+    fs::write(&rules, block_of("# /etc/limiter/requests.d/auth.yaml\n")).unwrap();
     serving(rules)
 }
 
@@ -127,7 +126,7 @@ fn serving(rules: PathBuf) -> (Server, SocketAddr) {
     let server = Server::start(&Options {
         rules: vec![rules],
         listen: vec!["127.0.0.1:0".parse().unwrap()],
-        max_keys: 100,
+        max_keys: 1_000,
         max_connections: 100,
         threads: 1,
         response_headers: false,
@@ -255,10 +254,10 @@ fn caddy_limits_log_ins_by_the_files_of_the_page() {
 }
 
 /// Asks until one is refused; returns how many passed, and the seconds that it took.
-fn passed(port: u16, path: &str, headers: &str) -> (u64, u64) {
+fn passed(port: u16, path: &str, headers: impl Fn(u64) -> String) -> (u64, u64) {
     let begun = Instant::now();
     for passed in 0..500 {
-        let answer = get(port, path, headers);
+        let answer = get(port, path, &headers(passed));
         if answer.starts_with("HTTP/1.1 429 ") {
             assert!(answer.to_ascii_lowercase().contains("\r\nretry-after: "), "{answer}");
             return (passed, begun.elapsed().as_secs() + 1);
@@ -274,24 +273,29 @@ fn nginx_limits_keys_searches_and_crawlers_by_the_recipes() {
     let rules = directory.path().join("rules");
     fs::create_dir(&rules).unwrap();
     for name in ["api", "search", "crawlers"] {
-        let text = block_of(RECIPES, &format!("# /etc/limiter/requests.d/{name}.yaml\n"));
+        let text = block_of(&format!("# /etc/limiter/requests.d/{name}.yaml\n"));
         fs::write(rules.join(format!("{name}.yaml")), text).unwrap();
     }
     let (server, limiter) = serving(rules);
     let (port, application) = (free_port(), free_port());
-    let servers = block_of(RECIPES, "# /etc/nginx/conf.d/site.conf\n")
+    let servers = block_of("# /etc/nginx/conf.d/site.conf\n")
         .replace("listen 80;", &format!("listen 127.0.0.1:{port};"))
         .replace("127.0.0.1:8081", &limiter.to_string())
         .replace("http://application", &format!("http://127.0.0.1:{application}"));
     let nginx = Proxy::nginx(directory.path(), &servers, port, application);
     // Keys that were not given out are not those who pay, whatever they say of themselves.
-    let (hits, seconds) = passed(port, "/api/x", "X-Api-Key: mine\r\nX-Tier: paid\r\n");
+    let mine = |_| "X-Api-Key: mine\r\nX-Tier: paid\r\n".to_owned();
+    let (hits, seconds) = passed(port, "/api/x", mine);
     assert!((5..=5 + 5 * seconds).contains(&hits), "{hits} in {seconds} s");
+    // Nor does a new key for each request pass the limit of its source, of which some is used.
+    let made_up = |number| format!("X-Api-Key: made-up-{number}\r\n");
+    let (hits, seconds) = passed(port, "/api/x", made_up);
+    assert!((1..=20 + 20 * seconds).contains(&hits), "{hits} in {seconds} s");
     for _ in 0..10 {
         let answer = get(port, "/api/x", "X-Api-Key: key-of-a-customer\r\n");
         assert!(answer.ends_with("application"), "{answer}");
     }
-    let (hits, seconds) = passed(port, "/search", "");
+    let (hits, seconds) = passed(port, "/search", |_| String::new());
     assert!((1..=1 + seconds).contains(&hits), "{hits} in {seconds} s");
     // Forty crawlers at once: one goes, two wait, and others if it takes longer.
     let begun = Instant::now();

@@ -33,7 +33,7 @@ use traffic::send_all;
 /// Rules of packets: none, so that what is dropped at the card is banned.
 const NONE: &str = "descriptors: []\n";
 
-/// The server of nginx: as docs/requests.md has it, for all paths.
+/// The server of nginx: as docs/behind-a-proxy.md has it, for all paths.
 const SERVER: &str = include_str!("server.conf");
 
 /// Packets of each source at the end.

@@ -160,7 +160,7 @@ fn the_documented_files_for_requests_load() {
     };
     let mut of_page = blocks("docs/requests.md");
     of_page.extend(blocks("docs/requests-reference.md"));
-    of_page.extend(blocks("docs/requests-recipes.md"));
+    of_page.extend(blocks("docs/behind-a-proxy.md"));
     assert!(of_page.len() >= 4, "{of_page:?}");
     // Those of Envoy's own configuration are for Envoy.
     for block in of_page.iter().filter(|block| !block.contains("envoy.")) {
