@@ -105,6 +105,16 @@ impl CheckedRequests {
                 format!("{name}{at}: {}", note.text)
             }));
         }
+        let with_check = files.iter().filter(|(_, file)| !file.check.is_empty());
+        let names: Vec<String> =
+            with_check.map(|(_, file)| format!("/check/{}", file.domain)).collect();
+        if let [first, _, ..] = &names[..] {
+            checked.notes.push(format!(
+                "{} rule files have `check`, so /check without a domain is refused: ask {first}, \
+                 and so for the others",
+                names.len()
+            ));
+        }
         if checked.errors.is_empty()
             && let Ok(limiter) = Limiter::new(1)
             && let Err(error) = limiter.apply(&files)

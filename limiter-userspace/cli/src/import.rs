@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use limiter_import::{Format, Imported, MAX_LIST_BYTES, Options, Outcome};
 use limiter_rules::RuleFile;
+use limiter_rules::model::{Part, Path as RulePath};
 use limiter_rules::warnings::Warnings;
 use limiter_text::plain::clean;
 
@@ -90,7 +91,13 @@ fn warnings(imported: &Imported) -> Vec<String> {
     }
     // The translation is read by anybody who checks it; an error in it is reported there.
     let file = RuleFile::parse("-", imported.text.as_bytes(), LEAST_FRAME);
-    let lines = file.map(|file| Warnings::of(&file.rules, &file.rules.lists, |_| false).in_full());
+    // iptables-save has rules of one family, and ip6tables-save those of the other.
+    let of_family = |path: &RulePath| {
+        let whole =
+            |part: &Part| matches!(part, Part::Source(_, Some(net)) if net.prefix_len() == 0);
+        path.parts.iter().any(whole)
+    };
+    let lines = file.map(|file| Warnings::of(&file.rules, &file.rules.lists, of_family).in_full());
     lines.unwrap_or_default().iter().map(|line| format!("warning: {}", clean(line))).collect()
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use limiter_common::wire::{Count, Evidence};
 
 use super::model::{
@@ -83,6 +84,7 @@ impl Warnings {
                 }
             }
         }
+        judge.leaves_a_family(set, &meant);
         for (selector, _) in lists.iter().filter(|(_, entry)| !entry.allow) {
             if let Some(crowd) = Crowd::of(selector) {
                 let subject = Subject::Listed(*selector);
@@ -144,6 +146,16 @@ impl BySource {
         let bounds = |direction| self.0.contains(&(parts.clone(), direction));
         bounds(path.direction) || bounds(Direction::Both)
     }
+}
+
+/// The sources of rules whose other keys are the same.
+#[derive(Default)]
+struct Sources<'a> {
+    /// A rule has no value.
+    every: bool,
+    nets: Vec<IpNet>,
+    /// The first rule that limits a whole family.
+    family: Option<&'a Path>,
 }
 
 /// A rule set that is judged.
@@ -208,6 +220,48 @@ impl Judge {
             let kind = if one { Kind::Translated } else { Kind::Crowd };
             let subject = Subject::Rule(rule.path.clone());
             self.add(Warning { detail: crowd.to_string(), ..Warning::of(kind, subject) });
+        }
+    }
+
+    /// Warns of a rule for all sources of one family, where no rule takes those of the other.
+    fn leaves_a_family(&mut self, set: &RuleSet, meant: impl Fn(&Path) -> bool) {
+        let mut of_others: BTreeMap<(Vec<&Part>, Direction), Sources<'_>> = BTreeMap::new();
+        for rule in &set.rules {
+            let is_source = |part: &&Part| matches!(part, Part::Source(..));
+            let (source, mut others): (Vec<&Part>, Vec<&Part>) =
+                rule.path.parts.iter().partition(is_source);
+            let [Part::Source(_, net)] = source[..] else { continue };
+            others.sort();
+            let found = of_others.entry((others, rule.path.direction)).or_default();
+            match net {
+                None => found.every = true,
+                Some(net) => {
+                    found.nets.push(*net);
+                    if net.prefix_len() == 0 && rule.terms != Terms::Unlimited {
+                        found.family.get_or_insert(&rule.path);
+                    }
+                }
+            }
+        }
+        for ((others, direction), found) in &of_others {
+            let Some(path) = found.family.filter(|path| !meant(path)) else { continue };
+            let both_ways = of_others.get(&(others.clone(), Direction::Both));
+            let both_ways = both_ways.filter(|_| *direction != Direction::Both);
+            let mut nets = found.nets.clone();
+            nets.extend(both_ways.iter().flat_map(|sources| &sources.nets));
+            let nets = IpNet::aggregate(&nets);
+            let v4 = nets.contains(&IpNet::V4(Ipv4Net::default()));
+            let v6 = nets.contains(&IpNet::V6(Ipv6Net::default()));
+            if found.every || both_ways.is_some_and(|sources| sources.every) || v4 == v6 {
+                continue;
+            }
+            let (none, other) = if v4 { ("IPv6", "::/0") } else { ("IPv4", "0.0.0.0/0") };
+            let detail = format!(
+                "no source of {none} meets it: leave `value` out to mean both families, or add a \
+                 rule for {other:?}"
+            );
+            let subject = Subject::Rule(path.clone());
+            self.add(Warning { detail, ..Warning::of(Kind::OneFamily, subject) });
         }
     }
 

@@ -464,3 +464,21 @@ fn mistakes_of_both_are_reported_and_a_misspelt_key_of_packets_is_one() {
     let unit = format!("{path}/b.yaml:6:24: unit: \"fortnight\" is not known");
     assert!(answer.errors[1].starts_with(&unit), "{}", answer.errors[1]);
 }
+
+/// A proxy that asks `/check` of several files needs to name one.
+#[test]
+fn several_files_with_checks_are_noted() {
+    let of = |domain: &str| {
+        format!(
+            "domain: {domain}\ncheck: [[{{key: remote_address, header: \
+             X-Real-IP}}]]\ndescriptors: [{{key: \
+             remote_address, rate_limit: {{rate: 5/min}}}}]\n"
+        )
+    };
+    let (a, b) = (of("a"), of("b"));
+    let note = "2 rule files have `check`, so /check without a domain is refused: ask /check/a";
+    let (answer, _) = check(&[("a.yaml", &a), ("b.yaml", &b)], "");
+    assert!(answer.text.contains(note), "{} {:?}", answer.text, answer.errors);
+    let (answer, _) = check(&[("a.yaml", &a)], "");
+    assert!(!answer.text.contains("have `check`"), "{}", answer.text);
+}

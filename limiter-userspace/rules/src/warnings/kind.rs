@@ -29,6 +29,8 @@ pub enum Kind {
     Translated,
     /// A source that is many people behind one address.
     Crowd,
+    /// All sources of one family, and none of the other.
+    OneFamily,
     /// A denial of such a source.
     CrowdDenied,
     /// The ban takes no evidence, and could.
@@ -98,6 +100,7 @@ impl Warning {
                  a bucket each write `masked_remote_address` with `v6_prefix_mask_len: 128`"
             ),
             Kind::Crowd => format!("{who} is one limit for everybody behind an address: {detail}"),
+            Kind::OneFamily => format!("{who} is for one family: {detail}"),
             Kind::CrowdDenied => format!("{who} denies everybody behind it: {detail}"),
             Kind::Forgeable => format!(
                 "{who} bans without evidence: anybody who forges a source address gets it banned; \

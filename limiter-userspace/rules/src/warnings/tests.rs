@@ -519,3 +519,38 @@ fn a_window_below_a_super_frame_is_reported() {
         none(&rule("out", limit));
     }
 }
+
+/// A rule for all of IPv4 leaves IPv6 alone, unless another rule with the same keys takes it.
+#[test]
+fn a_rule_for_one_family_says_that_the_other_meets_none() {
+    let of =
+        |net: &str| format!("{{key: remote_address, value: {net}, rate_limit: {{rate: 9/s}}}}");
+    let (v4, v6) = (of("0.0.0.0/0"), of("\"::/0\""));
+    let exempt = "{key: remote_address, value: \"2001:db8::/32\", rate_limit: {unlimited: true}}";
+    let every = "{key: remote_address, rate_limit: {rate: 9/s}}";
+    for (rules, none, other) in [
+        (v4.clone(), "IPv6", "\"::/0\""),
+        (v6.clone(), "IPv4", "\"0.0.0.0/0\""),
+        (format!("{v4}, {exempt}"), "IPv6", "\"::/0\""),
+        (
+            format!(
+                "{v4}, {{key: protocol, value: udp, descriptors: [{{key: remote_address, \
+                 rate_limit: {{rate: 99/s}}}}]}}"
+            ),
+            "IPv6",
+            "\"::/0\"",
+        ),
+    ] {
+        let reported = one(&rules);
+        let wanted = format!("no source of {none} meets it");
+        assert!(reported.contains(&wanted) && reported.ends_with(other), "{rules}: {reported}");
+    }
+    for rules in [
+        format!("{v4}, {v6}"),
+        format!("{v4}, {every}"),
+        format!("{}, {}, {v4}", of("\"8000::/1\""), of("\"::/1\"")),
+        of("0.0.0.0/1"),
+    ] {
+        none(&rules);
+    }
+}
