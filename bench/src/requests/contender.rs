@@ -53,7 +53,7 @@ fn limiter(users: usize) -> Result<Decide> {
     let (file, errors) = RequestFile::check("bench.yaml", text.as_bytes());
     ensure!(errors.is_empty(), "{errors:?}");
     let limiter = Limiter::new(2 * users)?;
-    limiter.apply(&[("bench.yaml".to_owned(), file)])?;
+    limiter.apply(&[("bench.yaml".to_owned(), file)], &Moment::now())?;
     Ok(Box::new(move |user| {
         // As the server does it: the rules in force, a request, both clocks.
         let entries = vec![("user", user)];

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use humantime::format_duration;
 use limiter_daemon::check::Mistake;
 use limiter_daemon::render::{Render, line};
-use limiter_requests::Limiter;
+use limiter_requests::{Limiter, Moment};
 use limiter_rules::file::requests::{
     For, Level, Queue, RequestAggregate, RequestFile, RequestLimit, RequestRule, RequestTerms,
     whom_for,
@@ -117,7 +117,7 @@ impl CheckedRequests {
         }
         if checked.errors.is_empty()
             && let Ok(limiter) = Limiter::new(1)
-            && let Err(error) = limiter.apply(&files)
+            && let Err(error) = limiter.apply(&files, &Moment::now())
         {
             checked.errors.push(Mistake::from(&error));
         }

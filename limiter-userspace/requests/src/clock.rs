@@ -38,6 +38,13 @@ impl Moment {
         Self { now: now.plus(Ticks::from_nanos(nanos)), offset }
     }
 
+    /// The earlier of this moment and another, in nanoseconds since boot.
+    #[must_use]
+    pub(crate) fn not_after(&self, nanos: u64) -> Self {
+        let Self { now, offset } = *self;
+        Self { now: Ticks::from_nanos(now.as_nanos().min(nanos)), offset }
+    }
+
     /// The windows of the wall clock.
     pub(crate) fn offset(&self) -> WallOffset {
         self.offset.unwrap_or_else(|| WallOffset::of_clocks(wall_nanos(), boot_nanos()))

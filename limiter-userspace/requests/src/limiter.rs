@@ -136,16 +136,23 @@ impl Limiter {
         snapshot::write(to, (&self.store, &self.secret), moment, clock)
     }
 
-    /// Puts rules of files in force, each with its name. Keys of rules that did not change go on;
-    /// of changed ones, what is available stays available.
+    /// Puts rules of files in force at a moment, each with its name. Keys of rules that did not
+    /// change go on; of changed ones, what is available stays available, and the new rate counts
+    /// from this moment on.
     ///
     /// # Errors
     ///
     /// Why the files do not go together. Then nothing changes.
-    pub fn apply(&self, files: &[(String, RequestFile)]) -> Result<Arc<Rules>, RuleFileError> {
+    pub fn apply(
+        &self,
+        files: &[(String, RequestFile)],
+        moment: &Moment,
+    ) -> Result<Arc<Rules>, RuleFileError> {
         let before = self.rules();
         let nodes = self.cluster.as_ref().map(|shares| shares.nodes.load(Ordering::Relaxed));
-        let rules = Arc::new(Rules::new(files, &before, &self.store, &self.secret, nodes)?);
+        let now = moment.now.as_nanos();
+        let rules = Rules::new(files, &before, &self.store, &self.secret, nodes, now)?;
+        let rules = Arc::new(rules);
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&rules);
         // A request under way may still have those before.
         let mut in_use = rules.limits();

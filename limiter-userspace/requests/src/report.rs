@@ -195,7 +195,7 @@ mod tests {
         let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
         assert!(errors.is_empty(), "{errors:?}");
         let limiter = Limiter::new(100).unwrap();
-        limiter.apply(&[("r.yaml".to_owned(), file)]).unwrap();
+        limiter.apply(&[("r.yaml".to_owned(), file)], &crate::clock::Moment::now()).unwrap();
         limiter
     }
 

@@ -190,20 +190,22 @@ pub(crate) type EntryOf<'a> = (&'a str, &'a str);
 
 impl Rules {
     /// Rules of files, each with its name. Limits go into `store`, counters are those that a rule
-    /// of the same path had in `before`. Limits of a cluster are those of one of `nodes`; without a
-    /// number, of this node alone.
+    /// of the same path had in `before`, whose limits become those of these from `now` on, in
+    /// nanoseconds since boot. Limits of a cluster are those of one of `nodes`; without a number, of
+    /// this node alone.
     pub(crate) fn new(
         files: &[(String, RequestFile)],
         before: &Self,
         store: &Store,
         secret: &Secret,
         nodes: Option<u64>,
+        now: u64,
     ) -> Result<Self, RuleFileError> {
         let queues = queue::in_force(files, &before.queues)?;
         let of_before = before;
         let old = before.domains.values();
         let old = old.flat_map(|domain| domain.rules.iter().chain([&domain.brought]));
-        let before = old.map(|rule| (rule.identity, Arc::clone(&rule.counters))).collect();
+        let before = old.map(|rule| (rule.identity, rule)).collect();
         let mut domains = HashMap::new();
         let mut first: HashMap<&str, String> = HashMap::new();
         let mut slots = 0..MAX_RECORDS;
@@ -219,6 +221,7 @@ impl Rules {
                 name,
                 file,
                 before: &before,
+                now,
                 store,
                 secret,
                 nodes,
@@ -287,17 +290,8 @@ impl Rules {
 
     /// Limits that keys may have.
     pub(crate) fn limits(&self) -> Vec<LimitsId> {
-        let rules = || self.domains.values().flat_map(|domain| &domain.rules);
-        let own = rules().filter_map(|rule| rule.shared.as_ref()).map(|shared| shared.own.id);
-        let wider = rules().flat_map(|rule| &rule.aggregates).map(|wider| wider.limits.id);
-        rules()
-            .filter_map(|rule| match &rule.terms {
-                Terms::Limits(RuleLimits(limits)) => Some(limits.id),
-                Terms::Unlimited | Terms::Block(_) => None,
-            })
-            .chain(own)
-            .chain(wider)
-            .collect()
+        let rules = self.domains.values().flat_map(|domain| &domain.rules);
+        rules.flat_map(|rule| rule.limits()).map(|limits| limits.id).collect()
     }
 
     /// Rules whose limits nodes share.
@@ -457,6 +451,16 @@ fn find_in_any_order<'a, 'b>(
 }
 
 impl Rule {
+    /// All limits that its keys have.
+    fn limits(&self) -> impl Iterator<Item = &KeyLimits> {
+        let own = match &self.terms {
+            Terms::Limits(RuleLimits(limits)) => Some(limits),
+            Terms::Unlimited | Terms::Block(_) => None,
+        };
+        let shared = self.shared.as_ref().map(|shared| &shared.own);
+        own.into_iter().chain(shared).chain(self.aggregates.iter().map(|wider| &wider.limits))
+    }
+
     /// The name that metrics and headers show.
     pub fn shown(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.path)
@@ -583,7 +587,8 @@ impl Rule {
 struct Making<'a> {
     name: &'a str,
     file: &'a RequestFile,
-    before: &'a HashMap<Key, Arc<Counters>>,
+    before: &'a HashMap<Key, &'a Arc<Rule>>,
+    now: u64,
     store: &'a Store,
     secret: &'a Secret,
     nodes: Option<u64>,
@@ -628,17 +633,16 @@ impl Making<'_> {
         for level in &path {
             identity.text(level);
         }
-        let path = path.join(" ");
+        let (path, identity) = (path.join(" "), identity.end());
         let terms = match &rule.terms {
             RequestTerms::Unlimited => Terms::Unlimited,
             RequestTerms::Block(period) => Terms::Block(*period),
-            RequestTerms::Limits(limits) => Terms::Limits(self.limits(rule, limits)?),
+            RequestTerms::Limits(limits) => Terms::Limits(self.limits(rule, identity, limits)?),
         };
-        let shared = self.shared(rule, &path)?;
+        let shared = self.shared(rule, &path, identity)?;
         let queue = self.queue(rule, &path);
-        let identity = identity.end();
         let new = || Arc::new(Counters::after(self.asked));
-        let counters = self.before.get(&identity).map_or_else(new, Arc::clone);
+        let counters = self.before.get(&identity).map_or_else(new, |rule| Arc::clone(&rule.counters));
         let level = levels.iter().position(|level| &*level.key == SOURCE);
         let ban = rule.ban.zip(level).map(|(terms, level)| RuleBan { terms, level });
         let budget = rule.budget.as_ref().map(|name| {
@@ -649,7 +653,7 @@ impl Making<'_> {
             key.end()
         });
         let aggregates = rule.aggregates.iter().map(|wider| {
-            let RuleLimits(limits) = self.limits(rule, &wider.limits)?;
+            let RuleLimits(limits) = self.limits(rule, identity, &wider.limits)?;
             Ok(Aggregate { v4: wider.v4, v6: wider.v6, level: level.unwrap_or(0), limits })
         });
         let aggregates = aggregates.collect::<Result<_, RuleFileError>>()?;
@@ -705,7 +709,8 @@ impl Making<'_> {
             levels: Box::default(),
             metric: Metric::Levels,
             identity,
-            counters: self.before.get(&identity).map_or_else(Arc::default, Arc::clone),
+            counters: (self.before.get(&identity))
+                .map_or_else(Arc::default, |rule| Arc::clone(&rule.counters)),
             brought: OnceLock::new(),
         })
     }
@@ -714,6 +719,7 @@ impl Making<'_> {
         &mut self,
         rule: &RequestRule,
         path: &str,
+        identity: Key,
     ) -> Result<Option<RuleShared>, RuleFileError> {
         let (Some(nodes), Some(sharing)) = (self.nodes, &rule.sharing) else {
             return Ok(None);
@@ -723,7 +729,7 @@ impl Making<'_> {
         };
         let slot = self.slots.next().unwrap_or(MAX_RECORDS);
         let of = shared::Making { domain: &self.file.domain, path, slot, nodes };
-        let made = RuleShared::new(&of, limits, sharing, |own| self.store.limits(own));
+        let made = RuleShared::new(&of, limits, sharing, |own| self.known(identity, own));
         made.map(Some).map_err(|error| RuleFileError {
             file: self.name.to_owned(),
             place: rule.place,
@@ -744,6 +750,7 @@ impl Making<'_> {
     fn limits(
         &self,
         rule: &RequestRule,
+        identity: Key,
         limits: &[RequestLimit],
     ) -> Result<RuleLimits, RuleFileError> {
         let compiled = Limits::compile(limits).map_err(|(_, error)| RuleFileError {
@@ -751,6 +758,14 @@ impl Making<'_> {
             place: rule.place,
             problem: Problem::Limit(error.of_requests()),
         })?;
-        Ok(RuleLimits(self.store.limits(compiled)))
+        Ok(RuleLimits(self.known(identity, compiled)))
+    }
+
+    /// Makes limits of a rule known, which had them before, or has them from now on.
+    fn known(&self, identity: Key, limits: Limits) -> KeyLimits {
+        let made = self.store.limits(limits);
+        let before = self.before.get(&identity);
+        let same = before.and_then(|rule| rule.limits().find(|of| of.id == made.id));
+        KeyLimits { since: same.map_or(self.now, |of| of.since), ..made }
     }
 }

@@ -284,7 +284,7 @@ impl Service {
         let Some(shares) = &self.limiter.cluster else { return };
         shares.nodes.store(nodes, Ordering::Relaxed);
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.limiter.apply(&files) {
+        match self.limiter.apply(&files, &Moment::now()) {
             Ok(rules) => self.take_over(&rules),
             // No error depends on the number of nodes.
             Err(error) => tracing::error!("the shares of {nodes} nodes are not in force: {error}"),
@@ -347,7 +347,7 @@ impl Service {
             }
         }
         let mut in_force = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let rules = self.limiter.apply(&files).map_err(|error| vec![error])?;
+        let rules = self.limiter.apply(&files, &Moment::now()).map_err(|error| vec![error])?;
         self.take_over(&rules);
         let is_shared =
             |file: &RequestFile| file.rules().iter().any(|(_, rule)| rule.sharing.is_some());

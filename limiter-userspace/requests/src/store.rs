@@ -182,7 +182,7 @@ impl Known {
         let id = *self.by_text.get(written)?;
         let of = self.by_id.get(&id)?;
         self.use_of(of);
-        Some(KeyLimits { id, limits: Arc::clone(&of.limits) })
+        Some(KeyLimits { id, limits: Arc::clone(&of.limits), since: u64::MAX })
     }
 
     fn add(&mut self, limits: Limits, brought: bool) -> KeyLimits {
@@ -198,7 +198,7 @@ impl Known {
         let used = brought.then(|| AtomicU64::new(self.rounds));
         self.brought += usize::from(brought);
         self.by_id.insert(id, KnownLimits { limits: Arc::clone(&limits), used });
-        KeyLimits { id, limits }
+        KeyLimits { id, limits, since: u64::MAX }
     }
 
     /// Forgets all but some.
@@ -226,6 +226,9 @@ pub(crate) struct Full;
 pub(crate) struct KeyLimits {
     pub(crate) id: LimitsId,
     pub(crate) limits: Arc<Limits>,
+    /// When a rule got them, in nanoseconds since boot: until then, its keys have those from
+    /// before. The largest number where a request brings them.
+    pub(crate) since: u64,
 }
 
 impl Store {
@@ -288,7 +291,8 @@ impl Store {
     pub(crate) fn all_limits(&self) -> Vec<(KeyLimits, bool)> {
         let known = self.known();
         let all = known.by_id.iter().map(|(id, of)| {
-            (KeyLimits { id: *id, limits: Arc::clone(&of.limits) }, of.used.is_some())
+            let limits = Arc::clone(&of.limits);
+            (KeyLimits { id: *id, limits, since: u64::MAX }, of.used.is_some())
         });
         all.collect()
     }
@@ -431,14 +435,14 @@ impl Store {
         self.room(false)
     }
 
-    /// Gives a key the limits that it has now.
+    /// Gives a key the limits that it has now, as of the moment at which its rule got them.
     fn converted(&self, tables: &mut Tables, key: Key, limits: &KeyLimits, moment: &Moment) {
         let Some((words, id)) = tables.find(key).filter(|(_, id)| *id != limits.id) else {
             return;
         };
         let old = self.known().limits(id).map(Arc::clone);
         let words = match old {
-            Some(old) => limits.limits.convert(&old, words, moment),
+            Some(old) => limits.limits.convert(&old, words, &moment.not_after(limits.since)),
             None => (0..limits.limits.words()).map(|_| AtomicU64::new(0)).collect(),
         };
         let looks = tables.looks(key).map_or(0, Looks::raw);

@@ -22,7 +22,7 @@ fn a_key_of_a_token_bucket_takes_at_most_100_bytes() {
     let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
     assert!(errors.is_empty());
     let limiter = Limiter::new(2_000_000).unwrap();
-    limiter.apply(&[("r.yaml".to_owned(), file)]).unwrap();
+    limiter.apply(&[("r.yaml".to_owned(), file)], &Moment::now()).unwrap();
     let (rules, moment) = (limiter.rules(), Moment::now());
     let before = resident();
     let mut worst = 0;

@@ -29,7 +29,7 @@ fn limiter(limit: &str) -> Limiter {
     let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
     assert!(errors.is_empty(), "{errors:?}");
     let limiter = Limiter::new(1000).unwrap();
-    limiter.apply(&[("r.yaml".to_owned(), file)]).unwrap();
+    limiter.apply(&[("r.yaml".to_owned(), file)], &at(0)).unwrap();
     limiter
 }
 
@@ -437,7 +437,7 @@ fn entries_of_a_bucket_have_no_order() {
     let (file, errors) = RequestFile::check("r.yaml", rules.as_bytes());
     assert!(errors.is_empty(), "{errors:?}");
     let limiter = Limiter::new(10).unwrap();
-    let rules = limiter.apply(&[("r.yaml".to_owned(), file)]).unwrap();
+    let rules = limiter.apply(&[("r.yaml".to_owned(), file)], &at(0)).unwrap();
     let domain = rules.domain("d").unwrap();
     let (rule, ordered) = domain.find_in_any_order(&[("b", "1"), ("z", "2")]).unwrap();
     assert_eq!(rule.name.as_deref(), Some("found"));

@@ -236,7 +236,7 @@ fn looks_and_debts_survive_a_restart_and_a_reload() {
             limiter.save(&mut kept, &at(nanos), Some("boot")).unwrap();
             let snapshot = limiter_requests::Snapshot::open(std::io::Cursor::new(kept)).unwrap();
             let next = Limiter::of(1000, &snapshot);
-            next.apply(&files).unwrap();
+            next.apply(&files, &at(nanos)).unwrap();
             next.load(snapshot, &at(nanos), Some("boot")).unwrap();
             next
         };
@@ -244,11 +244,11 @@ fn looks_and_debts_survive_a_restart_and_a_reload() {
         assert!(look(&limiter, &["k=1"], 0));
         limiter.sweep(0, 1, &at(0));
         let limiter = restarted(&limiter, 0);
-        limiter.apply(&files).unwrap();
+        limiter.apply(&files, &at(0)).unwrap();
         hits(&limiter, &["k=1"], 60, 0);
         limiter.sweep(0, 1, &at(MINUTE));
         let limiter = restarted(&limiter, 2 * MINUTE);
-        limiter.apply(&files).unwrap();
+        limiter.apply(&files, &at(2 * MINUTE)).unwrap();
         assert!(!look(&limiter, &["k=1"], paid - 1), "{limit}");
         assert!(look(&limiter, &["k=1"], paid), "{limit}");
     }

@@ -5,8 +5,12 @@ use limiter_requests::Limiter;
 use crate::support::*;
 
 fn apply(limiter: &Limiter, limit: &str) {
+    apply_at(limiter, limit, 0);
+}
+
+fn apply_at(limiter: &Limiter, limit: &str, nanos: u64) {
     let text = format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{limit}}}}}]\n");
-    limiter.apply(&[("r.yaml".to_owned(), file(&text))]).unwrap();
+    limiter.apply(&[("r.yaml".to_owned(), file(&text))], &at(nanos)).unwrap();
 }
 
 fn left(limiter: &Limiter) -> u64 {
@@ -57,13 +61,40 @@ fn a_raise_gives_the_difference_of_what_is_counted_and_nothing_of_a_bucket() {
     }
 }
 
+/// The new rate counts from the change on, also for a key that nobody asked about meanwhile.
+#[test]
+fn the_time_since_a_change_counts_at_the_new_rate() {
+    for (from, to, wanted) in [
+        ("rate: 5/min", "rate: 500/min", 25),
+        ("rate: 500/min", "rate: 5/min", 0),
+        ("rate: 60/min", "rate: 60/min, burst: 600", 3),
+        ("rate: 5/min, algorithm: leaky_bucket, backlog: 48s", "rate: 500/min", 25),
+    ] {
+        let limiter = with_limit(from);
+        while passes(&limiter, &["k=1"], 0) {}
+        apply_at(&limiter, to, 0);
+        // Changes of other things are none of the limit.
+        apply_at(&limiter, &format!("{to}, name: other"), SECOND);
+        let passed = (0..1000).filter(|_| passes(&limiter, &["k=1"], 3 * SECOND)).count();
+        assert_eq!(passed, wanted, "{from} {to}");
+    }
+    // A key that is asked about at the change has as much.
+    let limiter = with_limit("rate: 5/min");
+    while passes(&limiter, &["k=1"], 0) {}
+    apply_at(&limiter, "rate: 500/min", 12 * SECOND);
+    assert!(passes(&limiter, &["k=1"], 12 * SECOND), "what came back at the old rate");
+    assert!(!passes(&limiter, &["k=1"], 12 * SECOND));
+    let passed = (0..1000).filter(|_| passes(&limiter, &["k=1"], 13 * SECOND)).count();
+    assert_eq!(passed, 8);
+}
+
 #[test]
 fn files_that_do_not_go_together_change_nothing() {
     let limiter = with_limit("rate: 1/hour");
     assert!(passes(&limiter, &["k=1"], 0));
     let one = file("domain: e\ndescriptors: [{key: k, rate_limit: {rate: 9/hour}}]\n");
     let files = [("a.yaml".to_owned(), one.clone()), ("b.yaml".to_owned(), one)];
-    let error = limiter.apply(&files).unwrap_err().to_string();
+    let error = limiter.apply(&files, &at(0)).unwrap_err().to_string();
     assert_eq!(
         error,
         "b.yaml:1:9: a second file for the domain \"e\", the first is in a.yaml:1:9: keep one"

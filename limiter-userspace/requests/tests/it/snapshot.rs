@@ -40,7 +40,7 @@ fn gone_on(
 ) -> (Limiter, Loaded) {
     let snapshot = Snapshot::open(Cursor::new(bytes)).unwrap();
     let limiter = Limiter::of(most, &snapshot);
-    limiter.apply(&[("r.yaml".to_owned(), file(rules))]).unwrap();
+    limiter.apply(&[("r.yaml".to_owned(), file(rules))], moment).unwrap();
     let loaded = limiter.load(snapshot, moment, clock).unwrap();
     (limiter, loaded)
 }
@@ -166,7 +166,7 @@ fn rules_that_changed_meanwhile_go_on_as_after_a_reload() {
     }
     let bytes = saved(&there, &at(0), Some("a"));
     let (here, _) = gone_on((&new, 10), &bytes, &at(0), Some("a"));
-    there.apply(&[("r.yaml".to_owned(), file(&new))]).unwrap();
+    there.apply(&[("r.yaml".to_owned(), file(&new))], &at(0)).unwrap();
     assert_eq!(left(&here, "k=a", &at(0)), 1);
     assert_eq!(left(&there, "k=a", &at(0)), 1);
 }

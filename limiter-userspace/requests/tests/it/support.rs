@@ -22,7 +22,7 @@ pub(crate) fn file(text: &str) -> RequestFile {
 /// A limiter with the rules of a file, and room for so many keys.
 pub(crate) fn limiter(text: &str, keys: usize) -> Limiter {
     let limiter = Limiter::new(keys).unwrap();
-    limiter.apply(&[("r.yaml".to_owned(), file(text))]).unwrap();
+    limiter.apply(&[("r.yaml".to_owned(), file(text))], &at(0)).unwrap();
     limiter
 }
 

@@ -49,10 +49,10 @@ fn who_waits_for_a_limit_of_its_own_leaves_a_shared_one_to_others() {
     let snapshot = Snapshot::open(Cursor::new(bytes)).unwrap();
     let next = Limiter::of(100, &snapshot);
     let files = |text: &str| [("r.yaml".to_owned(), file(text))];
-    next.apply(&files(SHARED)).unwrap();
+    next.apply(&files(SHARED), &at(1)).unwrap();
     next.load(snapshot, &at(1), Some("a")).unwrap();
     assert!((997..=998).contains(&left(&next, "all=1", 1)));
-    next.apply(&files(&SHARED.replace("1000/s", "1001/s"))).unwrap();
+    next.apply(&files(&SHARED.replace("1000/s", "1001/s")), &at(1)).unwrap();
     assert!((997..=998).contains(&left(&next, "all=1", 2)));
     assert!(!passes(&next, &["user=evil"], 3 * DAY / 5 - 1));
     assert!(passes(&next, &["user=evil"], 3 * DAY / 5));
@@ -182,7 +182,7 @@ fn a_name_of_before_a_restart_is_nobody_elses_behind_it() {
     before.save(&mut bytes, &at(1), Some("a")).unwrap();
     let snapshot = Snapshot::open(Cursor::new(bytes)).unwrap();
     let next = Limiter::of(100, &snapshot);
-    next.apply(&[("r.yaml".to_owned(), file(SHARED))]).unwrap();
+    next.apply(&[("r.yaml".to_owned(), file(SHARED))], &at(1)).unwrap();
     next.load(snapshot, &at(1), Some("a")).unwrap();
     let other = [reserve(&next, 2), reserve(&next, 2)];
     for id in ids.iter().flatten() {

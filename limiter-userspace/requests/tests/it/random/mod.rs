@@ -204,19 +204,19 @@ impl Run {
                 self.limiter.save(&mut bytes, &moment(at), Some("a")).unwrap();
                 let snapshot = Snapshot::open(Cursor::new(&bytes)).unwrap();
                 self.limiter = Limiter::of(10_000, &snapshot);
-                self.reload();
+                self.reload(at);
                 let loaded = self.limiter.load(snapshot, &moment(at), Some("a")).unwrap();
                 prop_assert!(loaded.same_clock && loaded.no_room == 0);
                 self.model.forget();
             }
-            Step::Reload => self.reload(),
+            Step::Reload => self.reload(at),
             Step::Sweep => self.limiter.sweep(0, 1, &moment(at)),
         }
         Ok(())
     }
 
-    fn reload(&self) {
-        self.limiter.apply(&[("r.yaml".to_owned(), file(&self.text))]).unwrap();
+    fn reload(&self, at: Time) {
+        self.limiter.apply(&[("r.yaml".to_owned(), file(&self.text))], &moment(at)).unwrap();
     }
 
     /// Fails with all that was done, if something is not as the model says.

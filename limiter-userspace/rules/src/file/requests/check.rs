@@ -284,14 +284,7 @@ impl Checked {
                 return Ok(None);
             }
         };
-        for later in limits.iter().skip(1) {
-            let name = later.value.name.as_ref().map(|name| ("name", name.referenced));
-            let replaces = later.value.replaces.as_ref().map(|r| ("replaces", r.referenced));
-            if let Some((what, place)) = name.or(replaces) {
-                let reason = "a rule has one: write it in the first of its limits";
-                return Err(at(place, Problem::NotSupported { what: what.to_owned(), reason }));
-            }
-        }
+        named_once(limits)?;
         let first = limits.first().map(|limit| &limit.value);
         let name = first.and_then(|limit| limit.name.as_ref());
         let name =
@@ -424,6 +417,19 @@ impl Checked {
             self.file.notes.push(Note { place: Some(place), text });
         }
     }
+}
+
+/// Refuses names of limits other than the first: they are of the rule.
+fn named_once(limits: &[Placed<RateLimit>]) -> Result<(), Failure> {
+    for later in limits.iter().skip(1) {
+        let name = later.value.name.as_ref().map(|name| ("name", name.referenced));
+        let replaces = later.value.replaces.as_ref().map(|r| ("replaces", r.referenced));
+        if let Some((what, place)) = name.or(replaces) {
+            let reason = "a rule has one: write it in the first of its limits";
+            return Err(at(place, Problem::NotSupported { what: what.to_owned(), reason }));
+        }
+    }
+    Ok(())
 }
 
 /// How nodes share the limits of a rule, if they do.
