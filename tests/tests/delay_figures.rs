@@ -1,7 +1,7 @@
 //! What waiting gives TCP, beside the other ways to limit a rate, how precisely packets depart, and
-//! what a limit delivers of its rate: figures of an emulated kernel with `fq`, for docs/delay.md.
+//! what a limit delivers of its rate: figures of an emulated kernel with `fq`, for docs/shaping-figures.md.
 
-// Figures of other kernels, in docs/delay.md: 1200 s each.
+// Figures of other kernels, in docs/shaping-figures.md: 1200 s each.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command;

@@ -40,7 +40,33 @@ const FIRST_HOUR: Page = Page {
 const UNDER_ATTACK: Page =
     Page { path: "docs/under-attack.md", peers: &["192.0.2.7/32"], not_typed: &[] };
 
-const EGRESS: Page = Page { path: "docs/egress.md", peers: &["192.0.2.7/32"], not_typed: &[] };
+const FQ: &str = "without `fq` nothing waits: the tests `delay_kernels` and `lane_figures` have it";
+
+const SHAPING: Page = Page {
+    path: "docs/shaping.md",
+    peers: &["192.0.2.7/32"],
+    not_typed: &[
+        ("limiter run --iface 'veth*' --hook tc --rules guests.yaml", FQ),
+        ("tc qdisc replace dev eth0 root fq flow_limit 8334 limit 10000", FQ),
+        ("limiter run --iface eth0 --direction out --rules download.yaml", FQ),
+        ("tc qdisc replace dev eth0 root handle 1: htb default 10", FQ),
+        ("tc class replace dev eth0 parent 1: classid 1:1 htb rate 4800kbit", FQ),
+        (
+            "tc class replace dev eth0 parent 1:1 classid 1:10 htb rate 4mbit ceil 4800kbit prio 0",
+            FQ,
+        ),
+        (
+            "tc class replace dev eth0 parent 1:1 classid 1:20 htb rate 250kbit ceil 4800kbit prio 1",
+            FQ,
+        ),
+        (
+            "tc filter replace dev eth0 parent 1: protocol ip prio 1 u32 match ip dsfield 0x20 0xfc \
+             flowid 1:20",
+            FQ,
+        ),
+        ("limiter run --iface eth0 --direction out --rules lane.yaml", FQ),
+    ],
+};
 
 const CONTAINERS: Page = Page { path: "docs/containers.md", peers: &[], not_typed: &[] };
 
@@ -117,9 +143,9 @@ fn the_page_for_an_attack_is_followed() -> Result<()> {
 }
 
 #[test]
-fn the_page_of_what_goes_out_is_followed() -> Result<()> {
+fn the_page_of_shaping_is_followed() -> Result<()> {
     require_root();
-    follow(&EGRESS)?;
+    follow(&SHAPING)?;
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! How quick a service stays beside clients that take all they can, without a limit and with each
 //! thing that limiter can do about them: figures of an emulated kernel with `fq` and `htb`, for
-//! docs/slower-lane.md.
+//! docs/shaping-figures.md.
 
-// Figures of other kernels, in docs/slower-lane.md: 1800 s each.
+// Figures of other kernels, in docs/shaping-figures.md: 1800 s each.
 
 use std::fs;
 use std::io::{Read, Write as _};

@@ -1,5 +1,5 @@
 //! How quick a service stays beside crawlers, and what these get, out of the tables of
-//! docs/slower-lane.md, so that both say the same.
+//! docs/shaping-figures.md, so that both say the same.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ struct Table {
 impl Table {
     /// The table whose head begins so.
     fn read(page: &str, head: &str) -> Result<Self> {
-        let missing = || format!("docs/slower-lane.md has no table `{head}`");
+        let missing = || format!("docs/shaping-figures.md has no table `{head}`");
         let mut lines = page.lines().skip_while(|line| !line.starts_with(head));
         let crawlers = numbers(lines.next().with_context(missing)?).1?;
         let rows = lines.skip(1).take_while(|line| line.starts_with("| "));
@@ -48,7 +48,7 @@ impl Table {
     /// The line of a way: crawlers, and its figure.
     fn line(&self, way: &str) -> Result<Vec<(f64, f64)>> {
         let row = self.rows.iter().find(|(name, _)| name == way);
-        let (_, figures) = row.with_context(|| format!("docs/slower-lane.md has no row {way}"))?;
+        let (_, figures) = row.with_context(|| format!("docs/shaping-figures.md has no row {way}"))?;
         Ok(self.crawlers.iter().copied().zip(figures.iter().copied()).collect())
     }
 
@@ -68,9 +68,9 @@ fn numbers(row: &str) -> (&str, Result<Vec<f64>>) {
     (name, cells.map(number).collect())
 }
 
-/// The plot of the figures in docs/slower-lane.md.
+/// The plot of the figures in docs/shaping-figures.md.
 pub(crate) fn plot(docs: &Path) -> Result<String> {
-    let path = docs.join("slower-lane.md");
+    let path = docs.join("shaping-figures.md");
     let page = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let pages = Table::read(&page, "| crawlers: a page")?;
     let crawled = Table::read(&page, "| crawlers: all")?;

@@ -1,7 +1,7 @@
 //! Plots of what each algorithm admits, made by the code of the data path from the same loads, of
 //! all algorithms side by side, of what nodes that share a limit pass, made by the simulator of
 //! their tests, the chart of the README, of the figures in docs/performance.md, and that of
-//! docs/slower-lane.md, of the figures there.
+//! docs/shaping-figures.md, of the figures there.
 //!
 //! `cargo xtask plots` writes them to docs/plots; with `--check` it compares them with what is
 //! there.

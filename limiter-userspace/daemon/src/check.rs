@@ -253,7 +253,7 @@ fn takes_tc(set: &RuleSet, environment: Environment<'_>) -> Option<String> {
     let who = warnings::first_of(&rules)?;
     Some(format!(
         "{who} lets packets that come in wait: that takes `limiter run --hook tc` and Linux 6.6, \
-         and a start without it is refused (docs/delay.md#what-comes-in)"
+         and a start without it is refused (docs/shaping.md#what-comes-in)"
     ))
 }
 

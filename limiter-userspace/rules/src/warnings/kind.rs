@@ -83,12 +83,12 @@ impl Warning {
                 "{who} has a burst that starves TCP: {detail} (docs/tuning.md#bursts-for-tcp)"
             ),
             Kind::Wait => format!(
-                "{who} lets packets wait too short a time for TCP: {detail} (docs/delay.md)"
+                "{who} lets packets wait too short a time for TCP: {detail} (docs/shaping.md)"
             ),
             Kind::Ceiling => format!("{who} never lets its burst pass at once: {detail}"),
             Kind::SuperFrame => format!(
                 "{who} drops each super-frame that is larger than its window: {detail} \
-                 (docs/egress.md#what-counts)"
+                 (docs/shaping.md#what-counts)"
             ),
             Kind::Together => format!(
                 "{who} is one bucket for all senders, and one of them can use it up: nest \

@@ -191,7 +191,7 @@ fn a_part_of(quota: &Quota, most: u64) -> u128 {
 }
 
 /// The shortest wait, with what passes at once, that TCP gets about its rate with, in nanoseconds:
-/// the table in docs/delay.md.
+/// the table in docs/shaping-figures.md.
 const WAIT: u128 = 50_000_000;
 
 /// Full packets that the same must have room for.

@@ -232,7 +232,7 @@ fn a_burst_that_starves_tcp_is_reported() {
 }
 
 /// A wait with which a TCP stream gets part of its rate, with the one to write; and those of the
-/// table in docs/delay.md with which it gets all of it.
+/// table in docs/shaping-figures.md with which it gets all of it.
 #[test]
 fn a_wait_that_is_too_short_for_tcp_is_reported() {
     let rule = |limit: &str, longest: &str| {
