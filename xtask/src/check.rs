@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::plots;
 use crate::process;
 use crate::setup::{self, Tools};
-use crate::{width, workspace};
+use crate::{lines, workspace};
 
 /// Options of `check`.
 #[derive(Debug, clap::Args)]
@@ -15,13 +15,70 @@ pub(crate) struct Arguments {
     /// Install cargo-deny and typos with cargo where they are missing
     #[arg(long)]
     install: bool,
+    /// Check only what takes seconds: format, lines, and the files at the root
+    #[arg(long, conflicts_with = "bench")]
+    quick: bool,
     /// Check the measurements of bench/ instead, and the plots that they draw
     #[arg(long)]
     bench: bool,
 }
 
 /// A program that a developer may not have, and the crate it comes from.
-const EXTRAS: [(&str, &str); 2] = [("cargo-deny", "cargo-deny"), ("typos", "typos-cli")];
+const EXTRAS: [(&str, &str); 3] =
+    [("cargo-deny", "cargo-deny"), ("cargo-machete", "cargo-machete"), ("typos", "typos-cli")];
+
+/// Folders and files at the root: what else lies there was forgotten.
+const AT_ROOT: &[&str] = &[
+    ".cargo",
+    ".ci",
+    ".config",
+    ".devcontainer",
+    ".dockerignore",
+    ".editorconfig",
+    ".github",
+    ".gitignore",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE-APACHE",
+    "LICENSE-GPL2",
+    "LICENSE-MIT",
+    "README.md",
+    "SECURITY.md",
+    "bench",
+    "ci",
+    "clippy.toml",
+    "deny.toml",
+    "dist",
+    "docs",
+    "ebpf-build",
+    "examples",
+    "findings",
+    "fuzz",
+    "fuzz-targets",
+    "limiter-common",
+    "limiter-ebpf",
+    "limiter-userspace",
+    "rust-toolchain.toml",
+    "rustfmt.toml",
+    "tests",
+    "typos.toml",
+    "xtask",
+];
+
+/// Names the files at the root that nobody named; whether there is none.
+fn root_is_tidy() -> Result<bool> {
+    let mut git = process::command("git");
+    git.args(["ls-tree", "--name-only", "HEAD"]).current_dir(workspace::root()?);
+    let listed = process::output(&mut git)?;
+    let others: Vec<&str> = listed.lines().filter(|name| !AT_ROOT.contains(name)).collect();
+    for name in &others {
+        println!("{name}: what is it, at the root? Remove it, or name it in xtask/src/check.rs");
+    }
+    Ok(others.is_empty())
+}
 
 /// Runs all checks, also after one failed, and names those that did.
 pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
@@ -34,6 +91,21 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         ];
         return run(checks, &[], Vec::new());
     }
+    let mut failed = Vec::new();
+    eprintln!("xtask: lines of comments and pages");
+    if !lines::check()? {
+        failed.push("lines");
+    }
+    if !root_is_tidy()? {
+        failed.push("files at the root");
+    }
+    let mut checks = vec![
+        ("format", format(&toolchain)?),
+        ("format of the fuzz targets", fuzz_format(&toolchain)?),
+    ];
+    if arguments.quick {
+        return run(checks, &[], failed);
+    }
     let mut missing = Vec::new();
     for (program, package) in EXTRAS {
         if process::find(program).is_none() && arguments.install {
@@ -44,14 +116,17 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
             missing.push(program);
         }
     }
-    let mut checks = vec![
-        ("format", format(&toolchain)?),
-        ("format of the fuzz targets", fuzz_format(&toolchain)?),
+    checks.extend([
         ("clippy", clippy(&toolchain)?),
         ("clippy of the BPF programs", ebpf_clippy(&toolchain)?),
         ("build for BPF", ebpf_build(&toolchain)?),
         ("documentation", documentation(&toolchain)?),
-    ];
+    ]);
+    if !missing.contains(&"cargo-machete") {
+        let mut machete = workspace::cargo(&toolchain)?;
+        machete.args(["machete", "--skip-target-dir"]);
+        checks.push(("unused dependencies", machete));
+    }
     if !missing.contains(&"cargo-deny") {
         let mut deny = workspace::cargo(&toolchain)?;
         deny.args(["deny", "--all-features", "check", "--hide-inclusion-graph"]);
@@ -61,11 +136,6 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         let mut typos = process::command("typos");
         typos.current_dir(workspace::root()?);
         checks.push(("spelling", typos));
-    }
-    let mut failed = Vec::new();
-    eprintln!("xtask: width of lines");
-    if !width::check()? {
-        failed.push("width of lines");
     }
     run(checks, &missing, failed)
 }

@@ -11,6 +11,7 @@ mod cross;
 mod dist;
 mod failure;
 mod fuzz;
+mod lines;
 mod measure;
 mod plots;
 mod privilege;
@@ -21,7 +22,6 @@ mod summary;
 mod supervise;
 mod test;
 mod vm;
-mod width;
 mod workspace;
 
 use std::process::ExitCode;
@@ -71,7 +71,7 @@ enum Command {
     Fuzz(fuzz::Arguments),
     /// Make the packages of a release: deb, rpm, tarball, SBOM
     Dist(dist::Arguments),
-    /// Check format, lints, documentation, licences, spelling and the width of lines
+    /// Check format, lints, documentation, licences, spelling and lines
     Check(check::Arguments),
 }
 

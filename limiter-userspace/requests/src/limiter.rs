@@ -66,6 +66,10 @@ impl std::fmt::Debug for Limiter {
     }
 }
 
+/// What a limit that a request brings makes of a descriptor: its rule, its limits and their key, and
+/// its state.
+type Brought = (Arc<Rule>, Option<(KeyLimits, Key)>, State);
+
 impl Limiter {
     /// A limiter without rules, and with room for `most` keys.
     ///
@@ -232,7 +236,7 @@ impl Limiter {
     }
 
     /// Counts a request that was decided, and its descriptors that no rule is for.
-    pub(crate) fn count_met(&self, rules: &Rules, asked: &Asked<'_>, answer: &Answer) {
+    pub(crate) fn count_met(rules: &Rules, asked: &Asked<'_>, answer: &Answer) {
         let Some(domain) = rules.domain(asked.domain) else { return };
         let pairs = asked.descriptors.iter().zip(&answer.statuses);
         // One that another replaces has no rule in the answer, either.
@@ -276,7 +280,7 @@ impl Limiter {
         let patience = Patience::None(Unanswered::Late);
         // With no patience nobody waits.
         let answer = self.attempt(rules, asked, moment, detail, patience)?.unwrap_or_default();
-        self.count_met(rules, asked, &answer);
+        Self::count_met(rules, asked, &answer);
         Ok(answer)
     }
 
@@ -542,14 +546,14 @@ impl Limiter {
         targets.append(&mut added);
     }
 
-    /// What a limit that a request brings makes of a descriptor: its rule, limits and state. None
-    /// where the limits of its rule hold for want of room.
+    /// What a limit that a request brings makes of a descriptor. None where the limits of its rule
+    /// hold for want of room.
     fn brought(
         &self,
         domain: &Domain,
         (found, entries): (Option<&Arc<Rule>>, &[EntryOf<'_>]),
         limit: RequestLimit,
-    ) -> Option<(Arc<Rule>, Option<(KeyLimits, Key)>, State)> {
+    ) -> Option<Brought> {
         let (rule, key) = domain.brought(&self.secret, found, entries);
         let requests = limit.meter.quota().requests_per_unit;
         if requests == 0 {

@@ -73,7 +73,7 @@ impl Limiter {
             });
             let held: Vec<_> = if over { Vec::new() } else { held.collect() };
             let answer = self.answer(targets, over, moment, Detail::Left);
-            self.count_met(rules, asked, &answer);
+            Self::count_met(rules, asked, &answer);
             let wait = wait.filter(|_| !over);
             let id = match wait {
                 Some(wait) if !held.is_empty() => {

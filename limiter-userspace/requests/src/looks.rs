@@ -64,7 +64,7 @@ const COUNT: u32 = (1 << BITS) - 1;
 
 /// The minute of a moment in nanoseconds.
 fn minute(now: u64) -> u32 {
-    u32::try_from(now / 60_000_000_000 & u64::from(u32::MAX >> BITS)).unwrap_or_default()
+    u32::try_from((now / 60_000_000_000) & u64::from(u32::MAX >> BITS)).unwrap_or_default()
 }
 
 #[cfg(test)]

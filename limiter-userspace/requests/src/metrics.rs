@@ -75,8 +75,8 @@ pub(crate) fn page(service: &Service) -> String {
     page.metric("limiter_request_connections_evicted_for_memory_total", Kind::Counter, help)
         .add(&[], for_memory);
     let help = "Bytes that the requests under way hold: their heads, bodies, and 4 KiB each.";
-    let held: usize = service.memory.iter().map(|memory| memory.used()).sum();
-    page.metric("limiter_request_memory_bytes", Kind::Gauge, help).add(&[], held);
+    let bytes: usize = service.memory.iter().map(|memory| memory.used()).sum();
+    page.metric("limiter_request_memory_bytes", Kind::Gauge, help).add(&[], bytes);
     let help = "Bytes that they may hold.";
     page.metric("limiter_request_max_memory_bytes", Kind::Gauge, help)
         .add(&[], service.memory.len() * MEMORY);
@@ -221,6 +221,9 @@ fn of_cluster(page: &mut Exposition, service: &Service, rules: &[&Arc<Rule>]) {
     }
 }
 
+/// A number of what a queue moved.
+type CountOf = fn(&Moved) -> u64;
+
 /// What is there about queues.
 fn of_queues(page: &mut Exposition, queues: &[Arc<InForce>]) {
     if queues.is_empty() {
@@ -247,7 +250,7 @@ fn of_queues(page: &mut Exposition, queues: &[Arc<InForce>]) {
     for queue in queues {
         samples.add(&[("queue", &of(queue))], u8::from(queue.counters.turned().unread));
     }
-    let counts: [(_, _, fn(&Moved) -> u64); 6] = [
+    let counts: [(&str, &str, CountOf); 6] = [
         (
             "limiter_queue_left_total",
             "Payloads that this process let leave for the workers.",

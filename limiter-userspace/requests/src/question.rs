@@ -87,6 +87,7 @@ pub struct Answer {
 
 /// The answer for one descriptor.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the answer")]
 pub struct Status {
     /// The rule that it falls under, unless another one replaces that.
     pub rule: Option<Arc<Rule>>,

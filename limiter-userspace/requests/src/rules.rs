@@ -51,6 +51,7 @@ pub struct Domain {
 
 /// A rule in force.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the file")]
 pub struct Rule {
     /// The domain that it is of.
     pub domain: Box<str>,
@@ -88,7 +89,7 @@ pub struct Rule {
     identity: Key,
     pub(crate) counters: Arc<Counters>,
     /// The same, as a limit that a request brings has it.
-    brought: OnceLock<Arc<Rule>>,
+    brought: OnceLock<Arc<Self>>,
 }
 
 /// Limits for wider prefixes of the source.
@@ -216,7 +217,8 @@ impl Rules {
                 let problem = Problem::Elsewhere { subject, first };
                 return Err(RuleFileError { file: name.clone(), place: file.domain_at, problem });
             }
-            let met = of_before.domain(&file.domain).map_or_else(Arc::default, |of| of.met.clone());
+            let met =
+                of_before.domain(&file.domain).map_or_else(Arc::default, |of| Arc::clone(&of.met));
             let mut making = Making {
                 name,
                 file,
@@ -642,7 +644,8 @@ impl Making<'_> {
         let shared = self.shared(rule, &path, identity)?;
         let queue = self.queue(rule, &path);
         let new = || Arc::new(Counters::after(self.asked));
-        let counters = self.before.get(&identity).map_or_else(new, |rule| Arc::clone(&rule.counters));
+        let counters =
+            self.before.get(&identity).map_or_else(new, |rule| Arc::clone(&rule.counters));
         let level = levels.iter().position(|level| &*level.key == SOURCE);
         let ban = rule.ban.zip(level).map(|(terms, level)| RuleBan { terms, level });
         let budget = rule.budget.as_ref().map(|name| {

@@ -281,7 +281,7 @@ impl Server {
             match file.remove(path) {
                 Ok(true) => {}
                 Ok(false) => {
-                    tracing::warn!(%socket, "another process has the socket now: it stays")
+                    tracing::warn!(%socket, "another process has the socket now: it stays");
                 }
                 Err(error) => tracing::warn!(%error, %socket, "cannot remove the socket"),
             }

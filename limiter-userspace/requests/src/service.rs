@@ -202,7 +202,7 @@ impl Service {
         };
         let Settled { targets, over, moment } = settled;
         let answer = self.limiter.answer(targets, over, &moment, Detail::Left);
-        self.limiter.count_met(rules, asked, &answer);
+        Limiter::count_met(rules, asked, &answer);
         Ok(Answer { kept, ..answer })
     }
 

@@ -66,6 +66,7 @@ pub(crate) struct Activity {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts, one by one")]
 struct State {
     /// Requests that are being answered: all of them is there.
     answering: usize,

@@ -45,7 +45,7 @@ impl Service {
             "drop" => Vec::new(),
             _ => self.events.dropped_lately(&explained.source, self.datapath()?),
         };
-        Ok(ExplainedNow { trial_seconds_left, dropped_lately, ..explained })
+        Ok(ExplainedNow { dropped_lately, trial_seconds_left, ..explained })
     }
 
     /// The state in force now. A trial that is over is settled first, so that the names are of the

@@ -87,22 +87,19 @@ fn count(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment, hits: u64) {
     for _ in 0..TRIES {
         bring_forward(limit, words, moment);
         let newest = newest(limit, &window, words);
-        let (number, index) = match limit.spec.algorithm() {
-            Algorithm::FixedWindow => {
-                let is_late = newest.count > 0 && window.is_late(number, newest.number) != 0;
-                (if is_late { newest.number } else { window.cut(number) }, 0)
-            }
-            _ => {
-                let number = number.max(newest.number);
-                (number, usize::try_from(number).unwrap_or_default() & (words_of(limit) - 1))
-            }
+        let (number, index) = if limit.spec.algorithm() == Algorithm::FixedWindow {
+            let is_late = newest.count > 0 && window.is_late(number, newest.number) != 0;
+            (if is_late { newest.number } else { window.cut(number) }, 0)
+        } else {
+            let number = number.max(newest.number);
+            (number, usize::try_from(number).unwrap_or_default() & (words_of(limit) - 1))
         };
         let Some(word) = words.get(usize::from(limit.spec.first) + index) else { return };
         let raw = word.load(Ordering::Acquire);
         let before = window.unpack(raw >> 1).count_in(number);
         // More than a word can hold is as much as it can.
         let count = before.saturating_add(hits).min(window.max_limit());
-        let new = window.pack(Tally { number, count }) << 1 | raw & 1;
+        let new = (window.pack(Tally { number, count }) << 1) | (raw & 1);
         if word.compare_exchange(raw, new, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             return;
         }

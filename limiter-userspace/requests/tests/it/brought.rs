@@ -121,10 +121,13 @@ fn a_brought_limit_that_is_used_up_is_not_forgotten() {
     let nine = limit("rate: 9/day");
     ask(&limiter, "b=1", nine, 0);
     limiter
-        .apply(&[(
-            "r.yaml".to_owned(),
-            file("domain: d\ndescriptors: [{key: a, rate_limit: {rate: 9/day}}]\n"),
-        )], &at(0))
+        .apply(
+            &[(
+                "r.yaml".to_owned(),
+                file("domain: d\ndescriptors: [{key: a, rate_limit: {rate: 9/day}}]\n"),
+            )],
+            &at(0),
+        )
         .unwrap();
     for round in 0..50 {
         limiter.sweep(round, 16, &at(3 * 86_400 * SECOND));

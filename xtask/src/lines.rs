@@ -1,4 +1,5 @@
-//! The width of comments and of pages: at most [`WIDEST`] columns.
+//! The lines of comments and of pages: at most [`WIDEST`] columns, and no item of a list inside a
+//! paragraph.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,15 +15,20 @@ const WIDEST: usize = 100;
 /// Lines that are named, of all that are too wide.
 const NAMED: usize = 20;
 
-/// Names the lines that are too wide, and how many there are in each folder; whether there is none.
+/// Names the lines that are too wide, with how many there are in each folder, and the lines that
+/// break a list; whether there is none of either.
 pub(crate) fn check() -> Result<bool> {
     let root = workspace::root()?;
     let mut git = process::command("git");
     git.args(["ls-files", "*.rs", "*.md"]).current_dir(&root);
-    let (mut folders, mut named) = (BTreeMap::new(), 0);
+    let (mut folders, mut named, mut broken) = (BTreeMap::new(), 0, 0);
     for name in process::output(&mut git)?.lines() {
         let Ok(text) = fs::read_to_string(root.join(name)) else { continue };
         let lines = if is_page(name) { of_page(&text) } else { of_code(&text) };
+        for line in if is_page(name) { broken_lists(&text) } else { Vec::new() } {
+            println!("{name}:{line}: an item of a list inside a paragraph: begin a line with it");
+            broken += 1;
+        }
         for line in &lines {
             if named < NAMED {
                 println!("{name}:{line}: more than {WIDEST} columns");
@@ -39,7 +45,20 @@ pub(crate) fn check() -> Result<bool> {
     for (folder, [code, pages]) in &folders {
         println!("{folder}: {code} comments and {pages} lines of pages are too wide");
     }
-    Ok(folders.is_empty())
+    Ok(folders.is_empty() && broken == 0)
+}
+
+/// Numbers of the lines of a page in which a sentence ends and an item of a list begins, as when a
+/// list was taken for a paragraph. Tables, code and parts that a command made may have such.
+fn broken_lists(page: &str) -> Vec<usize> {
+    let mut in_code = false;
+    let mut is_broken = |line: &str| {
+        let text = line.trim_start();
+        in_code ^= text.starts_with("```");
+        let ends = [". - ", "; - ", ": - "].iter().any(|item| text.contains(item));
+        !in_code && !text.starts_with(['|', '<']) && ends
+    };
+    (1..).zip(page.lines()).filter(|(_, line)| is_broken(line)).map(|(number, _)| number).collect()
 }
 
 fn is_page(name: &str) -> bool {
@@ -130,6 +149,12 @@ mod tests {
             assert_eq!(of_page(&page), [2], "{page}");
         }
         assert_eq!(of_page(&"é ".repeat(50)), [0; 0]);
+    }
+
+    #[test]
+    fn lists_inside_paragraphs_are_found() {
+        let page = "- one.\n- two. - three\nfour:\n- five - six\n| a. - b |\n```\na. - b\n```\n";
+        assert_eq!(broken_lists(page), [2]);
     }
 
     #[test]
