@@ -275,17 +275,6 @@ fn every_link_leads_somewhere() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// An item of a list that a new flow of the lines made part of the one before.
-#[test]
-fn every_item_of_a_list_begins_a_line() {
-    for path in pages() {
-        let text = written(&path);
-        let swallowed = |line: &&str| !line.starts_with('|') && line.contains(". - ");
-        let lines: Vec<&str> = prose(&text).filter(swallowed).collect();
-        assert!(lines.is_empty(), "{path}: {lines:?}");
-    }
-}
-
 #[test]
 fn long_pages_have_a_table_of_contents() {
     for path in pages() {
