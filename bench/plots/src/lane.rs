@@ -48,7 +48,8 @@ impl Table {
     /// The line of a way: crawlers, and its figure.
     fn line(&self, way: &str) -> Result<Vec<(f64, f64)>> {
         let row = self.rows.iter().find(|(name, _)| name == way);
-        let (_, figures) = row.with_context(|| format!("docs/shaping-figures.md has no row {way}"))?;
+        let (_, figures) =
+            row.with_context(|| format!("docs/shaping-figures.md has no row {way}"))?;
         Ok(self.crawlers.iter().copied().zip(figures.iter().copied()).collect())
     }
 
