@@ -83,7 +83,7 @@ fn packets_that_are_not_in_order_are_reported() -> Result<()> {
     let file = dir.path().join("late.pcap");
     write(&file, [(0, 1), (3_000_000, 1), (1_000_000, 1), (2_000_000, 2), (4_000_000, 1)])?;
     let (file, rules) = (text(&file)?, text(&rules)?);
-    let words = "2 packets are older than one before them, by up to 2.000 s";
+    let words = "2 packets are older than one before them, by up to 2 s";
     for args in [
         &["tune", "--pcap", file][..],
         &["simulate", "--pcap", file, "--rules", rules],

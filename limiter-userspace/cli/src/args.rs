@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use self::defaults::SOCKET;
 use self::explain::Explain;
@@ -54,8 +54,7 @@ const EXPLAIN: &str = "With --from, the daemon is asked: by which rules, which b
     Capture what comes in only: tcpdump -Q in -i IFACE -w FILE. Where limits are in force, tcpdump \
     sees only what they let pass: XDP drops before it. Capture before they are, or on a mirror \
     port. A capture that was cut off is explained up to there, with exit code 2; Ctrl-C ends with \
-    the sums of what was read.\n\
-    limiter explain --pcap in.pcap --rules rules.yaml --summary --top 50";
+    the sums of what was read.";
 #[cfg(not(feature = "replay"))]
 const EXPLAIN: &str = "The daemon is asked: by which rules, which buckets, how full they are and \
     when such a packet would pass. The decision is the program's own, over its maps as they are. \
@@ -73,8 +72,6 @@ const SIMULATE: &str = "Every packet is judged in its own time by the code of th
     bucket were dropped that was offered no more than its limit on average. WAIT: the longest \
     that a packet would wait, and the mean of \
     those that wait, if the limiter queued in place of dropping.\n\
-    limiter simulate --pcap in.pcap --rules now.yaml --rules new.yaml\n\
-    limiter simulate --load stall.yaml --rules rules.yaml --algorithms --plot stall.svg\n\
     A load: {duration: 10s, senders: [{pattern: steady, rate: 50/s, sources: 20}]}; patterns are \
     steady, poisson, onoff (on_for, \
     off_for), ramp (rate_at_end), flood, stall (stall_from, stall_for); fields are from, to, \
@@ -94,15 +91,16 @@ const TUNE: &str = "Without traffic the daemon is asked: of each rule in force, 
     Every packet of a source counts, so capture what the rule is to be for: tcpdump -Q in -i \
     IFACE -w \
     FILE udp port 27015. Attackers in the traffic spoil the shares: leave them out with \
-    --exclude.\n\
-    limiter tune --pcap monday.pcap --pcap tuesday.pcap --spare 99%\n\
-    limiter tune --for 10m --by /24,/48 --share 1 --to tuned.yaml";
+    --exclude.";
 
 /// Exit codes, for the help.
 pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kernel or standard \
     output failed, or the daemon did not answer and a change may still happen, and for `diff` a \
     difference, for `doctor` a problem; 2 refused, and nothing changed: wrong usage, bad input, no \
     privilege, no daemon. Errors are a line on standard error, which names the remedy.";
+
+/// Heading of the options that every command has.
+const EVERYWHERE: &str = "Everywhere";
 
 /// Limit what each source may send, before the network stack sees it.
 #[derive(Debug, Parser)]
@@ -111,20 +109,48 @@ pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kerne
     version,
     max_term_width = 100,
     after_help = EXIT_CODES,
+    disable_help_flag = true,
     override_help = help::text()
 )]
 pub struct Args {
     /// The daemon's control socket
-    #[arg(long, global = true, value_name = "PATH", default_value = SOCKET)]
+    #[arg(
+        long, global = true, value_name = "PATH", default_value = SOCKET, help_heading = EVERYWHERE
+    )]
     pub(super) socket: PathBuf,
-    /// How to print the answer
-    #[arg(long, global = true, value_enum, default_value_t = Output::Table)]
+    /// Form of the answer: table, json or yaml
+    #[arg(
+        long, global = true, value_name = "FORM", value_enum, default_value_t = Output::Table,
+        hide_possible_values = true, help_heading = EVERYWHERE,
+    )]
     pub(super) output: Output,
+    /// Print this help; -h is shorter
+    #[arg(
+        short, long, global = true, action = clap::ArgAction::Help, help_heading = EVERYWHERE,
+    )]
+    help: Option<bool>,
     #[command(subcommand)]
     pub(super) command: Command,
 }
 
 impl Args {
+    /// The definition, with examples below the help of each command.
+    pub(super) fn definition() -> clap::Command {
+        help::EXAMPLES.iter().fold(Self::command(), |definition, (name, lines)| {
+            definition.mut_subcommand(name, |command| {
+                let before = command.get_after_help().map(|text| format!("{text}\n\n"));
+                let lines: Vec<_> = lines.iter().map(|line| format!("  limiter {line}")).collect();
+                let before = before.unwrap_or_default();
+                command.after_help(format!("{before}Examples:\n{}", lines.join("\n")))
+            })
+        })
+    }
+
+    /// The arguments of this process.
+    pub(super) fn parsed() -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&Self::definition().try_get_matches()?)
+    }
+
     /// True if somebody reads while the command waits, for as long as it may take. Such a command
     /// changes nothing, so that it may end with its reader.
     pub(super) fn waits_with_a_reader(&self) -> bool {
@@ -173,8 +199,7 @@ pub(super) enum Command {
         after_help = "RATE: 100/s, 10k/s, 600/min, 100/5min, 10/hour, 5/day, 3/week; in bytes \
                       64kbit/s, 10mbit/s, 1gbit/s, 500kB/s, 1MB/s, 1MiB/s; or unlimited.\nEvery \
                       source inside a prefix has a bucket of its own, unless --shared is given. \
-                      An IPv6 source is a /64.\nlimiter set --port 22/tcp --count syns --for 1h \
-                      --name ssh 10/min"
+                      An IPv6 source is a /64."
     )]
     Set(Box<Set>),
     /// Remove a limit that `set` made

@@ -34,9 +34,7 @@ const STDOUT: &str = "-";
                         comment: Wireshark shows them, and finds them with `frame.comment \
                         contains \"over-limit\"`. Packets are as they came in, before a mark or \
                         an answer changed them. tcpdump on a limited interface sees only what \
-                        XDP let pass.\nlimiter capture --dropped --source 192.0.2.0/24 -w \
-                        dropped.pcapng\nlimiter capture --dropped --snap 96 | tshark -r - -T \
-                        fields -e frame.comment\nIt ends by its count or time, by Ctrl-C, by \
+                        XDP let pass.\nIt ends by its count or time, by Ctrl-C, by \
                         `limiter capture --stop`, or when nobody reads any more. There is one \
                         capture or observation at a time. What the budget has no room for is not \
                         reported, and counted: at the end, and in the file's statistics. No verdict \

@@ -1,9 +1,9 @@
 //! The work of each command.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use clap::CommandFactory as _;
 use limiter_daemon::api::bans::{BannedSource, Bans, SetBan, Unbanned};
 use limiter_daemon::api::bypass::Bypass;
 use limiter_daemon::api::cluster::Cluster;
@@ -11,12 +11,13 @@ use limiter_daemon::api::events::Events;
 use limiter_daemon::api::explain::ExplainedNow;
 use limiter_daemon::api::limits::Limits;
 use limiter_daemon::api::lists::{ListName, Lists};
-use limiter_daemon::api::rules::Changed;
+use limiter_daemon::api::rules::{Changed, Document};
 use limiter_daemon::api::source::SourceView;
 use limiter_daemon::api::stats::{AllStats, Stats};
 use limiter_daemon::api::status::Status;
 use limiter_daemon::control::Client;
 use limiter_daemon::render::{self, Render};
+use limiter_daemon::rule_files::RuleSource;
 use limiter_daemon::{self, RunOptions, StartError, from_maps, ssh};
 use limiter_datapath::{Backend, machine};
 #[cfg(feature = "replay")]
@@ -52,7 +53,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
     let client = Client::new(args.socket.clone(), PATIENCE);
     let print = Printer(args.output);
     match &args.command {
-        Command::Run(run) => run_daemon(&run.options(args.socket.clone()), backend),
+        Command::Run(run) => run_daemon(&run.options(args.socket.clone())?, backend),
         #[cfg(feature = "requests")]
         Command::Serve(what) => serve(what, &client),
         Command::Status => print.answer(&named(client.get::<Status>("/v1/status")?)),
@@ -105,7 +106,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         }
         Command::Schema { .. } => schema_in(&schema_of(&args.command), args.output),
         Command::Completions { shell } => Ok(shells::completions(*shell)),
-        Command::Man { dir } => shells::man(Args::command(), dir.as_deref()),
+        Command::Man { dir } => shells::man(Args::definition(), dir.as_deref()),
         Command::Demo(ask) => Err(demo::demo(ask, args.output)),
         Command::Doctor(ask) => doctor::doctor(ask, &client, args.output),
         #[cfg(feature = "import")]
@@ -164,6 +165,10 @@ fn named(mut status: Status) -> Status {
 /// Runs the daemon, with its log. An error about the machine names the command that says more.
 fn run_daemon(options: &RunOptions, backend: &dyn Backend) -> Result<Answer, Failure> {
     start_log()?;
+    if let RuleSource::Given(Document { text, .. }) = &options.rules {
+        // Nobody has to read it.
+        let _unread = std::io::stdout().lock().write_all(text.as_bytes());
+    }
     limiter_daemon::run(options, backend).map_err(|error| {
         let is_of_machine = matches!(error, StartError::Datapath(_));
         let RunOptions { socket, interfaces, datapath, .. } = options;

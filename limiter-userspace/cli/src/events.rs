@@ -29,7 +29,7 @@ use super::output::{Output, shown};
                         --source, --rule, --since or --until the log on disk is searched, which \
                         a restart leaves. Times are as clocks here show them, with UTC beside. \
                         The answer says how far the log reaches, and what it does not \
-                        have.\nlimiter events --source 203.0.113.9 --since 14:00 --until 14:10")]
+                        have.")]
 pub(super) struct Ask {
     /// Print a line for each reported drop, and for each episode at its start, during it and at its
     /// end
@@ -58,6 +58,7 @@ pub(super) struct Ask {
 
 /// Options of `run` about the events of drops.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Events")]
 pub(super) struct Reporting {
     /// Drops that each CPU reports a second, with a quarter of a second's worth at once; 0 for
     /// none. All are counted

@@ -34,6 +34,9 @@ pub enum Failure {
     /// A rate on the command line that cannot be read.
     #[error(transparent)]
     Rate(#[from] RateTextError),
+    /// A limit of `run --limit`, or an interface that `run` was to find.
+    #[error("{0}")]
+    Limit(String),
     /// The daemon, or the way to it.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -200,6 +203,7 @@ impl Failure {
             | Self::PortListed { .. }
             | Self::Target(_)
             | Self::Rate(_)
+            | Self::Limit(_)
             | Self::PinDir(_)
             | Self::ListFile(_)
             | Self::Export(_)

@@ -96,6 +96,96 @@ Options:
 Exit codes: 0 done, 1 failed, 2 refused. Details: `limiter COMMAND --help`.
 ";
 
+/// Command lines below the help of a command, without the name of the program.
+pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
+    (
+        "run",
+        &[
+            "run --limit 1000/s",
+            "run --iface eth0 --limit 'udp/27015 128/s' --management 192.0.2.0/24",
+            "run --iface eth0 --direction out --limit 20mbit/s",
+            "run --iface eth0 --rules /etc/limiter/rules.yaml",
+        ],
+    ),
+    #[cfg(feature = "requests")]
+    ("serve", &["serve --rules auth.yaml --listen 127.0.0.1:8081"]),
+    ("status", &["status", "status --output json"]),
+    (
+        "set",
+        &[
+            "set 192.0.2.7 100/s",
+            "set 192.0.2.0/24 20mbit/s --for 1h",
+            "set --port 22/tcp --count syns --for 1h --name ssh 10/min",
+        ],
+    ),
+    ("unset", &["unset 192.0.2.7", "unset --port 22/tcp"]),
+    ("list", &["list"]),
+    ("stats", &["stats", "stats --all"]),
+    ("show", &["show 192.0.2.7"]),
+    ("sources", &["sources", "sources --within 192.0.2.0/24"]),
+    ("top", &["top", "top --once"]),
+    ("allow", &["allow 192.0.2.7", "allow --file office.txt --replace"]),
+    ("deny", &["deny 192.0.2.0/24 --for 2h --reason scan"]),
+    ("unlist", &["unlist 192.0.2.7"]),
+    ("lists", &["lists"]),
+    ("ban", &["ban 192.0.2.7 --for 10m"]),
+    ("bans", &["bans"]),
+    ("unban", &["unban 192.0.2.7"]),
+    ("events", &["events --follow", "events --source 203.0.113.9 --since 14:00 --until 14:10"]),
+    (
+        "capture",
+        &[
+            "capture --dropped --source 192.0.2.0/24 -w dropped.pcapng",
+            "capture --dropped --snap 96 | tshark -r - -T fields -e frame.comment",
+        ],
+    ),
+    ("observe", &["observe --for 10m -w seen.pcapng"]),
+    ("reload", &["reload"]),
+    ("diff", &["diff new.yaml"]),
+    ("apply", &["apply new.yaml --confirm 60s"]),
+    ("confirm", &["confirm"]),
+    ("revert", &["revert"]),
+    ("export", &["export --to rules.yaml"]),
+    ("check", &["check rules.yaml"]),
+    ("demo", &["demo"]),
+    ("doctor", &["doctor --iface eth0"]),
+    #[cfg(feature = "import")]
+    ("import", &["import nft ruleset.json"]),
+    ("schema", &["schema"]),
+    ("completions", &["completions bash"]),
+    ("man", &["man --dir man1"]),
+    #[cfg(not(feature = "replay"))]
+    ("explain", &["explain 192.0.2.7 --to 22/tcp --flags SYN"]),
+    #[cfg(feature = "replay")]
+    (
+        "explain",
+        &[
+            "explain 192.0.2.7 --to 22/tcp --flags SYN",
+            "explain --pcap in.pcap --rules rules.yaml --summary --top 50",
+        ],
+    ),
+    #[cfg(feature = "replay")]
+    (
+        "simulate",
+        &[
+            "simulate --pcap in.pcap --rules now.yaml --rules new.yaml",
+            "simulate --load stall.yaml --rules rules.yaml --algorithms --plot stall.svg",
+        ],
+    ),
+    #[cfg(feature = "replay")]
+    (
+        "tune",
+        &[
+            "tune --pcap monday.pcap --pcap tuesday.pcap --spare 99%",
+            "tune --for 10m --by /24,/48 --share 1 --to tuned.yaml",
+        ],
+    ),
+    ("cluster", &["cluster"]),
+    ("off", &["off"]),
+    ("on", &["on"]),
+    ("detach", &["detach", "detach --iface eth0"]),
+];
+
 const NAMES: usize = 16;
 
 pub(super) fn text() -> String {

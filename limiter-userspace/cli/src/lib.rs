@@ -22,6 +22,7 @@ mod explain_now;
 mod explain_summary;
 mod export;
 mod failure;
+mod first_rules;
 mod hangup;
 mod help;
 #[cfg(feature = "import")]
@@ -57,7 +58,6 @@ mod without_daemon;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
 use limiter_datapath::Backend;
 use limiter_text::stderr::say;
 
@@ -67,9 +67,9 @@ pub use failure::Failure;
 
 /// Parses the arguments of this process and does what they say.
 pub fn main(backend: &dyn Backend) -> ExitCode {
-    completion_values::answer(Args::command);
+    completion_values::answer(Args::definition);
     // Wrong arguments end here, with exit code 2.
-    let args = match Args::try_parse() {
+    let args = match Args::parsed() {
         Ok(args) => args,
         Err(error) => return usage::refuse(error),
     };

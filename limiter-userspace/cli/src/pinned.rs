@@ -128,9 +128,8 @@ fn of_listener(client: &Client) -> Option<PathBuf> {
     let words = words.strip_suffix(&[0]).unwrap_or(&words).split(|byte| *byte == 0);
     let args = Args::try_parse_from(words.map(|word| OsString::from_vec(word.to_vec()))).ok()?;
     let Command::Run(run) = &args.command else { return None };
-    let pin_dir = run.options(args.socket.clone()).datapath.pin_dir;
     // The path as the daemon sees it.
-    Some(fs::read_link(format!("/proc/{pid}/cwd")).ok()?.join(pin_dir))
+    Some(fs::read_link(format!("/proc/{pid}/cwd")).ok()?.join(&run.pin_dir))
 }
 
 #[cfg(test)]

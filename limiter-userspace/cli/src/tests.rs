@@ -53,7 +53,7 @@ fn global_options_go_before_and_after_the_command() {
 fn run_has_the_documented_defaults() {
     let args = parse("limiter run --iface eth0 --rules r.yaml").unwrap();
     let Command::Run(run) = &args.command else { panic!("{args:?}") };
-    let options = run.options(args.socket.clone());
+    let options = run.options(args.socket.clone()).unwrap();
     assert_eq!(options.socket.to_str(), Some("/run/limiter/limiter.sock"));
     assert_eq!(options.state_dir.to_str(), Some("/var/lib/limiter"));
     assert_eq!(options.datapath.pin_dir.to_str(), Some("/sys/fs/bpf/limiter"));
@@ -65,8 +65,8 @@ fn run_has_the_documented_defaults() {
 fn usage_errors_have_exit_code_2() {
     for line in [
         "limiter",
-        "limiter run --rules r.yaml",
         "limiter run --iface eth0",
+        "limiter run --rules r.yaml --limit 5/s",
         "limiter run --iface eth0 --rules r.yaml --mode fast",
         "limiter run --iface eth0 --rules r.yaml --max-rules 0",
         "limiter run --iface eth0 --rules r.yaml --max-rules 524288",
@@ -301,7 +301,7 @@ source     192.0.2.1
 rule       office (192.0.2.0/24)
 limit      1000/s (enforced 1000/s)
 remaining  57 of 100 packets
-full in    43.000 ms
+full in    43 ms
 passed     123
 dropped    4
 "

@@ -2,9 +2,12 @@
 
 use std::process::ExitCode;
 
+use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use limiter_rules::RateText;
 use limiter_text::stderr::say;
+
+use crate::args::Args;
 
 /// Commands that people try, and what to type instead.
 const TRIED: [(&str, &str); 18] = [
@@ -74,8 +77,14 @@ const EXPLAIN: (&str, &str, &str) =
 
 /// Arguments without which a command has nothing to do: the command, the argument as it is missed,
 /// and what to give.
-const MISSED: [(&str, &str, &str); 2] = [
+const MISSED: [(&str, &str, &str); 3] = [
     EXPLAIN,
+    (
+        "run",
+        "--rules",
+        "no rules are given: write a limit, as in `limiter run --limit 1000/s`, or a file with \
+        --rules, as in /usr/share/doc/limiter/examples/ssh-box.yaml",
+    ),
     (
         "ban",
         "--for",
@@ -84,14 +93,13 @@ const MISSED: [(&str, &str, &str); 2] = [
 ];
 
 /// Ends with the error of the arguments.
-pub(super) fn refuse(mut error: clap::Error) -> ExitCode {
+pub(super) fn refuse(error: clap::Error) -> ExitCode {
     let words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     if let Some(instead) = instead(&error, &words) {
         say(format_args!("limiter: {instead}"));
         return ExitCode::from(2);
     }
-    without_dashes(&mut error);
     let code = error.exit_code();
     match one_line(&error) {
         Some(line) => say(format_args!("limiter: {line}")),
@@ -103,41 +111,16 @@ pub(super) fn refuse(mut error: clap::Error) -> ExitCode {
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// The error in one line, as all others are; none of what is no error, such as help.
+/// An error that has no words of ours, in one line as all others are; none of what is no error,
+/// such as help.
 fn one_line(error: &clap::Error) -> Option<String> {
     let text = error.to_string();
     let text = text.strip_prefix("error: ")?;
-    let mut line = String::new();
-    for part in text.lines().map(str::trim) {
-        let part = part.strip_prefix("tip: ").unwrap_or(part);
-        let is_hint = part.starts_with("For more information") || part.starts_with("Usage: ");
-        if part.is_empty() || is_hint {
-            continue;
-        }
-        let between = match line.chars().next_back() {
-            None => "",
-            Some(':') => " ",
-            Some(_) if part.starts_with('[') => " ",
-            Some(_) => "; ",
-        };
-        line.push_str(between);
-        line.push_str(part);
-    }
-    Some(format!("{line}: see --help"))
-}
-
-/// Takes out the tip to pass a word behind `--`: no command of ours takes words that begin with a
-/// dash.
-fn without_dashes(error: &mut clap::Error) {
-    let Some(ContextValue::StyledStrs(tips)) = error.get(ContextKind::Suggested) else {
-        return;
+    let of_error = |part: &&str| {
+        !part.is_empty() && !part.starts_with("For more") && !part.starts_with("Usage: ")
     };
-    let tips: Vec<_> =
-        tips.iter().filter(|tip| !tip.to_string().contains("as a value")).cloned().collect();
-    error.remove(ContextKind::Suggested);
-    if !tips.is_empty() {
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
-    }
+    let parts: Vec<&str> = text.lines().map(str::trim).filter(of_error).collect();
+    Some(format!("{}: see --help", parts.join(" ")))
 }
 
 /// Our own words for some mistakes.
@@ -146,10 +129,15 @@ fn instead(error: &clap::Error, words: &[String]) -> Option<String> {
         Some(ContextValue::String(word)) => Some(word.as_str()),
         _ => None,
     };
+    let option = || word(ContextKind::InvalidArg).map(name_of);
+    let help = help_of(words);
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let tried = word(ContextKind::InvalidSubcommand)?;
-            let (_, instead) = TRIED.iter().find(|(known, _)| *known == tried)?;
+            let instead = match TRIED.iter().find(|(known, _)| *known == tried) {
+                Some((_, instead)) => (*instead).to_owned(),
+                None => nearest(tried, &commands()),
+            };
             Some(format!("there is no command {tried:?}: {instead}"))
         }
         ErrorKind::UnknownArgument => {
@@ -157,21 +145,112 @@ fn instead(error: &clap::Error, words: &[String]) -> Option<String> {
             if let Some((_, instead)) = OPTIONS.iter().find(|(known, _)| *known == unknown) {
                 return Some(format!("there is no option {unknown}: {instead}"));
             }
-            rate_in_words(words, unknown)
+            if let Some(said) = in_quotes(words, unknown).or_else(|| rate_in_words(words, unknown))
+            {
+                return Some(said);
+            }
+            Some(match (unknown.starts_with('-'), word(ContextKind::SuggestedArg)) {
+                (false, _) => format!("{unknown:?} is one word too many: `{help}` has the order"),
+                (true, Some(near)) => {
+                    format!("there is no option {unknown} here: did you mean {}?", name_of(near))
+                }
+                (true, None) => format!("there is no option {unknown} here: `{help}` has all"),
+            })
+        }
+        ErrorKind::InvalidValue => {
+            let (option, value) = (option()?, word(ContextKind::InvalidValue).unwrap_or_default());
+            let values = match error.get(ContextKind::ValidValue) {
+                Some(ContextValue::Strings(values)) if !values.is_empty() => {
+                    format!("use {}", values.join(", "))
+                }
+                _ => format!("write one behind it, as `{help}` says"),
+            };
+            Some(match value {
+                "" => format!("{option} needs a value: {values}"),
+                value => format!("{option} {value}: there is no such value: {values}"),
+            })
+        }
+        ErrorKind::ValueValidation => {
+            let (option, value) = (option()?, word(ContextKind::InvalidValue)?);
+            let why = std::error::Error::source(error)?;
+            Some(format!("{option} {value}: {why}"))
+        }
+        ErrorKind::ArgumentConflict => {
+            let prior = match error.get(ContextKind::PriorArg)? {
+                ContextValue::String(prior) => name_of(prior).to_owned(),
+                ContextValue::Strings(prior) => {
+                    prior.iter().map(|prior| name_of(prior)).collect::<Vec<_>>().join(", ")
+                }
+                _ => return None,
+            };
+            let option = option()?;
+            Some(if prior == option {
+                format!("{option} stands here twice: keep one")
+            } else {
+                format!("{option} and {prior} do not go together: leave one out")
+            })
         }
         ErrorKind::MissingRequiredArgument => {
             let Some(ContextValue::Strings(missed)) = error.get(ContextKind::InvalidArg) else {
                 return None;
             };
-            let (_, _, what) = MISSED.iter().find(|(command, argument, _)| {
+            let known = MISSED.iter().find(|(command, argument, _)| {
                 words.iter().any(|word| word == command)
                     && missed.len() == 1
                     && missed.iter().all(|missed| missed.starts_with(argument))
-            })?;
-            Some((*what).to_owned())
+            });
+            Some(match known {
+                Some((_, _, what)) => (*what).to_owned(),
+                None => format!("{} is missing: `{help}` has examples", missed.join(" and ")),
+            })
         }
         _ => None,
     }
+}
+
+/// The name of an option, without its value.
+fn name_of(option: &str) -> &str {
+    option.split([' ', '=']).next().unwrap_or(option)
+}
+
+/// The names of all commands.
+fn commands() -> Vec<String> {
+    Args::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
+}
+
+/// The line that shows the help which is wanted.
+fn help_of(words: &[String]) -> String {
+    let commands = commands();
+    match words.iter().find(|word| commands.contains(word)) {
+        Some(command) => format!("limiter {command} --help"),
+        None => "limiter --help".to_owned(),
+    }
+}
+
+/// The commands that were probably meant.
+fn nearest(tried: &str, commands: &[String]) -> String {
+    let far = |command: &String| strsim::damerau_levenshtein(tried, command);
+    // More than a third of a word wrong is another word, and of three letters one may be.
+    let most = (tried.len() / 3).max(1);
+    let least = commands.iter().map(far).min().filter(|least| *least <= most);
+    let near = commands.iter().filter(|command| Some(far(command)) == least);
+    let near: Vec<_> = near.map(|command| format!("`{command}`")).collect();
+    if near.is_empty() || near.len() > 3 {
+        "`limiter --help` lists them".to_owned()
+    } else {
+        format!("did you mean {}?", near.join(" or "))
+    }
+}
+
+/// A limit of `run` that was written without quotes: `--limit udp/27015 128/s`.
+fn in_quotes(words: &[String], unknown: &str) -> Option<String> {
+    let at = words.iter().rposition(|word| word == unknown)?;
+    let limit = words.get(..at)?.iter().rposition(|word| word == "--limit")?;
+    let behind = words.get(limit + 1..=at)?;
+    let all = behind.iter().all(|word| !word.starts_with('-'));
+    all.then(|| {
+        format!("--limit takes one word: write quotes, as in --limit '{}'", behind.join(" "))
+    })
 }
 
 /// A rate of `limiter set` that was written in several words: `100 pps`, `5 per minute`.
@@ -216,7 +295,6 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::Args;
 
     /// Our words for a command line, if it is refused with such.
     fn reported(line: &str) -> Option<String> {
@@ -254,25 +332,47 @@ mod tests {
             let reported = reported(line).unwrap_or_default();
             assert!(reported.contains(part), "{line}: {reported}");
         }
-        assert_eq!(reported("limiter ban"), None);
-        assert_eq!(reported("limiter deny --file"), None);
     }
 
-    /// An error is one line, whatever is wrong; help is not.
+    /// An error is one line, which names the place and the remedy; help is no error.
     #[test]
-    fn an_error_of_options_is_one_line() {
-        let of = |line: &str| one_line(&Args::try_parse_from(line.split(' ')).unwrap_err());
-        for (line, words) in [
-            ("limiter deny 192.0.2.7 --fro 1h", "unexpected argument '--fro' found"),
-            ("limiter deny 192.0.2.7 --for x", "invalid value 'x' for '--for <TIME>': that is no"),
-            ("limiter ban", "the following required arguments were not provided: "),
-            ("limiter status --output xml", "invalid value 'xml' for '--output <"),
+    fn an_error_of_arguments_is_one_line() {
+        for (line, said) in [
+            ("tpo", "there is no command \"tpo\": did you mean `top`?"),
+            ("chek", "there is no command \"chek\": did you mean `check`?"),
+            ("statsu", "there is no command \"statsu\": did you mean `status` or `stats`?"),
+            ("frobnicate", "there is no command \"frobnicate\": `limiter --help` lists them"),
+            ("deny 192.0.2.7 --fro 1h", "there is no option --fro here: did you mean --for?"),
+            ("status --zzz", "there is no option --zzz here: `limiter status --help` has all"),
+            ("status now", "\"now\" is one word too many: `limiter status --help` has the order"),
+            ("status --output xml", "--output xml: there is no such value: use table, json, yaml"),
+            (
+                "deny --file",
+                "--file needs a value: write one behind it, as `limiter deny --help` says",
+            ),
+            ("ban", "--for <TIME> and <ADDRESS> is missing: `limiter ban --help` has examples"),
+            (
+                "capture --dropped --passed",
+                "--dropped and --passed do not go together: leave one out",
+            ),
+            ("status --output json --output json", "--output stands here twice: keep one"),
+            (
+                "run --iface eth0",
+                "no rules are given: write a limit, as in `limiter run --limit 1000/s`, or a file \
+                 with --rules, as in /usr/share/doc/limiter/examples/ssh-box.yaml",
+            ),
+            (
+                "run --limit udp/27015 128/s",
+                "--limit takes one word: write quotes, as in --limit 'udp/27015 128/s'",
+            ),
+            (
+                "run --limit 5/s --rules r.yaml",
+                "--limit and --rules do not go together: leave one out",
+            ),
         ] {
-            let said = of(line).unwrap();
-            assert!(said.starts_with(words), "{line}: {said}");
-            assert!(!said.contains('\n') && said.ends_with(": see --help"), "{line}: {said}");
+            assert_eq!(reported(&format!("limiter {line}")).as_deref(), Some(said), "{line}");
         }
-        assert_eq!(of("limiter --help"), None);
+        assert_eq!(reported("limiter --help"), None);
         let top = reported("limiter top --json").unwrap();
         assert!(top.contains("--once --output json"), "{top}");
     }
@@ -328,7 +428,7 @@ mod tests {
             }
             for time in ["600", "forever", "1x"] {
                 let said = refused(&format!("limiter {command} --for {time}"));
-                assert!(said.contains("--for <TIME>"), "{command} {time}: {said}");
+                assert!(said.starts_with(&format!("--for {time}: ")), "{command}: {said}");
             }
         }
         for command in ["deny 192.0.2.7 --for", "apply x.yaml --confirm", "capture --for"] {

@@ -63,6 +63,8 @@ pub(super) enum ServiceError {
          remove it there and run `limiter reload`"
     )]
     FromFile { path: Path, place: String },
+    #[error("the rule for {path} comes from {argument}: start without it")]
+    FromArgument { path: Path, argument: String },
     #[error(
         "the rule for {path} was put in force by `limiter apply` ({place}): apply rules without \
          it, or go back to the rule files with `limiter reload`"
@@ -162,6 +164,7 @@ impl From<ServiceError> for Refusal {
             }
             E::Management { .. }
             | E::FromFile { .. }
+            | E::FromArgument { .. }
             | E::FromApplied { .. }
             | E::ListedByFile { .. }
             | E::ListedByApply { .. }

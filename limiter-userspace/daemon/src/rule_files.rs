@@ -14,6 +14,46 @@ use rustix::fs::OFlags;
 
 use crate::api::rules::Document;
 
+/// Rules that a daemon starts with, and reads again for a reload.
+#[derive(Clone, Debug)]
+pub enum RuleSource {
+    /// Files, and directories of them.
+    Files(Vec<PathBuf>),
+    /// The text of a rule file that stands in the arguments; it never changes.
+    Given(Document),
+}
+
+impl RuleSource {
+    /// Reads them.
+    pub(crate) fn read(&self) -> Result<Vec<Document>, RuleFileError> {
+        match self {
+            Self::Files(paths) => read(paths),
+            Self::Given(document) => Ok(vec![document.clone()]),
+        }
+    }
+
+    /// Their names in one line.
+    pub(crate) fn names(&self) -> String {
+        self.each_name().join(", ")
+    }
+
+    /// The name of each.
+    pub(crate) fn each_name(&self) -> Vec<String> {
+        match self {
+            Self::Files(paths) => paths.iter().map(|path| path.display().to_string()).collect(),
+            Self::Given(document) => vec![document.name.clone()],
+        }
+    }
+
+    /// The paths of files; none without files.
+    pub(crate) fn paths(&self) -> &[PathBuf] {
+        match self {
+            Self::Files(paths) => paths,
+            Self::Given(_) => &[],
+        }
+    }
+}
+
 /// Reads the files of `paths`, of which each is a file or a directory.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Document>, RuleFileError> {
     read_each(paths, None).into_iter().collect()
@@ -180,8 +220,7 @@ impl std::fmt::Display for Digest {
 
 /// The paths in one line.
 pub fn names(paths: &[PathBuf]) -> String {
-    let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    names.join(", ")
+    RuleSource::Files(paths.to_vec()).names()
 }
 
 /// The files that a path stands for: itself, or what of a directory is a rule file, in the order of

@@ -28,7 +28,7 @@ use super::links::LinkEvents;
 use super::listeners::Listeners;
 use super::notify::Notifier;
 use super::routes;
-use super::rule_files::{self, Digest};
+use super::rule_files::{self, Digest, RuleSource};
 use super::service::events::listen;
 use super::service::{Service, lock};
 use super::ssh;
@@ -56,8 +56,8 @@ pub struct RunOptions {
     pub hooks: Vec<Hook>,
     /// Mode that the program for XDP is attached in.
     pub mode: ModeChoice,
-    /// The rule files, and directories of them.
-    pub rules: Vec<PathBuf>,
+    /// The rules.
+    pub rules: RuleSource,
     /// The control socket.
     pub socket: PathBuf,
     /// Directory of the lock, the edits and the lists.
@@ -127,7 +127,7 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
         return Err(StartError::ThenWithoutXdp(pin.clone()));
     }
     // The files first: they can be checked as any user.
-    let read = rule_files::read(&options.rules);
+    let read = options.rules.read();
     let digest = Digest::of(&read);
     let documents = read?;
     rule_files::parse(&documents, 0)?;
@@ -220,7 +220,7 @@ fn check(
         .map(drop)
         .map_err(|source| match layers.refused(&source) {
             Some(located) => StartError::File(located),
-            None => StartError::Plan { files: rule_files::names(&options.rules), source },
+            None => StartError::Plan { files: options.rules.names(), source },
         })
 }
 
@@ -315,7 +315,7 @@ async fn serve(
     give_up_privileges(backend);
     // A thread of its own, so after the privileges are given up.
     let notices = cluster.and_then(|config| service.start_node(config));
-    service.rule_sets.watched(options.watch);
+    service.rule_sets.watched(options.watch.filter(|_| !options.rules.paths().is_empty()));
     service.pinned_at(&options.datapath.pin_dir);
     let reported = service.report_events(&options.events).unwrap_or_else(|error| {
         tracing::error!(%error, "drops are not reported");
@@ -332,9 +332,9 @@ async fn serve(
     let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
     let until_stopped = async {
         let watching = async {
-            match options.watch {
-                Some(how) => watch::watch(&service, &options.rules, how).await,
-                None => std::future::pending().await,
+            match (options.watch, options.rules.paths()) {
+                (Some(how), paths @ [_, ..]) => watch::watch(&service, paths, how).await,
+                _ => std::future::pending().await,
             }
         };
         let mut watching = pin!(watching);
@@ -481,9 +481,7 @@ fn give_back(datapath: Box<dyn Datapath>) {
 fn refused(options: &RunOptions, error: ServiceError) -> StartError {
     match error {
         ServiceError::File(error) => StartError::File(error),
-        ServiceError::Plan(source) => {
-            StartError::Plan { files: rule_files::names(&options.rules), source }
-        }
+        ServiceError::Plan(source) => StartError::Plan { files: options.rules.names(), source },
         ServiceError::Datapath(fault) => StartError::Datapath(fault),
         ServiceError::State(fault) => StartError::State(fault),
         other => StartError::Service(Box::new(other)),

@@ -23,7 +23,7 @@ use super::notify::Notifier;
 use super::repeated_errors::RepeatedErrors;
 use super::request_bans::{BanBudget, RequestRules};
 use super::request_reports::RequestReports;
-use super::rule_files::Digest;
+use super::rule_files::{Digest, RuleSource};
 use super::rule_sets::{Ground, RuleSets};
 use super::state_dir::{APPLIED, Damage, StateDir};
 use super::taken;
@@ -89,7 +89,7 @@ impl Service {
     pub(super) fn start(
         datapath: Box<dyn Datapath>,
         layers: Layers,
-        paths: Vec<PathBuf>,
+        rules: RuleSource,
         read: Digest,
         (state, mut damages): (StateDir, Vec<Damage>),
         stop: Arc<Notify>,
@@ -99,7 +99,7 @@ impl Service {
             began_at: datapath.now(),
             datapath: Attached::new(datapath),
             state,
-            rule_sets: RuleSets::new(paths, read),
+            rule_sets: RuleSets::new(rules, read),
             lists: ListStore::default(),
             events: Events::new(&EventOptions::default()),
             captures: Captures::default(),
@@ -180,7 +180,7 @@ impl Service {
     fn compare_with_before(&mut self, read: Digest) {
         let Self { state, rule_sets, damages, .. } = self;
         let known = damages.len();
-        let changed = taken::changed(state, &rule_sets.paths, read, damages);
+        let changed = taken::changed(state, &rule_sets.source, read, damages);
         damages.iter().skip(known).for_each(|damage| tracing::warn!("{}", damage.warning));
         match changed {
             Ok(Some(changed)) => {
@@ -192,7 +192,7 @@ impl Service {
             Ok(None) => {}
             Err(error) => tracing::warn!("{}: {error}", taken::LOST),
         }
-        taken::note(state, &rule_sets.paths, read);
+        taken::note(state, &rule_sets.source, read);
     }
 
     /// The lists come first: they make the management prefixes safe before any rule is in force.

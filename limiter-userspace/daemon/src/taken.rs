@@ -2,7 +2,6 @@
 //! may be half of somebody's edit: it says so where they are others.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use limiter_rules::RuleFileError;
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::rules::Document;
 use crate::moment;
 use crate::own_files::is_absent;
-use crate::rule_files::{self, Digest};
+use crate::rule_files::{Digest, RuleSource};
 use crate::state_dir::{Damage, Prepared, StateDir, StateError};
 
 const TAKEN: &str = "taken.json";
@@ -39,15 +38,15 @@ fn each(read: &Read) -> BTreeMap<String, String> {
     documents.map(|Document { name, text }| (name.clone(), digest(text))).collect()
 }
 
-/// The files of `paths`, as long as they have this digest.
-fn read(paths: &[PathBuf], digest: Digest) -> Option<Read> {
-    Some(rule_files::read(paths)).filter(|read| Digest::of(read) == digest)
+/// The rules as they are, as long as they have this digest.
+fn read(source: &RuleSource, digest: Digest) -> Option<Read> {
+    Some(source.read()).filter(|read| Digest::of(read) == digest)
 }
 
 /// Notes that the rule files with a digest are in force. Where that fails, the next start says too
 /// much.
-pub(super) fn note(state: &StateDir, paths: &[PathBuf], digest: Digest) {
-    let files = read(paths, digest).map(|read| each(&read)).unwrap_or_default();
+pub(super) fn note(state: &StateDir, source: &RuleSource, digest: Digest) {
+    let files = read(source, digest).map(|read| each(&read)).unwrap_or_default();
     let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let taken = Taken { digest: digest.to_string(), files, at };
     // Texts and numbers can always be written.
@@ -66,19 +65,23 @@ pub(super) fn is_noted(state: &StateDir) -> bool {
 /// are, or nothing is known.
 pub(super) fn changed(
     state: &StateDir,
-    paths: &[PathBuf],
+    source: &RuleSource,
     digest: Digest,
     damages: &mut Vec<Damage>,
 ) -> Result<Option<String>, StateError> {
     let parsed = |text: String| serde_json::from_str(&text).map_err(|error| error.to_string());
+    // Arguments are as somebody typed them, and not a file that somebody may still edit.
+    if matches!(source, RuleSource::Given(_)) {
+        return Ok(None);
+    }
     let taken: Option<Taken> = state.read_whole(TAKEN, parsed, LOST, damages)?;
     let Some(Taken { digest: before, files, at }) = taken else { return Ok(None) };
     if before == digest.to_string() {
         return Ok(None);
     }
-    let now = read(paths, digest).map(|read| each(&read)).unwrap_or_default();
+    let now = read(source, digest).map(|read| each(&read)).unwrap_or_default();
     let names = if now.is_empty() || files.is_empty() {
-        format!("{} changed", rule_files::names(paths))
+        format!("{} changed", source.names())
     } else {
         differences(&files, &now)
     };

@@ -52,6 +52,9 @@ pub enum TargetError {
         "{0:?} is no port: write one like 22/tcp, 53/udp, 8000-8080/tcp, or a protocol as in icmp"
     )]
     Port(String),
+    /// Port 0, which nothing listens on.
+    #[error("no packet is for port 0: write one of 1 to 65535, or a protocol as in udp alone")]
+    PortZero,
     /// The name of a service.
     #[error("{0:?} is a name, and no port: write {1}")]
     Service(String, String),
@@ -209,6 +212,9 @@ fn port(text: &str) -> Result<Vec<Part>, TargetError> {
         return Err(TargetError::Service(text.to_owned(), at((number, protocol))));
     }
     let values = Fact::DestinationPort.values(ports).map_err(|_no_port| wrong())?;
+    if values == 0_u16.into() {
+        return Err(TargetError::PortZero);
+    }
     let port = Part::Fact(Fact::DestinationPort, Some(values));
     match name {
         None => Ok(vec![port]),

@@ -29,23 +29,29 @@ pub fn seconds(seconds: u64) -> String {
     if small == 0 { format!("{large} {unit}") } else { format!("{large} {unit} {small} {smaller}") }
 }
 
-/// A length of time that was measured, in its natural unit; from a minute on in whole seconds.
+/// A length of time that was measured, in its natural unit and in three digits at most: `754 us`,
+/// `1.5 ms`; from a minute on in whole seconds.
 pub fn duration(nanos: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
     if nanos == 0 {
         return "0 s".to_owned();
     }
-    if nanos >= 60_000_000_000 {
+    let step = 10_u64.pow(nanos.ilog10().saturating_sub(2));
+    let rounded = nanos.saturating_add(step / 2) / step * step;
+    if rounded >= 60_000_000_000 {
         return seconds(nanos.saturating_add(500_000_000) / 1_000_000_000);
     }
-    for (size, unit) in UNITS {
-        if nanos >= size {
-            #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-            let value = nanos as f64 / size as f64;
-            return format!("{value:.3} {unit}");
-        }
+    match UNITS.into_iter().find(|(size, _)| rounded >= *size) {
+        Some((size, unit)) => format!("{} {unit}", parts(rounded.into(), size.into())),
+        None => format!("{rounded} ns"),
     }
-    format!("{nanos} ns")
+}
+
+/// A number of parts of a size, a power of ten, as a decimal number with all of its digits.
+fn parts(amount: u128, size: u128) -> String {
+    let digits = size.ilog10() as usize;
+    let text = format!("{}.{:0digits$}", amount / size, amount % size);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// A length of time that somebody wrote, with all of it: `10 min`, `7 d`, `1 h 30 min`, `200 ms`.
@@ -92,6 +98,18 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
+/// Bytes with all of their digits, in the unit in which these are three or fewer, or a whole number
+/// of kB: `315 kB`, `2.52 MB`, `1522 bytes`.
+pub fn exact_bytes(bytes: u128) -> String {
+    for (size, unit) in [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")] {
+        let has_three = bytes.is_multiple_of(10_u128.pow(bytes.max(1).ilog10().saturating_sub(2)));
+        if bytes >= size && (bytes.is_multiple_of(size) || has_three) {
+            return format!("{} {unit}", parts(bytes, size));
+        }
+    }
+    format!("{bytes} bytes")
+}
+
 /// What to write for a length of time with the unit `M`.
 pub const MONTH: &str = "`M` would be months: write min for minutes, or months";
 
@@ -124,8 +142,13 @@ mod tests {
         for (nanos, text) in [
             (0, "0 s"),
             (999, "999 ns"),
-            (907_807_000, "907.807 ms"),
-            (59_960_000_000, "59.960 s"),
+            (754_134, "754 us"),
+            (1_000_000, "1 ms"),
+            (1_234_567, "1.23 ms"),
+            (999_600_000, "1 s"),
+            (907_807_000, "908 ms"),
+            (59_940_000_000, "59.9 s"),
+            (59_960_000_000, "1 min"),
             (119_040_000_000, "1 min 59 s"),
             (26_029_000_000_000, "7 h 13 min"),
         ] {
@@ -158,6 +181,24 @@ mod tests {
         }
         for text in ["10m", "10min", "2months", "1 Month", "5Ms", ""] {
             assert!(!has_bare_month(text), "{text}");
+        }
+    }
+
+    /// A bound is exact, so nothing is rounded.
+    #[test]
+    fn bytes_of_a_bound_are_exact() {
+        for (amount, text) in [
+            (0, "0 bytes"),
+            (999, "999 bytes"),
+            (1522, "1522 bytes"),
+            (1_500, "1.5 kB"),
+            (315_000, "315 kB"),
+            (2_520_000, "2.52 MB"),
+            (1_234_000, "1234 kB"),
+            (5_000_000_000, "5 GB"),
+            (2_501_522, "2501522 bytes"),
+        ] {
+            assert_eq!(exact_bytes(amount), text);
         }
     }
 

@@ -15,13 +15,19 @@ use crate::reading::left_out::OwnArgument;
 #[cfg(feature = "replay")]
 const TOP_SOURCES: usize = 20;
 
+/// Heading of the options about a capture.
+#[cfg(feature = "replay")]
+const CAPTURE: &str = "A capture";
+
 /// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Explain {
     #[cfg(feature = "replay")]
     /// The capture: pcap or pcapng, also with gzip, of Ethernet, raw IP or `any`; `-` for standard
     /// input
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["from", "address"])]
+    #[arg(
+        help_heading = CAPTURE, long, value_name = "FILE", required_unless_present_any = ["from", "address"],
+    )]
     pub(crate) pcap: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) question: Question,
@@ -30,7 +36,9 @@ pub(crate) struct Explain {
     pub(crate) own: OwnArgument,
     #[cfg(feature = "replay")]
     /// A rule file, or a directory of them; may be repeated [default: no rules]
-    #[arg(long, value_name = "FILE|DIR", conflicts_with_all = ["from", "address"])]
+    #[arg(
+        help_heading = CAPTURE, long, value_name = "FILE|DIR", conflicts_with_all = ["from", "address"],
+    )]
     pub(crate) rules: Vec<PathBuf>,
     #[cfg_attr(
         feature = "replay",
@@ -46,6 +54,7 @@ pub(crate) struct Explain {
     #[cfg(feature = "replay")]
     /// The largest frame of the interface in bytes: the MTU, and 22 for Ethernet with two VLAN tags
     #[arg(
+        help_heading = CAPTURE,
         long, value_name = "BYTES", default_value_t = LEAST_FRAME,
         value_parser = clap::value_parser!(u64).range(LEAST_FRAME..=131_071),
         conflicts_with_all = ["from", "address"],
@@ -53,11 +62,13 @@ pub(crate) struct Explain {
     pub(crate) max_frame: u64,
     #[cfg(feature = "replay")]
     /// Sums by source and rule, and no line for each packet
-    #[arg(long, conflicts_with_all = ["from", "address"])]
+    #[arg(help_heading = CAPTURE, long, conflicts_with_all = ["from", "address"])]
     pub(crate) summary: bool,
     #[cfg(feature = "replay")]
     /// With --summary: the sources to show, those first that lost most; all others are summed
-    #[arg(long, value_name = "N", default_value_t = TOP_SOURCES, requires = "summary")]
+    #[arg(
+        help_heading = CAPTURE, long, value_name = "N", default_value_t = TOP_SOURCES, requires = "summary",
+    )]
     pub(crate) top: usize,
     /// Same as --output json: a line for each packet, if --summary is not given, and a last one
     /// with the sums
@@ -87,6 +98,7 @@ impl OneWay {
 
 /// A packet to ask the daemon about.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "A packet now")]
 pub(crate) struct Question {
     /// Ask the daemon about a packet from this address, or from an IPv6 /64
     #[arg(value_name = "ADDRESS", add = completion_values::sources(), group = "whom")]

@@ -42,14 +42,13 @@ destination_port remote_address                   1
 destination_port masked_remote_address/v4:24      1
 interface                                         1
 
-each other source: at most 300000020 packets in any second (300000000/s, 20 at once); more is dropped
-each source in 192.0.2.0/24: at most 20 packets in any second (10/s, 10 at once); more is dropped
+each other source: 300000000/s, and 20 more at once (at most 300000020 packets in any second); more is dropped
+each source in 192.0.2.0/24: 10/s, and 10 more at once (at most 20 packets in any second); more is dropped
 each source, of packets to port 22: charged to the budget slow
 each /24 of IPv4, of packets to port 22: charged to the budget slow
-all packets by the interface eth7 together: at most 10 packets in any second (5/s, 5 at once); \
+all packets by the interface eth7 together: 5/s, and 5 more at once (at most 10 packets in any second); \
          more is dropped, and the sender is notified
-budget slow, all that is charged to it together: at most 14 packets in any second (7/s, 7 at \
-         once); more is dropped
+budget slow, all that is charged to it together: 7/s, and 7 more at once (at most 14 packets in any second); more is dropped
 
 RATE NOT HELD TO 0.1 %  LIMIT                     WRITTEN       ENFORCED
 rule for every source   300000000/s burst 20  300000000/s  299065420.6/s
@@ -87,7 +86,7 @@ fn every_file_s_mistake_is_reported_with_its_place() {
     assert_eq!(
         answer.errors[0],
         format!(
-            "{path}/a.yaml:2:11: key: \"remote_adress\" is not known: did you mean \
+            "{path}/a.yaml:2:11: key: \"remote_adress\" is no key of packets: did you mean \
              \"remote_address\"?"
         )
     );
@@ -131,7 +130,7 @@ descriptors:
     let begins = [
         ("1:17", "unit: \"fortnight\" is not known"),
         ("3:12", "\"limiter:x\" is a name of limiter's own"),
-        ("6:11", "key: \"remote_adress\" is not known"),
+        ("6:11", "key: \"remote_adress\" is no key of packets"),
         ("8:12", "value: \"70000\" does not fit"),
         ("15:28", "value: \"fast\" is not known"),
         ("5:5", "rule for 192.0.2.1: 400000000/s is faster than can be held to 1 %"),
@@ -218,20 +217,19 @@ fn sentences_say_who_shares_how_much_and_who_is_limited() {
     for (rule, wanted) in [
         (
             "{key: destination_address, value: 192.0.2.0/24, rate_limit: {rate: 3/hour}}",
-            "each destination address in 192.0.2.0/24: at most 6 packets in any hour (3/hour, 3 at \
-             once); more is dropped",
+            "each destination address in 192.0.2.0/24: 3/hour, and 3 more at once (at most 6 packets in any hour); more is dropped",
         ),
         (
             "{key: destination_address, value: 192.0.2.7, rate_limit: {rate: 3/hour}}",
-            "all packets to 192.0.2.7 together: at most 6 packets in any hour",
+            "all packets to 192.0.2.7 together: 3/hour, and 3 more at once (at most 6 packets in any hour)",
         ),
         (
             "{key: remote_address, rate_limit: {rate: 20/10s}}",
-            "each source: at most 40 packets in any 10s (20/10s, 20 at once)",
+            "each source: 20/10s, and 20 more at once (at most 40 packets in any 10s)",
         ),
         (
             "{key: remote_address, rate_limit: {rate: 20/10s, algorithm: sliding_log}}",
-            "each source: at most 20 packets in any 10s (sliding_log 20/10s)",
+            "each source: sliding_log 20/10s (at most 20 packets in any 10s)",
         ),
         (
             "{key: remote_address, value: 192.0.2.53, rate_limit: {unlimited: true}}, {key: \
@@ -243,7 +241,7 @@ fn sentences_say_who_shares_how_much_and_who_is_limited() {
         (
             "{key: remote_address, value: 192.0.2.53, rate_limit: {unlimited: true}}, {key: \
              remote_address, rate_limit: {rate: 10/s}}",
-            "each other source: at most 20 packets in any second",
+            "each other source: 10/s, and 10 more at once (at most 20 packets in any second)",
         ),
         (
             "{key: remote_address, value: 192.0.2.53, rate_limit: {unlimited: true}}, {key: \
@@ -459,7 +457,8 @@ fn mistakes_of_both_are_reported_and_a_misspelt_key_of_packets_is_one() {
         "{:?}",
         answer.errors
     );
-    let key = format!("{path}/a.yaml:1:21: key: \"remote_adress\" is not known: did you mean");
+    let key =
+        format!("{path}/a.yaml:1:21: key: \"remote_adress\" is no key of packets: did you mean");
     assert!(answer.errors[0].starts_with(&key), "{}", answer.errors[0]);
     let unit = format!("{path}/b.yaml:6:24: unit: \"fortnight\" is not known");
     assert!(answer.errors[1].starts_with(&unit), "{}", answer.errors[1]);
@@ -481,4 +480,14 @@ fn several_files_with_checks_are_noted() {
     assert!(answer.text.contains(note), "{} {:?}", answer.text, answer.errors);
     let (answer, _) = check(&[("a.yaml", &a)], "");
     assert!(!answer.text.contains("have `check`"), "{}", answer.text);
+}
+
+/// A file without a domain is one for packets, whatever its keys are.
+#[test]
+fn a_key_that_no_packet_has_is_named() {
+    let user = "descriptors: [{key: user, rate_limit: {rate: 1/s}}]\n";
+    let (answer, path) = check(&[("a.yaml", user)], "");
+    let [error] = answer.errors.as_slice() else { panic!("{:?}", answer.errors) };
+    let begin = format!("{path}/a.yaml:1:21: key: \"user\" is no key of packets: use ");
+    assert!(error.starts_with(&begin) && error.ends_with("add `domain:`"), "{error}");
 }

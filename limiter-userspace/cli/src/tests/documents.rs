@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory as _;
+use clap::{CommandFactory as _, Parser as _};
 use limiter_fake::Fake;
 use limiter_text::plain::is_plain;
 use serde_json::{Value, json};
@@ -145,10 +145,35 @@ fn the_help_has_every_command_once() {
     assert!(widest.is_some_and(|widest| widest <= 80), "{widest:?}");
 }
 
+/// Each command has examples, and each of them can be typed.
+#[test]
+fn the_examples_are_taken() {
+    let of: BTreeSet<String> = help::EXAMPLES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(of, commands());
+    for (name, lines) in help::EXAMPLES {
+        for line in *lines {
+            assert!(line.split(' ').next() == Some(name), "{line}");
+            let typed = line.split(" | ").next().unwrap_or_default();
+            let mut words = Vec::new();
+            // A word in quotes is one word.
+            for (index, part) in format!("limiter {typed}").split('\'').enumerate() {
+                if index % 2 == 1 {
+                    words.push(part.to_owned());
+                } else {
+                    words.extend(part.split_whitespace().map(str::to_owned));
+                }
+            }
+            if let Err(error) = Args::try_parse_from(&words) {
+                panic!("{line}: {error}");
+            }
+        }
+    }
+}
+
 /// The help is an interface, too: a change of it is seen in a review.
 #[test]
 fn the_help_is_the_committed_one() {
-    let mut command = Args::command().term_width(100);
+    let mut command = Args::definition().term_width(100);
     command.build();
     let mut pages = vec![("limiter".to_owned(), command.render_long_help().to_string())];
     for name in commands() {

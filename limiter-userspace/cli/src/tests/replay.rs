@@ -135,7 +135,7 @@ fn a_directory_of_captures_is_tuned() {
     assert_eq!(reported.code, 2, "{}", reported.text);
     assert!(reported.errors[1].contains("it ends within packet 4"), "{:?}", reported.errors);
     assert!(
-        reported.text.starts_with("5 packets, 210 bytes of 1 sources in 3.000 s; "),
+        reported.text.starts_with("5 packets, 210 bytes of 1 sources in 3 s; "),
         "{}",
         reported.text
     );

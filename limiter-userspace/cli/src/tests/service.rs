@@ -21,7 +21,7 @@ fn the_service_starts_and_reloads_as_the_binary_is_started_and_reloaded() {
     let args = parse(&start).unwrap_or_else(|error| panic!("{start}: {error}"));
     let Command::Run(run) = &args.command else { panic!("{start}: {args:?}") };
     // Directories that the unit makes, or packages.
-    let options = run.options(args.socket.clone());
+    let options = run.options(args.socket.clone()).unwrap();
     let of_unit = |key: &str, above: &str| format!("{above}/{}", value(UNIT, key));
     assert_eq!(options.state_dir.to_str(), Some(&*of_unit("StateDirectory", "/var/lib")));
     let runtime = of_unit("RuntimeDirectory", "/run");

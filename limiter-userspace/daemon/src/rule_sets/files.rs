@@ -17,7 +17,7 @@ use crate::error::ServiceError;
 use crate::guard::{self, Caller, Scene};
 use crate::lists::ListStore;
 use crate::memory::HeapTrim;
-use crate::rule_files::{self, Digest};
+use crate::rule_files::{self, Digest, RuleSource};
 use crate::state_dir::{APPLIED, Applied, StateDir};
 use crate::taken;
 
@@ -51,7 +51,7 @@ impl RuleSets {
     /// Notes that the rule files of a digest are in force, or replaced by what was applied.
     pub(super) fn took(&mut self, state: &StateDir, files: Digest) {
         if files != self.taken {
-            taken::note(state, &self.paths, files);
+            taken::note(state, &self.source, files);
         }
         self.taken = files;
         self.at_start = None;
@@ -65,7 +65,7 @@ impl RuleSets {
         asked: ReloadRules,
     ) -> Result<Changed, ServiceError> {
         self.not_on_trial(ground)?;
-        let read = rule_files::read(&self.paths);
+        let read = self.source.read();
         let digest = Digest::of(&read);
         let done = self.planned_files(ground, read, asked.force).and_then(|planned| {
             let caller = Caller { session: asked.session(), force: asked.force };
@@ -81,7 +81,16 @@ impl RuleSets {
             }
         });
         match done {
-            Ok(()) => self.took(ground.state, digest),
+            Ok(()) => {
+                self.took(ground.state, digest);
+                if let RuleSource::Given(document) = &self.source {
+                    self.news.push(format!(
+                        "the rules are those of {}, and no file was read: `limiter apply FILE` \
+                         puts a file in force, and a start with --rules keeps it",
+                        document.name
+                    ));
+                }
+            }
             Err(error) => {
                 // The watch has nothing to add.
                 let differs = digest != self.taken;
@@ -112,7 +121,7 @@ impl RuleSets {
         let lifts_all =
             self.layers.file.rules.limits_anybody() && !planned.layers.file.rules.limits_anybody();
         if lifts_all && !force {
-            return Err(ServiceError::LiftsAll { files: rule_files::names(&self.paths) });
+            return Err(ServiceError::LiftsAll { files: self.source.names() });
         }
         Ok(planned)
     }
@@ -204,7 +213,7 @@ impl RuleSets {
         let scene = ground.scene(&planned.layers, &planned.effective, Some(&planned.laid))?;
         caller.authorize(guard::objection_to_rules(scene, rules.session.as_ref()))?;
         // The documents replace the files as they are now: a change after this is a change.
-        let replaces = Digest::of(&rule_files::read(&self.paths));
+        let replaces = Digest::of(&self.source.read());
         if let Some(seconds) = rules.confirm_seconds {
             if seconds.get() > MAX_TRIAL {
                 return Err(ServiceError::LongTrial.into());

@@ -119,6 +119,9 @@ impl RuleSets {
             Some(place) if self.layers.applied => {
                 ServiceError::FromApplied { path, place: place.to_string() }
             }
+            Some(_) if self.source.paths().is_empty() => {
+                ServiceError::FromArgument { path, argument: self.source.names() }
+            }
             Some(place) => ServiceError::FromFile { path, place: place.to_string() },
             None => ServiceError::NoRule(path),
         };

@@ -1,6 +1,5 @@
 //! The state of the rule sets.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -12,7 +11,7 @@ use crate::api::rules::{Changed, Document, TrialEnd};
 use crate::api::status::{Reload, Reloads, Watching};
 use crate::effective::EffectiveSet;
 use crate::layers::Layers;
-use crate::rule_files::{self, Digest};
+use crate::rule_files::{Digest, RuleSource};
 use crate::views::Trials;
 use crate::warnings::while_off;
 use crate::watch::Watch;
@@ -23,7 +22,7 @@ pub(crate) struct RuleSets {
     pub(crate) layers: Layers,
     pub(crate) effective: Arc<EffectiveSet>,
     /// The rule files and directories.
-    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) source: RuleSource,
     pub(crate) last_reload: Reload,
     pub(crate) reloaded_at: SystemTime,
     pub(crate) reloads: Reloads,
@@ -83,12 +82,12 @@ pub(crate) struct OnDisk {
 }
 
 impl RuleSets {
-    /// No rules yet; `taken` is of the files of `paths` that the first ones are from.
-    pub(crate) fn new(paths: Vec<PathBuf>, taken: Digest) -> Self {
+    /// No rules yet; `taken` is of the files of `source` that the first ones are from.
+    pub(crate) fn new(source: RuleSource, taken: Digest) -> Self {
         Self {
             layers: Layers::default(),
             effective: Arc::default(),
-            paths,
+            source,
             last_reload: Reload { ok: true, error: None },
             reloaded_at: SystemTime::now(),
             reloads: Reloads::default(),
@@ -130,7 +129,7 @@ impl RuleSets {
 
     /// The warning about rule files that changed on disk.
     pub(crate) fn not_in_force(&self) -> Option<String> {
-        let files = rule_files::names(&self.paths);
+        let files = self.source.names();
         self.changed_on_disk().map(|on_disk| match &on_disk.error {
             None => format!("{files}: changed on disk, not in force: limiter reload"),
             Some(error) => format!("{files}: changed on disk, not in force: refused: {error}"),

@@ -84,12 +84,7 @@ impl Service {
             patterns: datapath.patterns().iter().map(ToString::to_string).collect(),
             then: datapath.then().map(ThenProgram::from),
             sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
-            rules_files: self
-                .rule_sets
-                .paths
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect(),
+            rules_files: self.rule_sets.source.each_name(),
             pin_dir: self.pin_dir.as_ref().map(|path| path.display().to_string()),
             edits: layers.edits.len(),
             management: layers.management.keys().map(ToString::to_string).collect(),

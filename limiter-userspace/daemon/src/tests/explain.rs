@@ -252,7 +252,7 @@ fn a_packet_that_waits_is_told_how_long() {
     let reported = next(fq());
     assert_eq!(reported.waits_ns.map(|wait| wait / 1_000_000), Some(100));
     assert_eq!(reported.departs_at.as_deref(), Some("2023-11-14T22:13:20.100Z"));
-    let waits = "it waits 100.000 ms, until 2023-11-14T22:13:20.100Z, and then passes";
+    let waits = "it waits 100 ms, until 2023-11-14T22:13:20.100Z, and then passes";
     assert_eq!(reported.happens, waits);
     let limit = &step(&reported, "direction=out remote_address").limits[0];
     assert_eq!((limit.waits_ns, limit.conforms), (reported.waits_ns, true));
@@ -260,9 +260,9 @@ fn a_packet_that_waits_is_told_how_long() {
     assert_eq!(reported.rule, step(&reported, "direction=out remote_address").rule);
     assert!(reported.rule.is_some());
     let text = crate::render::text(&reported);
-    assert!(text.contains("waits 100.000 ms") && text.contains("pass: delayed"), "{text}");
+    assert!(text.contains("waits 100 ms") && text.contains("pass: delayed"), "{text}");
     let reported = next(Queueing::Other("pfifo_fast".into()));
-    let at_once = "it passes at once: fake0 has pfifo_fast, and with fq it would wait 200.000 ms, \
+    let at_once = "it passes at once: fake0 has pfifo_fast, and with fq it would wait 200 ms, \
                    until 2023-11-14T22:13:20.200Z";
     assert_eq!(reported.happens, at_once);
     let reported = next(fq());

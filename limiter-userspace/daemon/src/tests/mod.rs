@@ -54,7 +54,7 @@ use tempfile::TempDir;
 use tokio::sync::Notify;
 
 use super::layers::Layers;
-use super::rule_files::{self, Digest};
+use super::rule_files::{self, Digest, RuleSource};
 use super::run::with_applied;
 use super::service::Service;
 use super::state_dir::StateDir;
@@ -102,11 +102,21 @@ impl Daemon {
         management: &[&str],
         stop: &Arc<Notify>,
     ) -> Service {
-        let rules = vec![directory.path().join("r.yaml")];
+        let rules = RuleSource::Files(vec![directory.path().join("r.yaml")]);
+        Self::service_by(rules, directory, fake, management, stop)
+    }
+
+    fn service_by(
+        rules: RuleSource,
+        directory: &TempDir,
+        fake: &Fake,
+        management: &[&str],
+        stop: &Arc<Notify>,
+    ) -> Service {
         let state = StateDir::open(&directory.path().join("state")).unwrap();
         let mut damages = Vec::new();
         let edits = state.read_edits(1522, &mut damages).unwrap().rules.rules;
-        let read = rule_files::read(&rules);
+        let read = rules.read();
         let digest = Digest::of(&read);
         let (file, texts) = rule_files::taken(read.unwrap(), 1522).unwrap();
         let layers = Layers {

@@ -58,6 +58,38 @@ impl Daemon {
 const OTHER_RULES: [&str; 2] = ["every source 100/s file", "198.51.100.0/24 5/s file"];
 const FILE_RULES: [&str; 2] = ["every source 100/s file", "192.0.2.0/24 1000/s file"];
 
+/// Rules of the arguments are a rule set as one of files: applied rules outlive a restart with the
+/// same ones, and a reload ends them. No notice speaks of files that changed.
+#[test]
+fn rules_of_the_arguments_are_in_force_as_those_of_files() {
+    let Daemon { directory, fake, service, stop } = Daemon::start(&[]);
+    drop(service);
+    let start = |directory: TempDir, text: &str| {
+        let document = Document { name: "--limit".into(), text: text.into() };
+        let service =
+            Daemon::service_by(RuleSource::Given(document), &directory, &fake, &[], &stop);
+        Daemon { directory, fake: fake.clone(), service, stop: Arc::clone(&stop) }
+    };
+    let mut daemon = start(directory, RULES);
+    assert_eq!(daemon.service.status().unwrap().rules_files, ["--limit"]);
+    assert_eq!(daemon.rules(), FILE_RULES);
+    let refused = daemon.unset("192.0.2.0/24").unwrap_err().to_string();
+    assert!(refused.ends_with("comes from --limit: start without it"), "{refused}");
+    daemon.apply(&[OTHER]).unwrap();
+    let Daemon { directory, service, .. } = daemon;
+    drop(service);
+    let mut daemon = start(directory, RULES);
+    assert_eq!(daemon.rules(), OTHER_RULES);
+    let reloaded = daemon.service.reload().unwrap();
+    assert!(reloaded.warnings[0].starts_with("the rules are those of --limit, and no file was"));
+    assert_eq!((daemon.rules(), daemon.applied()), (FILE_RULES.map(String::from).to_vec(), false));
+    let Daemon { directory, service, .. } = daemon;
+    drop(service);
+    let daemon = start(directory, OTHER);
+    assert_eq!(daemon.rules(), OTHER_RULES);
+    assert_eq!(daemon.service.status().unwrap().changed_before_start, None);
+}
+
 #[test]
 fn what_would_change_is_reported_and_nothing_does() {
     let mut daemon = Daemon::start(&[]);

@@ -9,6 +9,7 @@ use limiter_fake::Fake;
 use tempfile::TempDir;
 
 use super::RULES;
+use crate::rule_files::RuleSource;
 use crate::state_dir::StateDir;
 use crate::{EventOptions, RunOptions, StartError, run};
 
@@ -18,7 +19,7 @@ fn options(directory: &TempDir) -> RunOptions {
         interfaces: vec!["fake0".into()],
         hooks: vec![limiter_datapath::Hook::Xdp],
         mode: ModeChoice::Native,
-        rules: vec![path("r.yaml")],
+        rules: RuleSource::Files(vec![path("r.yaml")]),
         socket: path("s/limiter.sock"),
         state_dir: path("state"),
         datapath: Options {
@@ -57,18 +58,21 @@ fn bad_input_never_reaches_the_kernel() {
     refused(&good, "r.yaml: cannot read the rule file: No such file or directory");
     fs::create_dir(directory.path().join("d.yaml")).unwrap();
     refused(
-        &RunOptions { rules: vec![directory.path().join("d.yaml")], ..good.clone() },
+        &RunOptions {
+            rules: RuleSource::Files(vec![directory.path().join("d.yaml")]),
+            ..good.clone()
+        },
         "d.yaml: no rule file is in this directory",
     );
-    fs::write(&good.rules[0], RULES.replace("burst: 20", "brust: 20")).unwrap();
+    fs::write(&good.rules.paths()[0], RULES.replace("burst: 20", "brust: 20")).unwrap();
     refused(&good, "did you mean \"burst\"");
     fs::write(
-        &good.rules[0],
+        &good.rules.paths()[0],
         RULES.replace("requests_per_unit: 1000", "requests_per_unit: 999999999999"),
     )
     .unwrap();
     refused(&good, "r.yaml:4:5: rule for 192.0.2.0/24: 999999999999/s is faster");
-    fs::write(&good.rules[0], RULES).unwrap();
+    fs::write(&good.rules.paths()[0], RULES).unwrap();
     refused(
         &RunOptions { interfaces: vec!["nosuch0".into()], ..good.clone() },
         "there is no interface nosuch0",
@@ -99,7 +103,7 @@ fn a_state_file_that_is_no_file_is_refused() {
     for name in ["edits.json", "applied.json", "ends.json", "lists.json", "lists.journal"] {
         let directory = tempfile::tempdir().unwrap();
         let options = options(&directory);
-        fs::write(&options.rules[0], RULES).unwrap();
+        fs::write(&options.rules.paths()[0], RULES).unwrap();
         fs::create_dir_all(options.state_dir.join(name)).unwrap();
         let error = run(&options, &Fake::default()).unwrap_err();
         assert!(error.to_string().contains(&format!("state/{name}: cannot read the")), "{error}");
@@ -112,7 +116,7 @@ fn a_state_file_that_is_no_file_is_refused() {
 fn a_second_daemon_is_refused_with_the_first_one_s_pid() {
     let directory = tempfile::tempdir().unwrap();
     let options = options(&directory);
-    fs::write(&options.rules[0], RULES).unwrap();
+    fs::write(&options.rules.paths()[0], RULES).unwrap();
     let first = StateDir::open(&options.state_dir).unwrap();
     let error = run(&options, &Fake::default()).unwrap_err();
     let pid = std::process::id();
@@ -130,7 +134,7 @@ fn a_start_that_fails_takes_its_program_away_again() {
     for adopted in [false, true] {
         let directory = tempfile::tempdir().unwrap();
         let options = options(&directory);
-        fs::write(&options.rules[0], RULES).unwrap();
+        fs::write(&options.rules.paths()[0], RULES).unwrap();
         let fake = Fake::default();
         fake.state().refuse_commits = true;
         fake.state().adopted = adopted;

@@ -137,9 +137,9 @@ fn every_limit_is_listed() {
             "the rule for every source carries no TCP session: it counts packets, and after 60 \
              packets in 1 min no more pass, so an open one hangs; to limit connections, write \
              `rate: 60 syns/min` (`limiter set`: --count syns); to limit packets, at least 10/s",
-            "the rule for destination_port=22 remote_address bans without evidence: \
-             anybody who forges a source address gets it banned, and there is no evidence in its packets; \
-             keep it only where that is meant, with a short ban, or write `action: drop`",
+            "the rule for destination_port=22 remote_address bans without evidence, \
+             because its packets carry none, so whoever forges an address gets it banned: write \
+             `action: drop`, or keep the ban short",
         ]
     );
     assert_eq!(daemon.service.status().unwrap().rules, 4);

@@ -55,10 +55,16 @@ impl Watched {
         let stop = Arc::new(Notify::new());
         let fake = Fake::default();
         let opened = fake.open_now();
-        let service =
-            Service::start(opened, layers, paths.clone(), digest, (state, Vec::new()), stop)
-                .map_err(|not_started| not_started.error)
-                .unwrap();
+        let service = Service::start(
+            opened,
+            layers,
+            RuleSource::Files(paths.clone()),
+            digest,
+            (state, Vec::new()),
+            stop,
+        )
+        .map_err(|not_started| not_started.error)
+        .unwrap();
         Self { directory, paths, fake, service: Mutex::new(service) }
     }
 

@@ -17,7 +17,7 @@ pub use pins::{
     pinned,
 };
 pub use queues::{Queues, queues};
-pub use route::interface_towards;
+pub use route::{default_routes, interface_towards};
 
 pub use super::bpffs::USUAL_MOUNT;
 pub use super::features::{Features, look as features};

@@ -1,9 +1,10 @@
-//! The way to an address.
+//! The way to an address, and to all others.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
-use netlink_packet_route::route::{RouteAttribute, RouteMessage};
+use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
@@ -29,6 +30,39 @@ pub fn interface_towards(address: IpAddr) -> io::Result<Option<u32>> {
         Err(error) if error.raw_os_error() == Some(libc::ENETUNREACH) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Indices of the interfaces that have a default route in the main table, of IPv4 or IPv6.
+pub fn default_routes() -> io::Result<BTreeSet<u32>> {
+    let mut indices = BTreeSet::new();
+    for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+        let mut asked = RouteMessage::default();
+        asked.header.address_family = family;
+        let socket = netlink::open(NETLINK_ROUTE)?;
+        for answer in netlink::dump(&socket, RouteNetlinkMessage::GetRoute(asked))? {
+            if let RouteNetlinkMessage::NewRoute(route) = answer {
+                indices.extend(interfaces(&route));
+            }
+        }
+    }
+    Ok(indices)
+}
+
+/// Interfaces of a default route; none of any other route.
+fn interfaces(route: &RouteMessage) -> Vec<u32> {
+    let RouteHeader { destination_prefix_length, table, kind, .. } = route.header;
+    let is_default = destination_prefix_length == 0
+        && table == RouteHeader::RT_TABLE_MAIN
+        && kind == RouteType::Unicast;
+    if !is_default {
+        return Vec::new();
+    }
+    let each = route.attributes.iter().map(|attribute| match attribute {
+        RouteAttribute::Oif(index) => vec![*index],
+        RouteAttribute::MultiPath(hops) => hops.iter().map(|hop| hop.interface_index).collect(),
+        _ => Vec::new(),
+    });
+    each.flatten().collect()
 }
 
 #[cfg(test)]

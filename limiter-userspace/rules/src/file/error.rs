@@ -4,7 +4,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 
-use super::nearest::nearest;
+use super::nearest::{is_none_of, nearest};
 use super::place::Place;
 use super::placed::At;
 use crate::model::key::service;
@@ -102,7 +102,7 @@ pub enum Problem {
         like: &'static str,
     },
     /// A word that is none of a few.
-    #[error("{field}: {word:?} is not known: {}", nearest(word, expected))]
+    #[error("{field}: {word:?} {}: {}", is_none_of(field), nearest(word, expected))]
     UnknownWord {
         /// Field of the word.
         field: &'static str,

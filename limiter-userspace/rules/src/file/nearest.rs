@@ -12,6 +12,11 @@ const OF_ACTION: [&str; 4] = ["ban", "mark", "class", "cpu"];
 /// Fields that belong into `ban` of `action`.
 const OF_BAN: [&str; 5] = ["first", "longest", "memory", "strikes", "evidence"];
 
+/// What a word is not, by the field that it stands in.
+pub(super) fn is_none_of(field: &str) -> &'static str {
+    if field == "key" { "is no key of packets" } else { "is not known" }
+}
+
 /// `did you mean`, or the whole list.
 pub(super) fn nearest(word: &str, expected: &[&'static str]) -> String {
     if expected.contains(&"action") && OF_ACTION.contains(&word) {
@@ -65,7 +70,7 @@ pub(super) fn nearest(word: &str, expected: &[&'static str]) -> String {
         }
         _ => {
             let requests = if expected.contains(&"remote_address") {
-                "; `limiter serve` takes keys of any name, of requests"
+                "; for requests, which have keys of any name, add `domain:`"
             } else {
                 ""
             };

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use limiter_common::wire::Count;
+use limiter_text::spoken::exact_bytes;
 
 use super::limit::{Meter, Period, Quota, RateLimit, RuleLimit, Upper};
 
@@ -71,13 +72,12 @@ impl Bound {
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { count, most, one_more, period } = self;
-        let what = match count {
-            Count::Packets => "packets",
-            Count::Bytes => "bytes",
-            Count::Syns => "SYNs",
-            Count::Flows => "new flows",
-        };
-        write!(f, "{most} {what}")?;
+        match count {
+            Count::Packets => write!(f, "{most} packets"),
+            Count::Bytes => f.write_str(&exact_bytes(*most)),
+            Count::Syns => write!(f, "{most} SYNs"),
+            Count::Flows => write!(f, "{most} new flows"),
+        }?;
         if *one_more {
             f.write_str(" and one packet")?;
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ipnet::IpNet;
 use limiter_common::wire::Count;
-use limiter_text::spoken::exact;
+use limiter_text::spoken::{exact, exact_bytes};
 
 use super::action::{Limits, Over, Terms};
 use super::direction::Direction;
@@ -18,8 +18,8 @@ use super::text::{limit_text, over_text};
 use super::{Budget, Rule, RuleSet};
 use crate::compile::display_rate;
 
-/// The sentence of a rule among those of its set, as `each source, of packets to port 22 by tcp: at
-/// most 15 SYNs in any minute (10 syns/min, 5 at once); more is dropped`.
+/// The sentence of a rule among those of its set, as `each source, of packets to port 22 by tcp: 10
+/// syns/min, and 5 more at once (at most 15 SYNs in any minute); more is dropped`.
 ///
 /// If other rules of its table take some of the packets, it is about the others, and says so.
 pub fn rule_sentence(rule: &Rule, set: &RuleSet) -> String {
@@ -251,21 +251,25 @@ fn terms(limits: &Limits) -> String {
         // The bound over all nodes is no number of one node.
         limits.limits.iter().map(|limit| as_written(&limit)).collect()
     } else {
-        let bounded = |limit: RuleLimit| format!("{} ({})", limit.bound(), as_written(&limit));
+        let bounded =
+            |limit: RuleLimit| format!("{} ({word} {})", as_written(&limit), limit.bound());
         limits.limits.iter().map(bounded).collect()
     };
     let each = each.join(", and ");
     if limits.sharing.is_some() {
         return format!("{each} over all nodes, as docs/cluster.md bounds it; {over}{shadow}");
     }
-    format!("{word} {each}; {over}{shadow}")
+    format!("{each}; {over}{shadow}")
 }
 
 fn as_written(limit: &RuleLimit) -> String {
     match (&limit.meter, &limit.upper) {
         (Meter::TokenBucket(rate), None) => {
-            let unit = if rate.count == Count::Bytes { " bytes" } else { "" };
-            format!("{}, {}{unit} at once", display_rate(rate), rate.burst)
+            let burst = match rate.count {
+                Count::Bytes => exact_bytes(rate.burst.into()),
+                Count::Packets | Count::Syns | Count::Flows => rate.burst.to_string(),
+            };
+            format!("{}, and {burst} more at once", display_rate(rate))
         }
         _ => limit_text(limit),
     }
@@ -305,28 +309,27 @@ descriptors:
         assert_eq!(
             reported,
             [
-                "each other source: at most 1200 packets in any second (1000/s, 200 at once); \
+                "each other source: 1000/s, and 200 more at once (at most 1200 packets in any second); \
                  more is dropped",
                 "the source 192.0.2.7: no limit by rules with these keys; limited by others: the \
                  rule for masked_remote_address/v4:24/v6:48 (and 4 more)",
-                "each source in 198.51.100.0/24: at most 310000 bytes in any second (2mbit/s, \
-                 60000 bytes at once); more would be dropped (shadow mode: only counted, nothing \
-                 happens)",
-                "each /24 of IPv4 and each /48 of IPv6: at most 5100 packets in any second \
-                 (5000/s, 100 at once); more is dropped",
-                "each source, of packets to port 22 by tcp: at most 15 SYNs in any minute (10 \
-                 syns/min, 5 at once); more is dropped, and the sender is notified",
+                "each source in 198.51.100.0/24: 2mbit/s, and 60 kB more at once (at most 310 kB in \
+                 any second); more would be dropped (shadow mode: only counted, nothing happens)",
+                "each /24 of IPv4 and each /48 of IPv6: 5000/s, and 100 more at once (at most 5100 \
+                 packets in any second); more is dropped",
+                "each source, of packets to port 22 by tcp: 10 syns/min, and 5 more at once (at most \
+                 15 SYNs in any minute); more is dropped, and the sender is notified",
                 "all packets to port 19 together: all dropped",
                 "all packets with source port 6000-6010 together: charged to the budget uplink",
-                "all packets together: at most 12 packets in any second (9/s, 3 at once); more is \
-                 dropped",
+                "all packets together: 9/s, and 3 more at once (at most 12 packets in any second); \
+                 more is dropped",
             ]
         );
         let reported: Vec<String> = file.rules.budgets.iter().map(budget_sentence).collect();
         assert!(
             reported[0].starts_with(
-                "budget uplink, all that is charged to it together: at most 25000000 bytes in any \
-                 second (100mbit/s, "
+                "budget uplink, all that is charged to it together: 100mbit/s, and 12.5 MB more at \
+                 once (at most 25 MB in any second)"
             ),
             "{reported:?}"
         );

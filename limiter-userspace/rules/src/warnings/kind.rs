@@ -92,8 +92,7 @@ impl Warning {
             ),
             Kind::Together => format!(
                 "{who} is one bucket for all senders, and one of them can use it up: nest \
-                 `remote_address` in it for a bucket each, or charge a `budget`, which is shared \
-                 by name"
+                 `remote_address` in it for a bucket each"
             ),
             Kind::Translated => format!(
                 "{who} is one bucket for many hosts: {detail}, and a source of IPv6 is a /64; for \
@@ -103,17 +102,16 @@ impl Warning {
             Kind::OneFamily => format!("{who} is for one family: {detail}"),
             Kind::CrowdDenied => format!("{who} denies everybody behind it: {detail}"),
             Kind::Forgeable => format!(
-                "{who} bans without evidence: anybody who forges a source address gets it banned; \
-                 write `evidence: established` unless that is meant"
+                "{who} bans without evidence, so whoever forges an address gets it banned: write \
+                 `evidence: established`"
             ),
             Kind::OnlyForgeable => format!(
-                "{who} bans without evidence: anybody who forges a source address gets it banned, and \
-                 there is no evidence in its packets; keep it only where that is meant, with a \
-                 short ban, or write `action: drop`"
+                "{who} bans without evidence, because its packets carry none, so whoever forges an \
+                 address gets it banned: write `action: drop`, or keep the ban short"
             ),
             Kind::NoStrikes => format!(
-                "{who} bans with `evidence: established`, and counts SYNs among others: who is \
-                 over its limit of SYNs alone is not banned, because a SYN is no evidence"
+                "{who} never bans for SYNs alone, because a SYN is no evidence: count packets, \
+                 or write `evidence: none`"
             ),
         }
     }

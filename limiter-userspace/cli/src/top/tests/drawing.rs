@@ -265,7 +265,7 @@ fn one_source_is_reported() {
         "rule      every source",
         "limit     100/s burst 20 (enforced 100.0000/s)",
         " 15 of 20 packets used",
-        "          all of it is there again in 150.000 ms",
+        "          all of it is there again in 150 ms",
         "in all    at least 5 passed, 9 dropped",
         "dropped   7 by every source (over-limit)",
         "          at least 2 by - (denied)",

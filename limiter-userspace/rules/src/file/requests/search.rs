@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::super::read::limits;
-use crate::model::key::{KEYS, is_of_packets_alone, key_elsewhere};
+use crate::model::key::{KEYS, is_of_packets_alone};
 
 /// What the rules of a file are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,16 +73,12 @@ pub fn whom_for(text: &str) -> For {
     for descriptor in &descriptors {
         unknown_keys(descriptor, &mut keys);
     }
-    // Requests ask by a domain, so a word of both is one of packets where there is none.
-    let is_of_packets = |key: &&str| match file.domain {
-        Some(_) => is_of_packets_alone(key),
-        None => key_elsewhere(key).is_some(),
-    };
-    if file.check.is_some() || !keys.is_empty() && !keys.iter().any(is_of_packets) {
-        For::Requests
-    } else {
-        For::Packets
-    }
+    // Requests ask by a domain: where there is none, a key that is not known is a mistake in one of
+    // packets.
+    let is_of_packets = |key: &&str| is_of_packets_alone(key);
+    let has_keys_of_requests =
+        file.domain.is_some() && !keys.is_empty() && !keys.iter().any(is_of_packets);
+    if file.check.is_some() || has_keys_of_requests { For::Requests } else { For::Packets }
 }
 
 /// Finds the keys that packets do not have, without misspelt keys of packets.
@@ -132,10 +128,8 @@ mod tests {
             assert_eq!((of(key), in_domain(key)), (For::Packets, with_domain), "{key}");
         }
         for key in ["message_type", "auth_type", "path", "user", "api_key"] {
-            assert_eq!(of(key), For::Requests, "{key}");
+            assert_eq!((of(key), in_domain(key)), (For::Packets, For::Requests), "{key}");
         }
-        let nested = "descriptors: [{key: remote_address, descriptors: [{key: user}]}]";
-        assert_eq!(whom_for(nested), For::Requests);
         assert_eq!(whom_for("check: []\n"), For::Requests);
         assert_eq!(whom_for("requests: {}\n"), For::Requests);
         assert_eq!(whom_for("requests: {}\ndescriptors: []\n"), For::Both);

@@ -38,11 +38,11 @@ fn bad_files_are_refused_with_place_and_remedy() {
         ),
         (
             "descriptors: [{key: port, value: 22, action: drop}]".into(),
-            "1:21: key: \"port\" is not known: did you mean \"destination_port\"?".into(),
+            "1:21: key: \"port\" is no key of packets: did you mean \"destination_port\"?".into(),
         ),
         (
             "descriptors: [{key: Client-IP, action: drop}]".into(),
-            "1:21: key: \"Client-IP\" is not known: did you mean \"remote_address\"?".into(),
+            "1:21: key: \"Client-IP\" is no key of packets: did you mean \"remote_address\"?".into(),
         ),
         (
             "descriptor: []\n".into(),
@@ -83,7 +83,7 @@ fn bad_files_are_refused_with_place_and_remedy() {
         ),
         (
             format!("descriptors:\n  - key: remote_adress\n    {good}\n"),
-            "2:10: key: \"remote_adress\" is not known: did you mean \"remote_address\"?".into(),
+            "2:10: key: \"remote_adress\" is no key of packets: did you mean \"remote_address\"?".into(),
         ),
         (
             format!("descriptors:\n  - value: 192.0.2.7\n    {good}\n"),

@@ -135,7 +135,10 @@ fn what_means_nothing_for_packets_is_refused_with_the_reason() {
     }
     // README, examples 1, 2 and 8: keys of their author's.
     for key in ["database", "message_type", "to_number", "key1"] {
-        cases.push((of(key), format!("2:11: key: {key:?} is not known: use remote_address,")));
+        cases.push((
+            of(key),
+            format!("2:11: key: {key:?} is no key of packets: use remote_address,"),
+        ));
     }
     // README, example 3.
     cases.push((
