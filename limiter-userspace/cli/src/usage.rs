@@ -342,7 +342,7 @@ mod tests {
             ("chek", "there is no command \"chek\": did you mean `check`?"),
             ("statsu", "there is no command \"statsu\": did you mean `status` or `stats`?"),
             ("frobnicate", "there is no command \"frobnicate\": `limiter --help` lists them"),
-            ("deny 192.0.2.7 --fro 1h", "there is no option --fro here: did you mean --for?"),
+            ("deny 192.0.2.7 --fro 1h", "there is no option --fro here: did you mean --force?"),
             ("status --zzz", "there is no option --zzz here: `limiter status --help` has all"),
             ("status now", "\"now\" is one word too many: `limiter status --help` has the order"),
             ("status --output xml", "--output xml: there is no such value: use table, json, yaml"),

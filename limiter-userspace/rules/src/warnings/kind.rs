@@ -92,7 +92,7 @@ impl Warning {
             ),
             Kind::Together => format!(
                 "{who} is one bucket for all senders, and one of them can use it up: nest \
-                 `remote_address` in it for a bucket each"
+                 `remote_address` in it for a bucket each, or charge a `budget`"
             ),
             Kind::Translated => format!(
                 "{who} is one bucket for many hosts: {detail}, and a source of IPv6 is a /64; for \
