@@ -72,6 +72,7 @@ mod proxy;
 mod queue;
 mod request_bans;
 mod request_rows;
+mod rows;
 mod rule_sets;
 mod sandbox;
 mod second_daemon;

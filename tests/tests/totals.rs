@@ -96,7 +96,7 @@ fn totals(limiter: &Limiter, source: [u8; 4]) -> Result<Total> {
     let shown = total(&shown)?;
     let listed = row(&limiter.json(&["sources"])?, source)?;
     let top: Value = serde_json::from_str(&request(limiter, &format!("/v1/top?watch={name}"))?)?;
-    let watched = total(&top["watched"])?;
+    let watched = total(&top["watched"][0])?;
     let standing = row(&top, source)?;
     ensure!(
         [listed, watched, standing] == [shown; 3] && sum == shown.dropped,

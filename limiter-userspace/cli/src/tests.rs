@@ -293,6 +293,7 @@ fn a_source_is_shown_line_by_line() {
         other_rules: Vec::new(),
         other_rules_in_all: 0,
         by_rule: Vec::new(),
+        rows: Vec::new(),
     };
     assert_eq!(
         render::text(&view),
@@ -309,7 +310,7 @@ dropped    4
     let json = serde_json::to_string(&view).unwrap();
     assert_eq!(
         json,
-        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","rule_name":"office","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"listed_reason":null,"listed_by":null,"listed_beside":[],"passed":123,"dropped":4,"passed_at_least":false,"dropped_at_least":false,"remaining":57,"of":100,"full_in_ns":43000000,"here":null,"remaining_here":null,"limits":[],"left":[],"action":"drop","budget":null,"banned_seconds":null,"banned_by":null,"martian":false,"other_rules":[],"other_rules_in_all":0,"by_rule":[]}"#
+        r#"{"source":"192.0.2.1","tracked":true,"rule":"192.0.2.0/24","rule_name":"office","limit":"1000/s","burst":100,"count":"packets","effective_per_second":1000.0,"shadow":false,"listed":null,"listed_reason":null,"listed_by":null,"listed_beside":[],"passed":123,"dropped":4,"passed_at_least":false,"dropped_at_least":false,"remaining":57,"of":100,"full_in_ns":43000000,"here":null,"remaining_here":null,"limits":[],"left":[],"action":"drop","budget":null,"banned_seconds":null,"banned_by":null,"martian":false,"other_rules":[],"other_rules_in_all":0,"by_rule":[],"rows":[]}"#
     );
     assert_eq!(render::text(&BypassNow { engaged: false, then: None }), "limits are on\n");
     // Each limit in its own unit, whichever has the least left.
@@ -363,7 +364,7 @@ fn drops_that_sources_do_not_have_are_reported() {
         let dropped_by = DroppedBy { sources, others, lists };
         render::text(&SourceList { dropped_by, ..SourceList::default() })
     };
-    let none = "no such source has a counter, and events reported no drops\n\
+    let none = "nothing was dropped of any source\n\
                 0 IPv4 and 0 IPv6 sources are tracked\n";
     assert_eq!(by(Some(9), Some(0), 0), none);
     assert_eq!(

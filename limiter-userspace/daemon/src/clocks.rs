@@ -36,6 +36,11 @@ pub(crate) fn representable(time: SystemTime) -> SystemTime {
     UNIX_EPOCH.checked_add(since.saturating_sub(parts)).unwrap_or(UNIX_EPOCH)
 }
 
+/// A moment in RFC 3339, to the second.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(representable(time)).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

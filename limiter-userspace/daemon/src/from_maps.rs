@@ -57,13 +57,16 @@ pub fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusa
     while !read.step(maps)? {}
     let accounts = read.take(&Ledger::open(maps, &effective, None))?;
     let account = accounts.get(&source).cloned().unwrap_or_default();
-    let counted = (account.total(), account.by_rule(&views::rule_names(maps, &effective)));
+    let titles = views::rule_names(maps, &effective);
+    let counted = (account.total(), account.by_rule(&titles));
     let banned_by = bans::author(maps, &effective, &RequestRules::default(), address)?;
     let view = views::whole(maps, &effective, address, counted)?;
     // Events are not held in the maps: what keeps no count of sources may have dropped of it.
     let by = views::dropped_by(maps)?;
     let others = by.others != Some(0) || by.lists > 0;
-    Ok(SourceView { banned_by, dropped_at_least: view.dropped_at_least || others, ..view })
+    let rows = account.source_rows(&view, &titles);
+    let dropped_at_least = view.dropped_at_least || others;
+    Ok(SourceView { banned_by, rows, dropped_at_least, ..view })
 }
 
 /// Time that is left of the trial of the rules in force; none if they are not on trial.

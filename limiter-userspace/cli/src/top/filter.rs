@@ -2,7 +2,7 @@
 
 use limiter_daemon::api::events::Episode;
 use limiter_daemon::api::requests::RequestRow;
-use limiter_daemon::api::sources::{OtherDrops, SourceRow};
+use limiter_daemon::api::sources::SourceRow;
 use limiter_rules::{Selector, source_text};
 
 use super::state::RuleRow;
@@ -25,14 +25,14 @@ impl Filter {
         names.into_iter().flatten().any(|name| name.to_lowercase().contains(&wanted))
     }
 
-    /// The daemon has looked for the prefix.
+    /// A source that falls under such a rule, or that one drops packets of. The daemon has looked
+    /// for the prefix.
     pub(super) fn has_source(&self, row: &SourceRow) -> bool {
         self.names([row.rule.as_deref(), row.rule_name.as_deref()])
-    }
-
-    pub(super) fn has_drops(&self, row: &OtherDrops) -> bool {
-        self.has(&row.source)
-            && self.names([row.drops.rule.as_deref(), row.drops.rule_name.as_deref()])
+            || row.by.iter().any(|by| {
+                self.names([by.rule.as_deref(), by.rule_name.as_deref()])
+                    || self.names([Some(&by.title()), None])
+            })
     }
 
     pub(super) fn has_rule(&self, row: &RuleRow) -> bool {

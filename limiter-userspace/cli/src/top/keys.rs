@@ -38,9 +38,32 @@ pub(super) fn press(state: &mut State, key: KeyEvent, link: &dyn Link) -> Flow {
     state.message = None;
     match state.dialog.take() {
         Some(dialog) => in_dialog(state, dialog, key, link),
-        None if state.source.is_some() => in_source(state, key.code),
-        None => in_list(state, key.code),
+        None => match to_tab(state, key.code) {
+            Some(flow) => flow,
+            None if state.source.is_some() => in_source(state, key.code),
+            None => in_list(state, key.code),
+        },
     }
+}
+
+/// Opens the tab that a key names; none if it names none.
+fn to_tab(state: &mut State, key: KeyCode) -> Option<Flow> {
+    let tab = match key {
+        KeyCode::Tab => state.beside(false),
+        KeyCode::BackTab => state.beside(true),
+        KeyCode::Char('1') => Tab::Sources,
+        KeyCode::Char('2') => Tab::Rules,
+        KeyCode::Char('3') => Tab::Interfaces,
+        KeyCode::Char('4') => Tab::Events,
+        KeyCode::Char('5') if !state.has(Tab::Requests) => {
+            state.say(NONE_SERVES, true);
+            return Some(Flow::Go);
+        }
+        KeyCode::Char('5') => Tab::Requests,
+        _ => return None,
+    };
+    state.show(None);
+    Some(open(state, tab))
 }
 
 fn in_list(state: &mut State, key: KeyCode) -> Flow {
@@ -53,14 +76,6 @@ fn in_list(state: &mut State, key: KeyCode) -> Flow {
         KeyCode::PageUp => state.choose(state.cursor.saturating_sub(PAGE)),
         KeyCode::Home | KeyCode::Char('g') => state.choose(0),
         KeyCode::End | KeyCode::Char('G') => state.choose(usize::MAX),
-        KeyCode::Tab => return open(state, state.beside(false)),
-        KeyCode::BackTab => return open(state, state.beside(true)),
-        KeyCode::Char('1') => return open(state, Tab::Sources),
-        KeyCode::Char('2') => return open(state, Tab::Rules),
-        KeyCode::Char('3') => return open(state, Tab::Interfaces),
-        KeyCode::Char('4') => return open(state, Tab::Events),
-        KeyCode::Char('5') if state.has(Tab::Requests) => return open(state, Tab::Requests),
-        KeyCode::Char('5') => state.say(NONE_SERVES, true),
         KeyCode::Char('s') => return sort(state, false),
         KeyCode::Char('S') => return sort(state, true),
         KeyCode::Char('o') => state.turn_round(),

@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use limiter_daemon::api::requests::Requests;
 use limiter_daemon::api::sources::{By, SourceList};
-use limiter_daemon::api::sources::{drop_words, each_second, per_second};
 use limiter_daemon::api::top::Top;
 use limiter_daemon::control::{Client, ClientError};
 use limiter_daemon::render;
+use limiter_text::plain::clean;
 
 use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::sources::{drop_rates, rates};
 
 /// The frame as a document.
 #[derive(Debug, serde::Serialize)]
@@ -55,22 +54,13 @@ pub(super) fn once(
         return Ok(output.document(&once)?.unwrap_or_default().into());
     }
     let look = || client.get::<Top>("/v1/top?limit=1");
-    let before = look()?;
+    look()?;
     thread::sleep(interval);
     let now = look()?;
     let list: SourceList = client.get(&path)?;
-    let [passed, dropped] = rates(&before, &now);
-    let mut text = String::new();
-    let by = drop_rates(&before, &now).and_then(|by| drop_words(by, each_second));
-    let by = by.map_or_else(String::new, |words| format!(": {words}"));
-    let _: std::fmt::Result = writeln!(
-        text,
-        "limits {}, generation {}, passed {}/s, dropped {}/s{by}",
-        if now.bypass { "off" } else { "on" },
-        now.generation,
-        per_second(passed),
-        per_second(dropped),
-    );
+    let headline = now.headline.as_deref().map_or_else(String::new, clean);
+    let limits = if now.bypass { "limits off" } else { "limits on" };
+    let mut text = format!("{limits}, generation {}\n{headline}\n\n", now.generation);
     text.push_str(&render::text(&list));
     let requests = requests(client)?;
     if !requests.processes.is_empty() {

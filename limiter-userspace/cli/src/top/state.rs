@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use limiter_daemon::api::events::Episode;
 use limiter_daemon::api::requests::{self, Requests};
 use limiter_daemon::api::source::SourceView;
-use limiter_daemon::api::sources::Dropped;
 use limiter_daemon::api::sources::{By, SourceRow};
 use limiter_daemon::api::stats::Stats;
 use limiter_daemon::api::status::{Interface, Status};
 use limiter_daemon::api::top::Top;
 use limiter_daemon::control::ClientError;
 
-use super::super::sources::{drop_rates, rate};
+use super::super::sources::rate;
 use super::filter::Filter;
 use super::line::Line;
 use super::link::{Action, Asking, Link};
@@ -157,8 +156,6 @@ pub(super) struct State {
     pub(super) requests: Vec<RequestRow>,
     pub(super) view: Option<SourceView>,
     pub(super) totals: Totals,
-    /// Drops now, by what drops the packets.
-    pub(super) dropped_by: Option<Dropped<f64>>,
     pub(super) of_source: [Rates; 2],
     /// The counts of the rules at the look before.
     before: Option<RulesBefore>,
@@ -187,7 +184,6 @@ impl State {
             requests: Vec::new(),
             view: None,
             totals: Totals::default(),
-            dropped_by: None,
             of_source: [Rates::default(), Rates::default()],
             before: None,
         }
@@ -222,16 +218,15 @@ impl State {
 
     fn take(&mut self, mut top: Top) {
         top.sources.retain(|row| self.filter.has_source(row));
-        top.by_other_rules.retain(|row| self.filter.has_drops(row));
-        let before = std::mem::replace(&mut self.top, top);
-        // Nothing to compare with at first, and counters begin anew with new maps.
-        if before.clock_ns > 0 {
-            self.dropped_by = drop_rates(&before, &self.top);
-        }
-        if let Some(row) = &self.top.watched {
+        self.top = top;
+        let watched = &self.top.watched;
+        if !watched.is_empty() {
+            // What comes in and what goes out is one band.
+            let sum =
+                |of: fn(&SourceRow) -> Option<f64>| watched.iter().map(of).sum::<Option<f64>>();
             let [passed, dropped] = &mut self.of_source;
-            passed.push(self.top.clock_ns, row.passed_per_second);
-            dropped.push(self.top.clock_ns, row.dropped_per_second);
+            passed.push(self.top.clock_ns, sum(|row| row.passed_per_second));
+            dropped.push(self.top.clock_ns, sum(|row| row.dropped_per_second));
         }
     }
 
@@ -350,7 +345,7 @@ impl State {
     /// The name of a row, by which it stays chosen.
     fn name_of(&self, row: usize) -> Option<String> {
         match self.tab {
-            Tab::Sources => self.top.sources.get(row).map(|row| row.source.clone()),
+            Tab::Sources => self.top.sources.get(row).map(SourceRow::name),
             Tab::Rules => self.rules.get(row).map(|row| row.rule.clone()),
             Tab::Interfaces => self.interfaces.get(row).map(|at| at.name.clone()),
             Tab::Events => self
@@ -394,7 +389,7 @@ impl State {
     pub(super) fn show(&mut self, source: Option<String>) {
         self.source = source;
         self.view = None;
-        self.top.watched = None;
+        self.top.watched.clear();
         self.of_source = [Rates::default(), Rates::default()];
     }
 
@@ -402,7 +397,7 @@ impl State {
     /// then its limit.
     pub(super) fn undo(&self) -> Option<(Action, String)> {
         let source = self.source.clone()?;
-        let row = self.top.watched.as_ref().filter(|row| row.source == source)?;
+        let row = self.top.watched.iter().find(|row| row.source == source)?;
         if let Some(list) = row.listed {
             let question = format!("Take {source} off the {} list?", list.name());
             return Some((Action::Unlist { source }, question));

@@ -11,8 +11,8 @@ use limiter_daemon::api::history::{History, Mark, Point, Rates};
 use limiter_daemon::api::limits::LimitView;
 use limiter_daemon::api::lists::ListName;
 use limiter_daemon::api::requests::Requests;
-use limiter_daemon::api::source::{RuleDrops, SourceView};
-use limiter_daemon::api::sources::{DroppedBy, SourceRow};
+use limiter_daemon::api::source::SourceView;
+use limiter_daemon::api::sources::{DroppedBy, RuleDrops, SourceRow};
 use limiter_daemon::api::stats::{Outcomes, RuleCounts, Stats};
 use limiter_daemon::api::status::{Interface, InterfaceState, Reload, Reloads, Sources, Status};
 use limiter_daemon::api::top::Top;
@@ -50,7 +50,7 @@ impl Link for Fake {
         self.asked.borrow_mut().push(asking.clone());
         let mut top = self.top.borrow().clone();
         let watched = |row: &&SourceRow| Some(&row.source) == asking.watch.as_ref();
-        top.watched = top.sources.iter().find(watched).cloned();
+        top.watched = top.sources.iter().filter(watched).cloned().collect();
         self.answer(top)
     }
 
@@ -207,6 +207,8 @@ impl Link for Fake {
                     reason: "over-limit".to_owned(),
                     passed: Some(5),
                     dropped: 7,
+                    dropped_per_second: Some(7.0),
+                    since: None,
                     keys: Some(1),
                     exact: true,
                 },
@@ -217,10 +219,13 @@ impl Link for Fake {
                     reason: "denied".to_owned(),
                     passed: None,
                     dropped: 2,
+                    dropped_per_second: Some(2.0),
+                    since: None,
                     keys: None,
                     exact: false,
                 },
             ],
+            rows: Vec::new(),
         })
     }
 
@@ -233,9 +238,26 @@ impl Link for Fake {
     }
 }
 
+fn by(rule: &str, name: Option<&str>, dropped: u64) -> RuleDrops {
+    RuleDrops {
+        rule: Some(rule.to_owned()),
+        rule_name: name.map(str::to_owned),
+        of: None,
+        reason: "over-limit".to_owned(),
+        passed: Some(7),
+        dropped,
+        dropped_per_second: Some(3456.7),
+        since: Some("2026-11-27T03:40:51Z".to_owned()),
+        keys: Some(1),
+        exact: true,
+    }
+}
+
 fn row(source: &str, dropped: u64) -> SourceRow {
     SourceRow {
         source: source.to_owned(),
+        direction: "in".to_owned(),
+        by: vec![by("protocol=udp destination_port=27015 remote_address", Some("game"), dropped)],
         passed: 1_234_567,
         dropped,
         passed_at_least: false,
@@ -250,6 +272,8 @@ fn row(source: &str, dropped: u64) -> SourceRow {
         banned_seconds: None,
     }
 }
+
+const HEADLINE: &str = "356 of 1,823 packets/s are dropped, 222 of them from 192.0.2.1 by game";
 
 /// The sources and counts at a time, in seconds.
 fn seen(seconds: u64) -> Top {
@@ -270,8 +294,9 @@ fn seen(seconds: u64) -> Top {
         tracked_v6: 7,
         rounds: 1.5,
         sources: vec![row("192.0.2.1", 100), listed, banned],
-        by_other_rules: Vec::new(),
-        watched: None,
+        lose_nothing: 34_745,
+        headline: Some(HEADLINE.to_owned()),
+        watched: Vec::new(),
     }
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::limits::shown_origin;
+use super::sources::SourceRow;
 use super::words;
 use crate::render::{Render, duration, line, number, push, seconds, table};
 
@@ -72,6 +73,11 @@ pub struct AskExplain {
 }
 
 impl AskExplain {
+    /// True if nothing is said of a packet.
+    pub(crate) fn is_of_source(&self) -> bool {
+        *self == Self { from: self.from.clone(), ..Self::default() }
+    }
+
     /// The facts that the question has fields for, with their values.
     pub(crate) fn facts(&self) -> [(Fact, Option<String>); 6] {
         [
@@ -86,7 +92,7 @@ impl AskExplain {
 }
 
 /// `GET /v1/explain`: what the program would do with a packet now, and why.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainedNow {
     /// The packet in a line.
     pub packet: String,
@@ -122,6 +128,10 @@ pub struct ExplainedNow {
     /// Drops of the source that were reported lately, whatever their packets were.
     #[serde(default)]
     pub dropped_lately: Vec<String>,
+    /// What is dropped now of that which the source really sends, in each direction; only where the
+    /// question is about the source alone.
+    #[serde(default)]
+    pub drops: Vec<SourceRow>,
     /// The rule set that judges it.
     pub generation: u64,
     /// Seconds that it is on trial for, if it is.
@@ -217,6 +227,22 @@ impl Here {
 }
 
 impl ExplainedNow {
+    /// The explanation with the rows of the source: a verdict about a packet of no port is none
+    /// about what the source sends, if rules on ports drop some of that now.
+    pub(crate) fn with_drops(self, rows: Vec<SourceRow>) -> Self {
+        let drops: Vec<_> = rows.into_iter().filter(SourceRow::loses_now).collect();
+        if drops.is_empty() {
+            return self;
+        }
+        let dropped_lately = Vec::new();
+        if self.verdict == "drop" {
+            return Self { drops, dropped_lately, ..self };
+        }
+        let happens = format!("some of what it sends is dropped now; else {}", self.happens);
+        let verdict = "unknown".to_owned();
+        Self { drops, dropped_lately, verdict, happens, exact: false, ..self }
+    }
+
     /// The rule that decides, with the name that its author gave it.
     fn titled(&self, rule: &str) -> String {
         let step = self.steps.iter().find(|step| step.rule.as_deref() == Some(rule));
@@ -240,6 +266,7 @@ impl Render for ExplainedNow {
             let waits = self.steps.iter().flat_map(|step| &step.limits).any(waits_for_lease);
             lines.push(("passes in", time(self.passes_in_ns, waits)));
         }
+        lines.extend(self.drops.iter().map(|row| ("now", row.in_words())));
         lines.extend(self.dropped_lately.iter().map(|drops| ("dropped", drops.clone())));
         if let Some(left) = self.trial_seconds_left {
             lines.push(("on trial", format!("these rules, for {} more", seconds(left))));

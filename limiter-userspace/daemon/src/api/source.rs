@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 use super::explain::{ExplainLimit, Here};
 use super::limits::LimitView;
 use super::lists::{ListName, ListedSource, RULE_FILE};
-use crate::render::{Render, duration, number, push, rate_of, seconds, table, titled};
+use super::sources::{RuleDrops, SourceRow};
+use crate::render::{Render, duration, number, push, rate_of, seconds, table};
 
 /// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -102,6 +103,9 @@ pub struct SourceView {
     /// Packets of it by rule, those that dropped most first.
     #[serde(default)]
     pub by_rule: Vec<RuleDrops>,
+    /// The source as it stands in `GET /v1/sources`, in each direction in which it is counted.
+    #[serde(default)]
+    pub rows: Vec<SourceRow>,
 }
 
 /// The packets of a source that its counters have, as one number each.
@@ -127,45 +131,6 @@ impl SourceView {
             passed_at_least: total.passed_at_least || allowed || self.rule.is_none(),
             dropped_at_least: total.dropped_at_least || denied || self.banned_seconds.is_some(),
             ..self
-        }
-    }
-}
-
-/// Packets of a source by one rule, or before any rule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RuleDrops {
-    /// The rule, or the budget; none where no rule was asked, as on the deny list.
-    pub rule: Option<String>,
-    /// The name that the author of the rule gave it.
-    #[serde(default)]
-    pub rule_name: Option<String>,
-    /// The prefix whose sources are counted together; none if the source is counted by itself.
-    #[serde(default)]
-    pub of: Option<String>,
-    /// Reason of the drops, as in `limiter stats`.
-    pub reason: String,
-    /// Packets that passed; none in a sample.
-    pub passed: Option<u64>,
-    /// Packets that were dropped: all of the buckets that there are, or those that events reported.
-    pub dropped: u64,
-    /// Keys with a bucket of their own, such as ports; none in a sample.
-    pub keys: Option<u64>,
-    /// True if the program has counted them; false of a sample, which is a part.
-    pub exact: bool,
-}
-
-impl RuleDrops {
-    /// The rule with its name, clean for a terminal.
-    pub fn title(&self) -> String {
-        clean(&titled(self.rule.as_deref(), self.rule_name.as_deref()))
-    }
-
-    /// The remark of a sample, and of what sources share.
-    pub(crate) fn said(&self) -> String {
-        match &self.of {
-            _ if !self.exact => "sampled: there may be more".to_owned(),
-            Some(of) => format!("of all sources in {}", clean(of)),
-            None => String::new(),
         }
     }
 }
@@ -269,6 +234,9 @@ impl Render for SourceView {
             table.add_row([name.to_owned(), value]);
         };
         row("source", self.source.clone());
+        for (index, now) in self.rows.iter().filter(|row| row.loses()).enumerate() {
+            row(if index == 0 { "now" } else { "" }, now.in_words());
+        }
         if let Some(list) = self.listed {
             let what = match list {
                 ListName::Allow => "allow: every packet passes",

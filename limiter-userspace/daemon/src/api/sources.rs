@@ -2,12 +2,13 @@
 
 use std::fmt::Write as _;
 
+use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::lists::ListName;
-use super::source::RuleDrops;
 use super::words;
+use crate::moment::Zone;
 use crate::render::{Render, number, push, seconds, table, titled};
 
 /// Sources in one answer, unless it is said otherwise.
@@ -103,20 +104,61 @@ pub struct SourceList {
     pub dropped_by: DroppedBy,
     /// Sources that rank first.
     pub sources: Vec<SourceRow>,
-    /// Sources of which rules on other keys, budgets, lists or bans dropped most, whatever the
-    /// measure.
+    /// Sources of those in the prefix of which nothing was dropped: under an order by drops they
+    /// are not among the rows.
     #[serde(default)]
-    pub by_other_rules: Vec<OtherDrops>,
+    pub lose_nothing: u64,
 }
 
-/// Drops of a source, or of the sources in a prefix, by one rule on other keys, or before any rule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct OtherDrops {
-    /// An IPv4 address, an IPv6 /64, or the prefix that the rule counts together.
-    pub source: String,
-    /// Drops by the rule.
-    #[serde(flatten)]
-    pub drops: RuleDrops,
+/// Packets of a source by one rule, or before any rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RuleDrops {
+    /// The rule, or the budget; none where no rule was asked, as on the deny list.
+    pub rule: Option<String>,
+    /// The name that the author of the rule gave it.
+    #[serde(default)]
+    pub rule_name: Option<String>,
+    /// The prefix whose sources are counted together; none if the source is counted by itself.
+    #[serde(default)]
+    pub of: Option<String>,
+    /// Reason of the drops, as in `limiter stats`.
+    pub reason: String,
+    /// Packets that passed; none in a sample.
+    pub passed: Option<u64>,
+    /// Packets that were dropped: all of the buckets that there are, or those that events reported.
+    pub dropped: u64,
+    /// Packets that were dropped a second; none without two readings of the same counters.
+    #[serde(default)]
+    pub dropped_per_second: Option<f64>,
+    /// The moment since which it drops, or when it last began to; none where no event reported it.
+    #[serde(default)]
+    #[schema(value_type = Option<words::Moment>)]
+    pub since: Option<String>,
+    /// Keys with a bucket of their own, such as ports; none in a sample.
+    pub keys: Option<u64>,
+    /// True if the program has counted them; false of a sample, which is a part.
+    pub exact: bool,
+}
+
+impl RuleDrops {
+    /// The rule by its name, else the list or the bans; clean for a terminal.
+    pub fn title(&self) -> String {
+        match (&self.rule, self.reason.as_str()) {
+            (None, "denied") => "deny list".to_owned(),
+            (None, "banned") => "ban".to_owned(),
+            (None, "martian") => "martians".to_owned(),
+            _ => clean(&titled(self.rule.as_deref(), self.rule_name.as_deref())),
+        }
+    }
+
+    /// The remark of a sample, and of what sources share.
+    pub(crate) fn said(&self) -> String {
+        match &self.of {
+            _ if !self.exact => "sampled: there may be more".to_owned(),
+            Some(of) => format!("of all sources in {}", clean(of)),
+            None => String::new(),
+        }
+    }
 }
 
 /// Packets that were dropped since the maps were made, by what dropped them. Sources have all of
@@ -133,11 +175,19 @@ pub struct DroppedBy {
     pub lists: u64,
 }
 
-/// A source, in short.
+/// A source in one direction, in short. Every answer about sources has it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SourceRow {
     /// An IPv4 address or an IPv6 /64.
     pub source: String,
+    /// `in`, `out`, or `both` of rules that count both together.
+    #[serde(default)]
+    #[schema(value_type = words::Direction)]
+    pub direction: String,
+    /// What drops packets of it: the rule, list, ban or budget that drops most of it a second
+    /// first; without rates, the one that dropped most in all.
+    #[serde(default)]
+    pub by: Vec<RuleDrops>,
     /// Packets that passed, by all counters that it has now.
     pub passed: u64,
     /// Packets that were dropped, by whatever rule, list or ban.
@@ -156,7 +206,7 @@ pub struct SourceRow {
     /// The share of the burst that is used now, from 0 to 1; none without such a limit.
     #[serde(rename = "nearness")] // Answers keep this name.
     pub utilization: Option<f64>,
-    /// The rule that it falls under, if any.
+    /// The rule on sources that it falls under, if any, whatever drops packets of it.
     pub rule: Option<String>,
     /// The name that the author of the rule gave it.
     #[serde(default)]
@@ -244,62 +294,127 @@ pub fn state(row: &SourceRow) -> String {
     }
 }
 
-/// Drops by other rules as a table.
-fn others(text: &mut String, rows: &[OtherDrops]) {
-    if rows.is_empty() {
-        return;
+impl SourceRow {
+    /// True if packets of it are dropped now, or were where no rate is known.
+    pub fn loses(&self) -> bool {
+        self.dropped_per_second.map_or(self.dropped > 0, |rate| rate > 0.0)
     }
-    let mut table = table(&["SOURCE", "BY OTHER RULES", "REASON", ">DROPPED", ""]);
-    for OtherDrops { source, drops } in rows {
-        table.add_row([
-            source.clone(),
-            drops.title(),
-            drops.reason.clone(),
-            number(drops.dropped),
-            drops.said(),
-        ]);
+
+    /// True if packets of it are known to be dropped now.
+    pub(crate) fn loses_now(&self) -> bool {
+        self.dropped_per_second > Some(0.0)
     }
-    text.push('\n');
-    push(text, &table);
+
+    /// The source, with the direction where that is not the usual one.
+    pub fn name(&self) -> String {
+        let source = clean(&self.source);
+        match self.direction.as_str() {
+            "in" | "" => source,
+            "both" => format!("{source} in+out"),
+            direction => format!("{source} {}", clean(direction)),
+        }
+    }
+
+    /// The name of what drops most of it, and the number of the others.
+    pub fn by_text(&self) -> String {
+        match self.by.as_slice() {
+            [] => "-".to_owned(),
+            [one] => one.title(),
+            [one, more @ ..] => format!("{} +{}", one.title(), more.len()),
+        }
+    }
+
+    /// The reason of what drops most of it.
+    pub fn reason(&self) -> String {
+        self.by.first().map_or_else(|| "-".to_owned(), |by| clean(&by.reason))
+    }
+
+    /// The time of day since which that drops; the day and the minute of another day.
+    pub fn since(&self) -> String {
+        let Some(since) = self.by.first().and_then(|by| by.since.as_deref()) else {
+            return "-".to_owned();
+        };
+        let short = Zone::of_this_process().short(since);
+        match short.split_once(' ') {
+            Some((clock, age)) if age.ends_with(" ago") => clean(clock),
+            _ => clean(short.get(5..16).unwrap_or(&short)),
+        }
+    }
+
+    /// The drops now, in words: `dropped 65/s by game (over-limit)`.
+    pub fn in_words(&self) -> String {
+        let rate = |rate: Option<f64>, dropped: u64, exact: bool| match rate {
+            Some(rate) => part(each_second(rate), !exact),
+            None => part(format!("{} in all", number(dropped)), !exact),
+        };
+        let now = self.dropped_per_second.is_some_and(|rate| rate > 0.0);
+        let each = self.by.iter().filter(|by| !now || by.dropped_per_second > Some(0.0));
+        let each = each.map(|by| {
+            let many = rate(by.dropped_per_second, by.dropped, by.exact);
+            format!("{many} by {} ({})", by.title(), clean(&by.reason))
+        });
+        let way = match self.direction.as_str() {
+            "in" | "" => "",
+            "out" => " of what goes out",
+            _ => " of what comes in and goes out",
+        };
+        format!("dropped{way}: {}", each.collect::<Vec<_>>().join(", "))
+    }
 }
 
 /// The rows as a table.
-pub(crate) fn rows(text: &mut String, sources: &[SourceRow]) {
+fn rows(text: &mut String, sources: &[SourceRow]) {
     let mut table = table(&[
         "SOURCE",
         ">DROPPED/S",
-        ">DROPPED",
+        "BY",
+        "REASON",
         ">PASSED/S",
+        "SINCE",
+        ">DROPPED",
         ">PASSED",
         ">USED",
-        "?LIMIT",
-        "?RULE",
-        "",
+        "STATE",
     ]);
     for row in sources {
         table.add_row([
-            row.source.clone(),
+            row.name(),
             part(per_second(row.dropped_per_second), row.dropped_at_least),
-            part(number(row.dropped), row.dropped_at_least),
+            row.by_text(),
+            row.reason(),
             part(per_second(row.passed_per_second), row.passed_at_least),
+            row.since(),
+            part(number(row.dropped), row.dropped_at_least),
             part(number(row.passed), row.passed_at_least),
             percent(row.utilization),
-            row.limit.clone().unwrap_or_else(|| "-".to_owned()),
-            titled(row.rule.as_deref(), row.rule_name.as_deref()),
             state(row),
         ]);
     }
     push(text, &table);
 }
 
+/// The sources that are not among the rows because nothing of them is dropped; none under another
+/// order.
+pub fn folded(by: By, rows: usize, lose_nothing: u64) -> Option<String> {
+    let and = if rows > 0 { "and " } else { "" };
+    let verb = if lose_nothing == 1 { "loses" } else { "lose" };
+    (matches!(by, By::Dropped | By::DropRate) && lose_nothing > 0)
+        .then(|| format!("{and}{} that {verb} nothing", number(lose_nothing)))
+}
+
 impl Render for SourceList {
     fn render(&self, text: &mut String) {
-        if self.sources.is_empty() {
-            text.push_str("no such source has a counter, and events reported no drops\n");
-        } else {
+        if !self.sources.is_empty() {
             rows(text, &self.sources);
+        } else if matches!(self.by, By::Dropped | By::DropRate) {
+            text.push_str("nothing was dropped of any source\n");
+        } else {
+            text.push_str("no such source has a counter, and events reported no drops\n");
         }
-        others(text, &self.by_other_rules);
+        if let Some(folded) = folded(self.by, self.sources.len(), self.lose_nothing) {
+            text.push_str(&folded);
+            text.push('\n');
+        }
         let (v4, v6) = (number(self.tracked_v4), number(self.tracked_v6));
         let _: std::fmt::Result = write!(text, "{v4} IPv4 and {v6} IPv6 sources are tracked");
         if self.within < self.tracked_v4.saturating_add(self.tracked_v6) {

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::sources::{By, DroppedBy, OtherDrops, SourceRow};
+use super::sources::{By, DroppedBy, SourceRow, part, per_second};
 use super::words;
+use crate::render::number;
 
 /// The query of `GET /v1/top`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
@@ -60,9 +61,43 @@ pub struct Top {
     pub rounds: f64,
     /// The first of those that stand out.
     pub sources: Vec<SourceRow>,
-    /// Drops of those by rules on other keys, budgets, lists or bans, the most first.
+    /// Sources of which nothing was dropped, as far as they were read: under an order by drops they
+    /// are not among the rows.
     #[serde(default)]
-    pub by_other_rules: Vec<OtherDrops>,
-    /// The source that was asked about, if one was.
-    pub watched: Option<SourceRow>,
+    pub lose_nothing: u64,
+    /// What is dropped now, in a sentence; none at the first look.
+    #[serde(default)]
+    pub headline: Option<String>,
+    /// The source that was asked about, if one was, in each direction in which it is counted.
+    #[serde(default)]
+    pub watched: Vec<SourceRow>,
+}
+
+/// What is dropped now, in a sentence: of the packets a second that pass and are dropped, by the
+/// source that loses most, and the number of sources that lists and bans drop.
+pub(crate) fn headline(
+    [passed, dropped]: [f64; 2],
+    first: Option<&SourceRow>,
+    listed: u64,
+) -> String {
+    let all = passed + dropped;
+    if dropped <= 0.0 {
+        return match all {
+            0.0 => "No packets come, and none are dropped".to_owned(),
+            all => format!("None of {} packets/s are dropped", per_second(Some(all))),
+        };
+    }
+    let mut text =
+        format!("{} of {} packets/s are dropped", per_second(Some(dropped)), per_second(Some(all)));
+    let first = first.and_then(|row| Some((row, row.by.first()?, row.dropped_per_second?)));
+    if let Some((row, by, rate)) = first.filter(|(_, _, rate)| *rate > 0.0) {
+        let rate = by.dropped_per_second.unwrap_or(rate);
+        let (many, who) = (part(per_second(Some(rate)), !by.exact), row.name());
+        text = format!("{text}, {many} of them from {who} by {}", by.title());
+    }
+    match listed {
+        0 => text,
+        1 => format!("{text}; 1 source on a list or banned"),
+        many => format!("{text}; {} sources on lists or banned", number(many)),
+    }
 }

@@ -127,14 +127,14 @@ pub async fn sliced<S, A>(
     shared: Shared<S>,
     peer: Peer,
     content_type: &'static str,
-    begin: impl FnOnce(&S) -> Result<A, Refusal>,
+    begin: impl FnOnce(&mut S) -> Result<A, Refusal>,
 ) -> Answer
 where
     S: Send + 'static,
     A: Sliced<S>,
 {
     let turn = admit(&peer).await?;
-    let mut answer = with(&shared, |service| begin(service))?;
+    let mut answer = with(&shared, begin)?;
     let mut step: Steps = Box::new(move || {
         if peer.is_gone() {
             return Err(gone());

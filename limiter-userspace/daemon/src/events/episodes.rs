@@ -9,17 +9,20 @@ use limiter_common::wire::Event;
 use crate::clocks::Clocks;
 use crate::views::Title;
 
-/// The key of an episode: source, rule and reason.
+/// The key of an episode: source, rule, reason and direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) source: [u8; 16],
     pub(super) rule: u32,
     pub(super) reason: u8,
+    /// True of packets that went out.
+    pub(super) is_out: bool,
 }
 
 impl Key {
     pub(super) const fn of(event: &Event) -> Self {
-        Self { source: event.source, rule: event.rule, reason: event.reason }
+        let is_out = event.known & Event::OUT != 0;
+        Self { source: event.source, rule: event.rule, reason: event.reason, is_out }
     }
 }
 
@@ -234,14 +237,16 @@ mod tests {
     }
 
     #[test]
-    fn source_rule_and_reason_are_apart() {
+    fn source_rule_reason_and_direction_are_apart() {
         let mut episodes = episodes(8);
         let one = drop_of(1, 5);
-        for event in [one, drop_of(2, 5), Event { rule: 7, ..one }, Event { reason: 3, ..one }] {
+        let out = Event { known: Event::OUT, ..one };
+        let other = [drop_of(2, 5), Event { rule: 7, ..one }, Event { reason: 3, ..one }, out];
+        for event in [one].into_iter().chain(other) {
             assert!(episodes.record(event, &CLOCKS, || None).is_some(), "{event:?}");
             assert!(episodes.record(event, &CLOCKS, || None).is_none(), "{event:?}");
         }
-        assert_eq!(episodes.open().len(), 4);
+        assert_eq!(episodes.open().len(), 5);
     }
 
     #[test]

@@ -308,6 +308,8 @@ pub(super) struct Reported {
     pub(super) source: [u8; 16],
     pub(super) rule: u32,
     pub(super) reason: u8,
+    /// True of packets that went out.
+    pub(super) is_out: bool,
     /// The rule when the episode began.
     pub(super) title: Option<Title>,
     pub(super) began: SystemTime,
@@ -320,7 +322,7 @@ impl Reported {
     }
 }
 
-fn reported(Key { source, rule, reason }: Key, open: &Open) -> Reported {
+fn reported(Key { source, rule, reason, is_out }: Key, open: &Open) -> Reported {
     let (title, dropped) = (open.rule.clone(), open.sampled);
-    Reported { source, rule, reason, title, began: open.began, dropped }
+    Reported { source, rule, reason, is_out, title, began: open.began, dropped }
 }

@@ -1,7 +1,5 @@
 //! Words that all events are reported by.
 
-use std::time::SystemTime;
-
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Event;
 use limiter_datapath::Datapath;
@@ -9,13 +7,8 @@ use limiter_rules::model::TriePrefix;
 
 use super::episodes::{Key, Open};
 use crate::api::events::{Episode, Sample};
-use crate::clocks::representable;
+use crate::clocks::rfc3339;
 use crate::render::would_drop;
-
-/// A moment in RFC 3339, to the second.
-pub(super) fn rfc3339(time: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(representable(time)).to_string()
-}
 
 /// The source of an episode.
 pub(super) fn source(key: &Key) -> String {

@@ -41,7 +41,7 @@ pub(super) async fn list(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
 ) -> Answer {
-    sliced(service, peer, JSON, BansText::begin).await
+    sliced(service, peer, JSON, |service| BansText::begin(service)).await
 }
 
 /// Bans a source

@@ -4,8 +4,9 @@ use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_rules::source_text;
 
+use super::source::{Read, SourceText};
 use crate::api::explain::{AskExplain, ExplainedNow};
-use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
+use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, read, sliced};
 use crate::error::ServiceError;
 use crate::service::{Service, Shared};
 use crate::why::{BANS, InForce, Question};
@@ -26,7 +27,41 @@ pub(super) async fn explain(
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<AskExplain>,
 ) -> Answer {
+    if asked.is_of_source() {
+        return sliced(service, peer, JSON, |service| SourceExplained::begin(service, &asked))
+            .await;
+    }
     read(&service, &peer, |service| service.explain(&asked)).await
+}
+
+/// An explanation of a source, without a packet: what it really sends is read beside it.
+pub(crate) struct SourceExplained {
+    /// None once it was reported.
+    explained: Option<ExplainedNow>,
+    source: SourceText,
+}
+
+impl SourceExplained {
+    pub(crate) fn begin(service: &mut Service, asked: &AskExplain) -> Result<Self, Refusal> {
+        let explained = service.explain(asked)?;
+        let source = SourceText::begin(service, &explained.source)?;
+        Ok(Self { explained: Some(explained), source })
+    }
+}
+
+impl Sliced<Service> for SourceExplained {
+    fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
+        if self.explained.is_none() {
+            return Ok(Step::Done);
+        }
+        let view = match self.source.go_on(service)? {
+            Read::Again => return Ok(Step::Again),
+            Read::After(time) => return Ok(Step::After(time)),
+            Read::Done(view) => view,
+        };
+        let explained = self.explained.take().map(|explained| explained.with_drops(view.rows));
+        Ok(Step::Part(serde_json::to_vec(&explained)?.into()))
+    }
 }
 
 impl Service {
@@ -57,5 +92,19 @@ impl Service {
         let (datapath, layers, effective) =
             (self.datapath()?, &self.rule_sets.layers, &self.rule_sets.effective);
         Ok(InForce { datapath, layers, effective, lists: &self.lists, now })
+    }
+}
+
+/// The answer about a source, read at once.
+#[cfg(test)]
+pub(crate) fn explained(
+    service: &mut Service,
+    asked: &AskExplain,
+) -> Result<ExplainedNow, Refusal> {
+    let mut text = SourceExplained::begin(service, asked)?;
+    loop {
+        if let Step::Part(part) = text.step(service)? {
+            return Ok(serde_json::from_slice(&part)?);
+        }
     }
 }

@@ -24,7 +24,7 @@ pub(super) async fn list(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
 ) -> Answer {
-    sliced(service, peer, JSON, LimitsText::begin).await
+    sliced(service, peer, JSON, |service| LimitsText::begin(service)).await
 }
 
 /// Sets a limit

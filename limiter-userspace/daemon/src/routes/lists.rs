@@ -37,7 +37,7 @@ pub(super) fn routes() -> Routes<Service> {
     responses((status = 200, description = "Done.", body = Lists))
 )]
 pub(super) async fn all(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
-    sliced(service, peer, JSON, ListsText::begin).await
+    sliced(service, peer, JSON, |service| ListsText::begin(service)).await
 }
 
 /// Puts sources on a list

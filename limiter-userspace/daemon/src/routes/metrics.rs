@@ -30,7 +30,7 @@ pub(super) async fn metrics(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
 ) -> Answer {
-    sliced(service, peer, CONTENT_TYPE, MetricsText::begin).await
+    sliced(service, peer, CONTENT_TYPE, |service| MetricsText::begin(service)).await
 }
 
 /// The reading of the counters under way; none once all was reported.

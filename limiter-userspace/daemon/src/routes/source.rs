@@ -1,9 +1,11 @@
 //! The request for one source.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_common::time::Ticks;
 use limiter_rules::{Selector, source_text};
 
 use crate::api::source::SourceView;
@@ -11,7 +13,7 @@ use crate::api::words;
 use crate::control::{Answer, JSON, Named, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
 use crate::service::{Service, Shared};
-use crate::sources::{Accounts, Ledger};
+use crate::sources::{Account, Accounts, Ledger};
 use crate::views;
 
 pub(super) fn routes() -> Routes<Service> {
@@ -37,49 +39,90 @@ pub(super) async fn source(
     sliced(service, peer, JSON, |service| SourceText::begin(service, &address)).await
 }
 
-/// A source, for whose account all keys are read: a pass under way.
+/// Between the two readings that report a rate.
+const APART: Duration = Duration::from_millis(250);
+
+/// A source, for whose account all keys are read, twice where no view has just measured its rates.
 pub(crate) struct SourceText {
     address: IpAddr,
     /// None once it was reported.
     accounts: Option<Accounts>,
+    /// The first reading, and when that was.
+    first: Option<(Account, Ticks)>,
 }
 
 impl SourceText {
     pub(crate) fn begin(service: &Service, address: &str) -> Result<Self, Refusal> {
         service.datapath()?;
         let address = source_text::parse_one(address)?;
-        Ok(Self { address, accounts: Some(Accounts::of([views::key(address)])) })
+        Ok(Self { address, accounts: Some(Self::read(address)), first: None })
     }
 
-    fn view(&self, service: &Service, accounts: Accounts) -> Result<SourceView, ServiceError> {
+    fn read(address: IpAddr) -> Accounts {
+        Accounts::of([views::key(address)])
+    }
+
+    /// Reads on: the source, the time after which to read on, or neither.
+    pub(crate) fn go_on(&mut self, service: &Service) -> Result<Read, Refusal> {
+        let datapath = service.datapath()?;
+        let Some(accounts) = &mut self.accounts else { return Ok(Read::Again) };
+        if !accounts.step(datapath)? {
+            return Ok(Read::Again);
+        }
+        let (source, now) = (views::key(self.address), datapath.now());
+        let ledger = Ledger::open(datapath, &service.rule_sets.effective, Some(&service.events));
+        let accounts = self.accounts.take().unwrap_or_default().take(&ledger)?;
+        let mut account = accounts.get(&source).cloned().unwrap_or_default();
+        match (service.gauges.views.measured(&source, now), self.first.take()) {
+            (Some(measured), _) => account.take_rates(measured),
+            (None, Some((first, then))) => account.compare(&first, now.since(then)),
+            (None, None) if !account.is_empty() => {
+                self.first = Some((account, now));
+                self.accounts = Some(Self::read(self.address));
+                return Ok(Read::After(APART));
+            }
+            (None, None) => {}
+        }
+        Ok(Read::Done(Box::new(self.view(service, &account)?)))
+    }
+
+    fn view(&self, service: &Service, account: &Account) -> Result<SourceView, ServiceError> {
         let (datapath, address) = (service.datapath()?, self.address);
         let effective = &service.rule_sets.effective;
-        let accounts = accounts.take(&Ledger::open(datapath, effective, Some(&service.events)))?;
-        let account = accounts.get(&views::key(address)).cloned().unwrap_or_default();
         let (selector, now) = (Selector::address(address), datapath.now());
         let words = service.lists.words_of(&selector, now);
         let [listed_reason, listed_by] = words.map(|word| word.map(str::to_owned));
-        let counted = (account.total(), account.by_rule(&views::rule_names(datapath, effective)));
+        let titles = views::rule_names(datapath, effective);
+        let counted = (account.total(), account.by_rule(&titles));
         let view = views::whole(datapath, effective, address, counted)?;
         Ok(SourceView {
             listed_reason,
             listed_by,
             listed_beside: service.lists.beside(&selector, now),
             banned_by: service.banned_by(address)?,
+            rows: account.source_rows(&view, &titles),
             ..view
         })
     }
 }
 
+/// The step after a slice.
+pub(crate) enum Read {
+    Again,
+    After(Duration),
+    Done(Box<SourceView>),
+}
+
 impl Sliced<Service> for SourceText {
     fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
-        let datapath = service.datapath()?;
-        let Some(accounts) = &mut self.accounts else { return Ok(Step::Done) };
-        if !accounts.step(datapath)? {
-            return Ok(Step::Again);
+        if self.accounts.is_none() {
+            return Ok(Step::Done);
         }
-        let view = self.accounts.take().map(|read| self.view(service, read)).transpose()?;
-        Ok(Step::Part(serde_json::to_vec(&view)?.into()))
+        Ok(match self.go_on(service)? {
+            Read::Again => Step::Again,
+            Read::After(time) => Step::After(time),
+            Read::Done(view) => Step::Part(serde_json::to_vec(&*view)?.into()),
+        })
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) async fn stats(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
 ) -> Answer {
-    sliced(service, peer, JSON, StatsText::begin).await
+    sliced(service, peer, JSON, |service| StatsText::begin(service)).await
 }
 
 impl StatsText {

@@ -67,8 +67,9 @@ impl Service {
             tracked_v6,
             rounds: view.rounds(tracked_v4.saturating_add(tracked_v6)),
             sources: view.rows(known, &wanted)?,
-            by_other_rules: view.by_other_rules(known, &wanted),
-            watched: watch.map(|source| view.row(known, &source)).transpose()?,
+            lose_nothing: view.lose_nothing(),
+            headline: view.headline(known)?,
+            watched: watch.map(|source| view.of(known, &source)).transpose()?.unwrap_or_default(),
         })
     }
 }

@@ -22,7 +22,7 @@ pub(super) async fn utilization(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
 ) -> Answer {
-    sliced(service, peer, JSON, UtilizationText::begin).await
+    sliced(service, peer, JSON, |service| UtilizationText::begin(service)).await
 }
 
 /// The reading of all buckets under way, unless it was just done.

@@ -10,10 +10,13 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::TableKey;
 use limiter_datapath::Observed;
 use limiter_rules::Selector;
+use limiter_rules::model::Direction;
 
 use super::counters::{Counters, Rates};
 use super::keys::{self, KeyLine};
-use crate::api::source::{RuleDrops, Total};
+use crate::api::source::Total;
+use crate::api::sources::RuleDrops;
+use crate::clocks::rfc3339;
 use crate::views::Title;
 
 /// A counter. Two readings of one can be compared, and no others.
@@ -24,7 +27,7 @@ pub(super) enum Counter {
     /// The bucket of a key. No two tables have had one id, whatever rules came between.
     Key(TableKey),
     /// The drops that events reported in an episode: a part of all.
-    Reported { rule: u32, reason: u8, began: SystemTime },
+    Reported { rule: u32, reason: u8, is_out: bool, began: SystemTime },
 }
 
 /// A counter of a source, as it was read.
@@ -33,7 +36,10 @@ pub(super) struct Line {
     pub(super) counter: Counter,
     /// The number of the rule.
     pub(super) rule: Option<u32>,
+    pub(super) direction: Direction,
     pub(super) counters: Counters,
+    /// Packets since an earlier reading; none where the two cannot be compared.
+    pub(super) since: Option<Counters>,
     /// The rule of drops that were reported, as it was called then.
     pub(super) title: Option<Box<Title>>,
 }
@@ -45,8 +51,15 @@ impl Line {
 }
 
 impl From<&KeyLine> for Line {
-    fn from(KeyLine { key, rule, counters, .. }: &KeyLine) -> Self {
-        Self { counter: Counter::Key(*key), rule: *rule, counters: *counters, title: None }
+    fn from(KeyLine { key, rule, direction, counters, .. }: &KeyLine) -> Self {
+        Self {
+            counter: Counter::Key(*key),
+            rule: *rule,
+            direction: *direction,
+            counters: *counters,
+            since: None,
+            title: None,
+        }
     }
 }
 
@@ -63,6 +76,19 @@ pub(crate) struct Account {
     /// The tables in force, and which of them has sources as its keys.
     pub(super) tables: Vec<u32>,
     pub(super) own: Option<u32>,
+    /// Time since the earlier reading that the lines were compared with; zero without one.
+    pub(super) over: Ticks,
+    /// Episodes of drops that events reported, whoever counts them.
+    pub(super) began: Vec<Began>,
+}
+
+/// The beginning of an episode of drops.
+#[derive(Clone, Debug)]
+pub(super) struct Began {
+    pub(super) title: Option<Title>,
+    pub(super) reason: u8,
+    pub(super) direction: Direction,
+    pub(super) at: SystemTime,
 }
 
 /// The counters that a reading has, where there were any.
@@ -78,13 +104,8 @@ pub(super) struct Seen {
 
 impl Account {
     /// True if nothing counts the source.
-    pub(super) const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.lines.is_empty()
-    }
-
-    /// True if a bucket stands for all packets of the source.
-    fn has_own(&self) -> bool {
-        self.lines.iter().any(|line| self.is_own(&line.counter))
     }
 
     fn is_own(&self, counter: &Counter) -> bool {
@@ -111,15 +132,36 @@ impl Account {
         if let Some(counters) = counters
             && account.lines.iter().all(|line| line.counter != counter)
         {
-            account.lines.push(Line { counter, rule: None, counters, title: None });
+            let (direction, since) = (Direction::In, None);
+            account.lines.push(Line {
+                counter,
+                rule: None,
+                direction,
+                counters,
+                since,
+                title: None,
+            });
         }
         account.lines.sort_by_key(|line| line.counter);
         account
     }
 
-    /// True if what is no rule on the source alone has dropped of it.
-    pub(super) fn has_others(&self) -> bool {
-        self.lines.iter().any(|line| line.counters.dropped > 0 && !self.is_own(&line.counter))
+    /// True if lists or bans drop packets of it now.
+    pub(super) fn is_dropped_before_rules(&self) -> bool {
+        let lists = [Reason::Denied, Reason::Banned].map(|reason| reason.index());
+        self.lines.iter().any(|line| {
+            let Counter::Reported { reason, .. } = line.counter else { return false };
+            let drops = line.since.is_some_and(|since| since.dropped > 0);
+            drops && lists.contains(&u32::from(reason))
+        })
+    }
+
+    /// True if packets of it were dropped, but none by the rule of its bucket.
+    pub(super) fn loses_elsewhere(&self) -> bool {
+        let of_own = |line: &&Line| self.is_own(&line.counter);
+        let own: Vec<_> = self.lines.iter().filter(of_own).collect();
+        let dropped = |lines: &[&Line]| lines.iter().any(|line| line.counters.dropped > 0);
+        !own.is_empty() && !dropped(&own) && dropped(&self.lines.iter().collect::<Vec<_>>())
     }
 
     /// The keys of it that are known.
@@ -130,49 +172,100 @@ impl Account {
         })
     }
 
+    /// The directions in which something counts it.
+    pub(crate) fn directions(&self) -> Vec<Direction> {
+        let counts = |way: &Direction| self.lines.iter().any(|line| line.direction == *way);
+        Direction::NAMED.into_iter().map(|(_, way)| way).filter(counts).collect()
+    }
+
     /// The one total: each packet was dropped by one rule, so drops add up; a packet that passed
     /// was counted in each table that it was in.
     pub(crate) fn total(&self) -> Total {
+        self.total_of(|_| true)
+    }
+
+    /// The total of a direction.
+    pub(crate) fn total_in(&self, direction: Direction) -> Total {
+        self.total_of(|line| line.direction == direction)
+    }
+
+    fn total_of(&self, wanted: impl Fn(&Line) -> bool) -> Total {
         let mut dropped = 0u64;
         let mut passed = Passed::default();
-        for Line { counter, counters, .. } in &self.lines {
-            dropped = dropped.saturating_add(counters.dropped);
-            passed.add(counter, counters.passed);
+        let (mut reported, mut own) = (false, false);
+        for line in self.lines.iter().filter(|line| wanted(line)) {
+            dropped = dropped.saturating_add(line.counters.dropped);
+            passed.add(&line.counter, line.counters.passed);
+            reported |= line.is_reported();
+            own |= self.is_own(&line.counter);
         }
         let shared = self.shared.iter().any(|(_, _, counters)| counters.dropped > 0);
-        let reported = self.lines.iter().any(Line::is_reported);
         Total {
             passed: passed.most(),
             dropped,
-            passed_at_least: !self.has_own(),
+            passed_at_least: !own,
             dropped_at_least: reported || shared || self.in_part || !self.seen.keys,
         }
     }
 
-    /// Packets a second since an earlier reading, by counters that both have; none where one began
-    /// anew or left in between, and where it is not known when one began.
-    pub(super) fn rates(&self, before: &Self, time: Ticks) -> Option<Rates> {
+    /// Takes what came since an earlier reading, by counters that both have. In a direction in
+    /// which one began anew or left in between, or of which it is not known when one began, there
+    /// is none.
+    pub(crate) fn compare(&mut self, before: &Self, time: Ticks) {
+        self.over = time;
+        let has_left = |line: &&Line| !line.is_reported() && self.find(&line.counter).is_none();
+        let mut unknown: Vec<Direction> =
+            before.lines.iter().filter(has_left).map(|line| line.direction).collect();
+        let since: Vec<Option<Counters>> = self
+            .lines
+            .iter()
+            .map(|line| match before.find(&line.counter) {
+                Some(before) => line.counters.since(before),
+                None => before.knew_of(&line.counter).then_some(line.counters),
+            })
+            .collect();
+        let lines = self.lines.iter().zip(&since).filter(|(_, since)| since.is_none());
+        unknown.extend(lines.map(|(line, _)| line.direction));
+        for (line, since) in self.lines.iter_mut().zip(since) {
+            line.since = since.filter(|_| !unknown.contains(&line.direction));
+        }
+    }
+
+    /// Takes what another reading of just now found out about rates.
+    pub(crate) fn take_rates(&mut self, other: &Self) {
+        self.over = other.over;
+        let since: Vec<_> =
+            self.lines.iter().map(|line| other.line(&line.counter)?.since).collect();
+        for (line, since) in self.lines.iter_mut().zip(since) {
+            line.since = since;
+        }
+    }
+
+    /// True if packets a second are known of all that counts it.
+    pub(super) fn has_rates(&self) -> bool {
+        self.over > Ticks::ZERO && self.lines.iter().all(|line| line.since.is_some())
+    }
+
+    /// Packets a second in a direction since the earlier reading; none where that is not known.
+    pub(super) fn rates(&self, direction: Direction) -> Option<Rates> {
         let mut since = Counters::default();
         let mut passed = Passed::default();
-        for Line { counter, counters, .. } in &self.lines {
-            let delta = match before.find(counter) {
-                Some(before) => counters.since(before)?,
-                None if before.knew_of(counter) => *counters,
-                None => return None,
-            };
+        let lines = self.lines.iter().filter(|line| line.direction == direction);
+        for Line { counter, since: delta, .. } in lines {
+            let delta = (*delta)?;
             since.dropped = since.dropped.saturating_add(delta.dropped);
             passed.add(counter, delta.passed);
         }
-        let has_left = |line: &Line| !line.is_reported() && self.find(&line.counter).is_none();
-        if before.lines.iter().any(has_left) {
-            return None;
-        }
-        Rates::of(Counters { passed: passed.most(), ..since }, time)
+        Rates::of(Counters { passed: passed.most(), ..since }, self.over)
+    }
+
+    fn line(&self, counter: &Counter) -> Option<&Line> {
+        let found = self.lines.binary_search_by(|line| line.counter.cmp(counter));
+        found.ok().and_then(|place| self.lines.get(place))
     }
 
     fn find(&self, counter: &Counter) -> Option<Counters> {
-        let found = self.lines.binary_search_by(|line| line.counter.cmp(counter));
-        found.ok().and_then(|place| self.lines.get(place)).map(|line| line.counters)
+        self.line(counter).map(|line| line.counters)
     }
 
     /// True if this reading would have had the counter, had there been one.
@@ -187,23 +280,24 @@ impl Account {
     /// Packets by rule, those that the most were dropped by first. Together, and without those of a
     /// prefix, they are the total.
     pub(crate) fn by_rule(&self, titles: &BTreeMap<u32, Title>) -> Vec<RuleDrops> {
-        self.rows(titles, |_| true)
+        self.rows(titles, None)
     }
 
-    /// Drops by what is not a rule on the source alone.
-    pub(super) fn by_others(&self, titles: &BTreeMap<u32, Title>) -> Vec<RuleDrops> {
-        let mut rows = self.rows(titles, |counter| !self.is_own(counter));
+    /// What drops packets of it in a direction, that which drops most now first.
+    pub(crate) fn drops(
+        &self,
+        titles: &BTreeMap<u32, Title>,
+        direction: Direction,
+    ) -> Vec<RuleDrops> {
+        let mut rows = self.rows(titles, Some(direction));
         rows.retain(|row| row.dropped > 0 && row.of.is_none());
         rows
     }
 
-    pub(super) fn rows(
-        &self,
-        titles: &BTreeMap<u32, Title>,
-        wanted: impl Fn(&Counter) -> bool,
-    ) -> Vec<RuleDrops> {
-        let mut sums: BTreeMap<Row, (Counters, u64)> = BTreeMap::new();
-        for line in self.lines.iter().filter(|line| wanted(&line.counter)) {
+    fn rows(&self, titles: &BTreeMap<u32, Title>, way: Option<Direction>) -> Vec<RuleDrops> {
+        let is_wanted = |direction: Direction| way.is_none_or(|way| way == direction);
+        let mut sums: BTreeMap<Row, Sum> = BTreeMap::new();
+        for line in self.lines.iter().filter(|line| is_wanted(line.direction)) {
             let title = match &line.title {
                 Some(title) => Some((**title).clone()),
                 None => line.rule.and_then(|rule| titles.get(&rule)).cloned(),
@@ -212,19 +306,49 @@ impl Account {
                 Counter::Reported { reason, .. } => Some(reason),
                 _ => None,
             };
-            let (sum, keys) = sums.entry((reason, None, title)).or_default();
-            sum.add(line.counters);
-            *keys += 1;
+            let began = self.began.iter().filter(|began| {
+                let counted = u8::try_from(Reason::OverLimit.index()).unwrap_or(u8::MAX);
+                is_wanted(began.direction)
+                    && began.reason == reason.unwrap_or(counted)
+                    && began.title == title
+            });
+            let began = began.map(|began| began.at).max();
+            sums.entry((reason, None, title)).or_default().add(line.counters, line.since, began);
         }
         for (net, rule, counters) in &self.shared {
             let title = rule.and_then(|rule| titles.get(&rule)).cloned();
-            let (sum, keys) = sums.entry((None, Some(*net), title)).or_default();
-            sum.add(*counters);
-            *keys += 1;
+            sums.entry((None, Some(*net), title)).or_default().add(*counters, None, None);
         }
-        let mut rows: Vec<RuleDrops> = sums.into_iter().map(row).collect();
-        rows.sort_by_key(|row| std::cmp::Reverse((row.dropped, row.exact)));
+        let mut rows: Vec<RuleDrops> =
+            sums.into_iter().map(|(of, sum)| row(of, sum, self.over)).collect();
+        let rate = |row: &RuleDrops| row.dropped_per_second.unwrap_or(0.0);
+        rows.sort_by(|a, b| {
+            let by_count = (b.dropped, b.exact).cmp(&(a.dropped, a.exact));
+            rate(b).total_cmp(&rate(a)).then(by_count)
+        });
         rows
+    }
+}
+
+/// The counters of all lines that are one row.
+#[derive(Debug, Default)]
+struct Sum {
+    counters: Counters,
+    /// Drops since the earlier reading, of the lines of which that is known.
+    since: Option<u64>,
+    keys: u64,
+    began: Option<SystemTime>,
+}
+
+impl Sum {
+    fn add(&mut self, counters: Counters, since: Option<Counters>, began: Option<SystemTime>) {
+        self.counters.add(counters);
+        self.since = match (since, self.since) {
+            (Some(since), sum) => Some(sum.unwrap_or(0).saturating_add(since.dropped)),
+            (None, sum) => sum,
+        };
+        self.keys += 1;
+        self.began = self.began.max(began);
     }
 }
 
@@ -232,7 +356,8 @@ impl Account {
 /// rule.
 type Row = (Option<u8>, Option<IpNet>, Option<Title>);
 
-fn row(((reported, net, title), (counters, keys)): (Row, (Counters, u64))) -> RuleDrops {
+fn row((reported, net, title): Row, sum: Sum, over: Ticks) -> RuleDrops {
+    let Sum { counters, since, keys, began } = sum;
     let reason = reported.map_or(Reason::OverLimit, |reason| Reason::from_index(u32::from(reason)));
     let exact = reported.is_none();
     let (rule, rule_name) = match title {
@@ -246,6 +371,10 @@ fn row(((reported, net, title), (counters, keys)): (Row, (Counters, u64))) -> Ru
         reason: reason.name().to_owned(),
         passed: exact.then_some(counters.passed),
         dropped: counters.dropped,
+        dropped_per_second: since
+            .and_then(|dropped| Rates::of(Counters { passed: 0, dropped }, over))
+            .map(|rates| rates.dropped),
+        since: began.map(rfc3339),
         keys: exact.then_some(keys),
         exact,
     }

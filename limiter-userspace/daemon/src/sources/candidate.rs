@@ -6,7 +6,6 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 
 use super::account::Account;
-use super::counters::Rates;
 use super::merit::{Best, Measure, measure};
 use crate::api::sources::By;
 
@@ -18,7 +17,6 @@ pub(super) const KEPT: usize = 128;
 pub(super) struct Candidate {
     pub(super) account: Account,
     pub(super) at: Ticks,
-    pub(super) rates: Option<Rates>,
     pub(super) used: u64,
     /// Rounds over all keys that had begun when it was first read.
     pub(super) since: u64,
@@ -26,8 +24,8 @@ pub(super) struct Candidate {
 
 impl Candidate {
     pub(super) fn measure(&self, by: By) -> Measure {
-        let [first, second] = measure(by, &self.account, self.rates);
-        [if by == By::Utilization { self.used } else { first }, second]
+        let [first, second, third] = measure(by, &self.account);
+        [if by == By::Utilization { self.used } else { first }, second, third]
     }
 }
 

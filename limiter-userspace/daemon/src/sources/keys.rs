@@ -9,6 +9,7 @@ use limiter_common::source::Source;
 use limiter_common::wire::{KeyedBucket, TableKey, field};
 use limiter_datapath::{KeyPlace, Observed};
 use limiter_rules::compile::TableForm;
+use limiter_rules::model::Direction;
 
 use super::counters::Counters;
 use crate::error::ServiceError;
@@ -34,6 +35,7 @@ pub(super) struct KeyLine {
     /// The number of the rule that it was charged under last; none if that means another one by
     /// now.
     pub(super) rule: Option<u32>,
+    pub(super) direction: Direction,
     pub(super) counters: Counters,
 }
 
@@ -73,7 +75,7 @@ impl KeyPass {
         (self.place, self.done) = (next, next.is_none());
         let line = |(key, bucket): &(TableKey, KeyedBucket)| {
             let form = forms.get(&key.table)?;
-            Some(line(datapath, whose(*form, key)?, key, bucket))
+            Some(line(datapath, (whose(*form, key)?, *form), key, bucket))
         };
         Ok(keys.iter().filter_map(line).collect())
     }
@@ -92,14 +94,21 @@ pub(super) fn again(
     source: Source,
     key: &TableKey,
 ) -> Result<Option<KeyLine>, ServiceError> {
-    let in_force = datapath.installed().tables.ids.values().any(|id| *id == key.table);
-    let bucket = if in_force { datapath.keyed(key)? } else { None };
-    Ok(bucket.map(|bucket| line(datapath, Whose::One(source), key, &bucket)))
+    let mut in_force = datapath.installed().tables.ids.iter();
+    let Some((form, _)) = in_force.find(|(_, id)| **id == key.table) else { return Ok(None) };
+    let bucket = datapath.keyed(key)?;
+    Ok(bucket.map(|bucket| line(datapath, (Whose::One(source), *form), key, &bucket)))
 }
 
-fn line(datapath: &dyn Observed, whose: Whose, key: &TableKey, bucket: &KeyedBucket) -> KeyLine {
+fn line(
+    datapath: &dyn Observed,
+    (whose, form): (Whose, TableForm),
+    key: &TableKey,
+    bucket: &KeyedBucket,
+) -> KeyLine {
     let counters = Counters { passed: bucket.passed, dropped: bucket.dropped };
-    KeyLine { whose, key: *key, rule: rule_of(datapath, bucket), counters }
+    let (rule, direction) = (rule_of(datapath, bucket), form.direction());
+    KeyLine { whose, key: *key, rule, direction, counters }
 }
 
 fn rule_of(datapath: &dyn Observed, bucket: &KeyedBucket) -> Option<u32> {

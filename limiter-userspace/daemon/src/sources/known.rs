@@ -1,5 +1,6 @@
 //! The state of sources, as it is read from their tables.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use limiter_common::source::Source;
@@ -7,18 +8,19 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, EntryKind, TableKey};
 use limiter_datapath::{Datapath, Sweep, of_key};
 use limiter_rules::Selector;
-use limiter_rules::model::Martians;
+use limiter_rules::model::{Direction, Martians};
 
 use super::account::Account;
-use super::counters::{Counters, Rates};
+use super::counters::Counters;
 use super::ledger::{Ledger, own_table};
+use super::wanted::Wanted;
 use crate::api::source::SourceView;
 use crate::api::sources::{By, SourceRow};
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::events::Events;
 use crate::lists::ListStore;
-use crate::views;
+use crate::views::{self, Title};
 
 /// State of the daemon that a source is described from.
 #[derive(Clone, Copy)]
@@ -94,13 +96,21 @@ impl Known<'_> {
         Ledger::open(self.datapath, self.effective, Some(self.events))
     }
 
-    /// A source in short, by its account.
-    pub(super) fn row(
+    /// A source in short, by its account: a row for each direction in which something counts it.
+    pub(super) fn rows(
         &self,
         source: &Source,
         account: &Account,
-        rates: Option<Rates>,
-    ) -> Result<SourceRow, ServiceError> {
+    ) -> Result<Vec<SourceRow>, ServiceError> {
+        self.titled_rows(source, account, &views::rule_names(self.datapath, self.effective))
+    }
+
+    fn titled_rows(
+        &self,
+        source: &Source,
+        account: &Account,
+        titles: &BTreeMap<u32, Title>,
+    ) -> Result<Vec<SourceRow>, ServiceError> {
         let now = self.datapath.now();
         let address = address(source);
         let view = views::source(self.datapath, self.effective, address)?;
@@ -113,22 +123,71 @@ impl Known<'_> {
             martian: self.effective.martians == Some(Martians::Drop) && source.is_martian(),
             ..view
         };
-        let view = view.counted(account.total());
-        Ok(SourceRow {
-            passed: view.passed,
-            dropped: view.dropped,
-            passed_at_least: view.passed_at_least,
-            dropped_at_least: view.dropped_at_least,
-            passed_per_second: rates.map(|rates| rates.passed),
-            dropped_per_second: rates.map(|rates| rates.dropped),
-            utilization: utilization(view.of, view.remaining),
-            source: view.source,
-            rule: view.rule,
-            rule_name: view.rule_name,
-            limit: view.limit,
-            listed,
-            banned_seconds: view.banned_seconds,
-        })
+        Ok(account.source_rows(&view, titles))
+    }
+
+    /// The first rows of these sources, the first of which have the most of the measure. Under an
+    /// order by drops, rows without any are left out.
+    pub(super) fn first_rows(
+        &self,
+        mut sources: Vec<(Source, &Account)>,
+        wanted: &Wanted,
+    ) -> Result<Vec<SourceRow>, ServiceError> {
+        let Wanted { by, count, .. } = *wanted;
+        let titles = views::rule_names(self.datapath, self.effective);
+        sources.sort_by_key(|(source, _)| *source);
+        let mut rows = Vec::new();
+        for (source, account) in sources {
+            rows.extend(self.titled_rows(&source, account, &titles)?);
+        }
+        if matches!(by, By::Dropped | By::DropRate) {
+            rows.retain(|row| row.dropped > 0);
+        }
+        // Of equals, the smaller address is first.
+        rows.sort_by(|a, b| {
+            let counts = |row: &SourceRow| (row.dropped, row.passed);
+            measure(b, by).total_cmp(&measure(a, by)).then(counts(b).cmp(&counts(a)))
+        });
+        rows.truncate(count);
+        Ok(rows)
+    }
+}
+
+impl Account {
+    /// The rows of its source, of which `view` has the rule, lists and bans: one for each direction
+    /// in which something counts it.
+    pub(crate) fn source_rows(
+        &self,
+        view: &SourceView,
+        titles: &BTreeMap<u32, Title>,
+    ) -> Vec<SourceRow> {
+        let mut directions = self.directions();
+        if directions.is_empty() {
+            directions.push(Direction::In);
+        }
+        let row = |direction: Direction| {
+            let view = view.clone().counted(self.total_in(direction));
+            let rates = self.rates(direction);
+            let comes_in = direction == Direction::In;
+            SourceRow {
+                passed: view.passed,
+                dropped: view.dropped,
+                passed_at_least: view.passed_at_least,
+                dropped_at_least: view.dropped_at_least,
+                passed_per_second: rates.map(|rates| rates.passed),
+                dropped_per_second: rates.map(|rates| rates.dropped),
+                by: self.drops(titles, direction),
+                utilization: utilization(view.of, view.remaining).filter(|_| comes_in),
+                source: view.source,
+                direction: direction.name().to_owned(),
+                rule: view.rule.filter(|_| comes_in),
+                rule_name: view.rule_name.filter(|_| comes_in),
+                limit: view.limit.filter(|_| comes_in),
+                listed: view.listed,
+                banned_seconds: view.banned_seconds,
+            }
+        };
+        directions.into_iter().map(row).collect()
     }
 }
 
@@ -150,11 +209,6 @@ fn measure(row: &SourceRow, by: By) -> f64 {
         By::DropRate => dropped.unwrap_or(0.0),
         By::Utilization => row.utilization.unwrap_or(0.0),
     }
-}
-
-/// The first comes first; those with the same measure keep their order.
-pub(super) fn sort(rows: &mut [SourceRow], by: By) {
-    rows.sort_by(|a, b| measure(b, by).total_cmp(&measure(a, by)));
 }
 
 /// Address of a source: the address itself, or the first one of a /64.

@@ -8,11 +8,11 @@ use limiter_common::verdict::Reason;
 use limiter_datapath::Observed;
 use limiter_rules::Selector;
 use limiter_rules::compile::RuleId;
+use limiter_rules::model::Direction;
 
-use super::account::{Account, Counter, Line, Seen};
+use super::account::{Account, Began, Counter, Line, Seen};
 use super::counters::Counters;
 use super::keys::{self, KeyLine, Whose};
-use crate::api::source::RuleDrops;
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::events::{Events, Reported};
@@ -23,6 +23,8 @@ pub(crate) struct Ledger<'a> {
     datapath: &'a dyn Observed,
     /// Drops that events reported and no counter has.
     reported: HashMap<Source, Vec<Line>>,
+    /// Episodes of drops, by source.
+    began: HashMap<Source, Vec<Began>>,
     /// Sources of which drops were reported by rules that are not in force any more.
     in_part: HashSet<Source>,
     tables: Vec<u32>,
@@ -39,6 +41,7 @@ impl<'a> Ledger<'a> {
         let mut ledger = Self {
             datapath,
             reported: HashMap::new(),
+            began: HashMap::new(),
             in_part: HashSet::new(),
             tables: keys::forms(datapath).into_keys().collect(),
             own: own_table(datapath),
@@ -58,6 +61,8 @@ impl<'a> Ledger<'a> {
                     .get_or_insert_with(|| Counting::of(datapath, effective))
                     .counts(&reported, &source),
             };
+            let episodes = ledger.began.entry(source).or_default();
+            episodes.push(began_of(&reported));
             match counted {
                 Some(true) => {}
                 Some(false) => ledger.reported.entry(source).or_default().push(line_of(reported)),
@@ -75,14 +80,6 @@ impl<'a> Ledger<'a> {
         self.reported.iter().map(move |(source, lines)| (source, sum(lines)))
     }
 
-    /// Drops that were reported, by source and rule.
-    pub(super) fn reported_by_rule(&self) -> impl Iterator<Item = (&Source, RuleDrops)> {
-        self.reported.iter().flat_map(|(source, lines)| {
-            let account = Account { lines: lines.clone(), ..Account::default() };
-            account.rows(&BTreeMap::new(), |_| true).into_iter().map(move |row| (source, row))
-        })
-    }
-
     /// The account of a source with these keys: `whole` if it has no others.
     pub(super) fn account(
         &self,
@@ -95,6 +92,7 @@ impl<'a> Ledger<'a> {
             in_part: self.in_part.contains(source),
             tables: self.tables.clone(),
             own: self.own,
+            began: self.began.get(source).cloned().unwrap_or_default(),
             ..Account::default()
         };
         if let Some(bucket) = self.datapath.bucket(source)? {
@@ -103,7 +101,9 @@ impl<'a> Ledger<'a> {
             account.lines.push(Line {
                 counter: Counter::Source,
                 rule: limit.map(|limit| limit.rule),
+                direction: Direction::In,
                 counters: Counters { passed: bucket.passed, dropped: bucket.dropped },
+                since: None,
                 title: None,
             });
         }
@@ -125,11 +125,22 @@ pub(super) fn own_table(datapath: &dyn Observed) -> Option<u32> {
     ids.get(&RuleId::of_source(&Selector::Every).form).copied()
 }
 
-fn line_of(Reported { rule, reason, began, title, dropped, .. }: Reported) -> Line {
+const fn way(is_out: bool) -> Direction {
+    if is_out { Direction::Out } else { Direction::In }
+}
+
+fn began_of(reported: &Reported) -> Began {
+    let Reported { reason, began, is_out, ref title, .. } = *reported;
+    Began { title: title.clone(), reason, direction: way(is_out), at: began }
+}
+
+fn line_of(Reported { rule, reason, began, title, dropped, is_out, .. }: Reported) -> Line {
     Line {
-        counter: Counter::Reported { rule, reason, began },
+        counter: Counter::Reported { rule, reason, is_out, began },
         rule: None,
+        direction: way(is_out),
         counters: Counters { passed: 0, dropped },
+        since: None,
         title: title.map(Box::new),
     }
 }

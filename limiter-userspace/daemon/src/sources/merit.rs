@@ -14,27 +14,32 @@ use super::counters::Rates;
 use super::known::Entry;
 use crate::api::sources::By;
 
-/// Measure by which a source stands out, and a second one for sources with the same first one.
-pub(super) type Measure = [u64; 2];
+/// Measure by which a source stands out, and others for sources with the same first one.
+pub(super) type Measure = [u64; 3];
 
-/// The measure of a source by its account. How near it is to its limit is not among that.
+/// The measure of a source by its account, of the direction that has most of it. How near it is to
+/// its limit is not among that.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a rate is a few millions"
 )]
-pub(super) fn measure(by: By, account: &Account, rates: Option<Rates>) -> Measure {
+pub(super) fn measure(by: By, account: &Account) -> Measure {
     // Thousandths of packets, so that slow ones have an order, too.
     let whole = |rate: f64| (rate * 1000.0) as u64;
-    let (total, rates) = (account.total(), rates.unwrap_or_default());
-    let first = match by {
-        By::Dropped => total.dropped,
-        By::Passed => total.passed,
-        By::Rate => whole(rates.passed + rates.dropped),
-        By::DropRate => whole(rates.dropped),
-        By::Utilization => 0,
+    let of = |direction| {
+        let total = account.total_in(direction);
+        let rates: Rates = account.rates(direction).unwrap_or_default();
+        let first = match by {
+            By::Dropped => total.dropped,
+            By::Passed => total.passed,
+            By::Rate => whole(rates.passed + rates.dropped),
+            By::DropRate => whole(rates.dropped),
+            By::Utilization => 0,
+        };
+        [first, total.dropped, total.passed]
     };
-    [first, total.dropped.saturating_add(total.passed)]
+    account.directions().into_iter().map(of).max().unwrap_or_default()
 }
 
 /// The most of many, in bounded room. Of those with the same measure the smaller source stays.
@@ -138,11 +143,11 @@ mod tests {
     fn the_best_of_many_stay_in_order() {
         let mut best = Best::new(3);
         for (measure, number) in [(5, 1), (9, 2), (1, 3), (9, 0), (7, 4), (0, 5)] {
-            best.offer([measure, 0], source(number));
+            best.offer([measure, 0, 0], source(number));
         }
         assert_eq!(best.into_sources(), [source(0), source(2), source(4)]);
         let mut none = Best::new(0);
-        none.offer([1, 0], source(1));
+        none.offer([1, 0, 0], source(1));
         assert!(none.into_sources().is_empty());
     }
 }

@@ -15,6 +15,7 @@ mod rolling;
 mod sums;
 mod wanted;
 
+pub(crate) use account::Account;
 pub(crate) use accounts::Accounts;
 pub(crate) use known::Known;
 pub(crate) use ledger::Ledger;

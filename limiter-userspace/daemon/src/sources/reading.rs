@@ -9,9 +9,8 @@ use limiter_datapath::Sweep;
 
 use super::account::Account;
 use super::accounts::Accounts;
-use super::counters::{Counters, Rates};
-use super::known::{Known, sort};
-use super::ledger::Ledger;
+use super::counters::Counters;
+use super::known::Known;
 use super::merit::{Best, Used, measure};
 use super::sums::Sums;
 use super::wanted::Wanted;
@@ -57,6 +56,8 @@ pub(crate) struct Reading {
     list: SourceList,
     used: Used,
     best: [Best; 2],
+    /// Sources of which packets were dropped.
+    losing: u64,
 }
 
 impl Reading {
@@ -71,6 +72,7 @@ impl Reading {
             list: SourceList { by: wanted.by, ..SourceList::default() },
             used: Used::default(),
             best: [Best::new(room), Best::new(second)],
+            losing: 0,
         }
     }
 
@@ -105,7 +107,7 @@ impl Reading {
                     return Ok(Next::After(APART));
                 }
                 let first = first.take();
-                self.answer(known, &ledger, (read, now), first)
+                self.answer(known, (read, now), first)
             }
         }
     }
@@ -115,9 +117,10 @@ impl Reading {
         let [best, second] = &mut self.best;
         for (source, counters) in self.sums.rest() {
             self.list.within += 1;
+            self.losing += u64::from(counters.dropped > 0);
             offer(best, self.wanted.by, *source, counters, 0);
             if self.wanted.by == By::Rate {
-                second.offer([0, counters.passed.saturating_add(counters.dropped)], *source);
+                second.offer([0, counters.dropped, counters.passed], *source);
             }
         }
         let best = std::mem::replace(&mut self.best, [Best::new(0), Best::new(0)]);
@@ -143,6 +146,7 @@ impl Reading {
             // The sums have the keyed table of sources.
             let own = if entry.keyed { Counters::default() } else { Counters::from(&entry) };
             let counters = self.sums.with(&source, own);
+            self.losing += u64::from(counters.dropped > 0);
             let used = match self.wanted.by {
                 By::Utilization | By::Rate => self.used.share(known.datapath, &entry, now),
                 _ => 0,
@@ -150,8 +154,7 @@ impl Reading {
             offer(best, self.wanted.by, source, counters, used);
             if self.wanted.by == By::Rate {
                 // A source that owes something has sent just now.
-                let packets = counters.passed.saturating_add(counters.dropped);
-                second.offer([used, packets], source);
+                second.offer([used, counters.dropped, counters.passed], source);
             }
         }
         Ok(())
@@ -160,31 +163,26 @@ impl Reading {
     fn answer(
         &mut self,
         known: Known<'_>,
-        ledger: &Ledger<'_>,
-        (read, now): (HashMap<Source, Account>, Ticks),
+        (mut read, now): (HashMap<Source, Account>, Ticks),
         first: Option<(HashMap<Source, Account>, Ticks)>,
     ) -> Result<Next, ServiceError> {
         let mut list = std::mem::take(&mut self.list);
-        let (first, then) = first.unwrap_or_default();
-        let rates = |(source, account): (&Source, &Account)| {
-            let from = first.get(source)?;
-            account.rates(from, now.since(then)).map(|rates| (*source, rates))
-        };
-        let rates: HashMap<Source, Rates> = read.iter().filter_map(rates).collect();
-        let mut best = Best::new(self.wanted.count);
-        for (source, account) in &read {
-            best.offer(measure(self.wanted.by, account, rates.get(source).copied()), *source);
-        }
-        for source in best.into_sources() {
-            // The source may have left meanwhile.
-            if let Some(account) = read.get(&source).filter(|account| !account.is_empty()) {
-                list.sources.push(known.row(&source, account, rates.get(&source).copied())?);
+        if let Some((first, then)) = first {
+            for (source, account) in &mut read {
+                if let Some(before) = first.get(source) {
+                    account.compare(before, now.since(then));
+                }
             }
         }
-        sort(&mut list.sources, list.by);
-        let titles = views::rule_names(known.datapath, known.effective);
-        let sums = std::mem::take(&mut self.sums);
-        list.by_other_rules = sums.others(&titles, ledger, &self.wanted);
+        let mut best = Best::new(self.wanted.count);
+        // The source may have left meanwhile.
+        for (source, account) in read.iter().filter(|(_, account)| !account.is_empty()) {
+            best.offer(measure(self.wanted.by, account), *source);
+        }
+        let first = best.into_sources();
+        let first = first.iter().filter_map(|source| Some((*source, read.get(source)?)));
+        list.sources = known.first_rows(first.collect(), &self.wanted)?;
+        list.lose_nothing = list.within.saturating_sub(self.losing);
         list.dropped_by = views::dropped_by(known.datapath)?;
         Ok(Next::Done(list))
     }
@@ -192,12 +190,12 @@ impl Reading {
 
 /// Takes a source by its counters.
 fn offer(best: &mut Best, by: By, source: Source, counters: Counters, used: u64) {
-    let packets = counters.passed.saturating_add(counters.dropped);
+    let Counters { passed, dropped } = counters;
     let first = match by {
-        By::Dropped | By::DropRate => counters.dropped,
-        By::Passed => counters.passed,
-        By::Rate => packets,
+        By::Dropped | By::DropRate => dropped,
+        By::Passed => passed,
+        By::Rate => passed.saturating_add(dropped),
         By::Utilization => used,
     };
-    best.offer([first, packets], source);
+    best.offer([first, dropped, passed], source);
 }

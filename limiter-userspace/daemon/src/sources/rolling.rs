@@ -13,13 +13,14 @@ use limiter_rules::Selector;
 
 use super::account::Account;
 use super::candidate::{Candidate, KEPT, keep};
-use super::counters::Counters;
+use super::counters::{Counters, Rates};
 use super::key_slice::KeySlice;
-use super::known::{Known, address, sort};
+use super::known::Known;
 use super::ledger::Ledger;
 use super::merit::{Best, Used};
 use super::wanted::Wanted;
-use crate::api::sources::{By, OtherDrops, SourceRow};
+use crate::api::sources::{By, SourceRow};
+use crate::api::top::headline;
 use crate::error::ServiceError;
 use crate::views;
 
@@ -38,6 +39,9 @@ const APART: Ticks = Ticks::from_nanos(200_000_000);
 
 /// A view that nobody asked for is given up after this.
 const PATIENCE: Ticks = Ticks::from_nanos(10_000_000_000);
+
+/// Rates that were measured within this time are those of now.
+const RECENT: Ticks = Ticks::from_nanos(2_000_000_000);
 
 /// Views of different prefixes at once.
 const MOST_VIEWS: usize = 4;
@@ -65,6 +69,11 @@ impl Views {
         let view = &mut self.0[index];
         view.asked = now;
         view
+    }
+
+    /// The account of a source with its rates, if a view looked at it just now.
+    pub(crate) fn measured(&self, source: &Source, now: Ticks) -> Option<&Account> {
+        self.0.iter().find_map(|view| view.measured(source, now))
     }
 
     /// Ends what nobody looks at any more.
@@ -99,6 +108,13 @@ pub(crate) struct View {
     /// Sources of the keyed table that were read in this round, and in the one before.
     keyed: Families,
     keyed_before: Families,
+    /// Sources of these rounds of whose bucket nothing was dropped.
+    quiet: u64,
+    quiet_before: u64,
+    /// Packets that passed and were dropped, at the last look.
+    sums: Option<(Counters, Ticks)>,
+    /// All packets a second between the last two looks.
+    rates: Option<Rates>,
 }
 
 /// A number of sources of each family.
@@ -135,6 +151,10 @@ impl View {
             read: 0,
             keyed: Families::default(),
             keyed_before: Families::default(),
+            quiet: 0,
+            quiet_before: 0,
+            sums: None,
+            rates: None,
         }
     }
 
@@ -157,6 +177,7 @@ impl View {
             return Ok(());
         }
         self.looked = Some(now);
+        self.take_sums(known, now)?;
         self.used.forget();
         self.watched.retain(|_, until| *until > now);
         let wanted = Wanted { by: By::default(), count: 0, within: self.within };
@@ -175,6 +196,16 @@ impl View {
         Ok(())
     }
 
+    /// Takes the sums of all packets.
+    fn take_sums(&mut self, known: Known<'_>, now: Ticks) -> Result<(), ServiceError> {
+        let (passed, dropped) = views::verdicts(known.datapath)?;
+        let sums = Counters { passed: passed.packets, dropped: dropped.packets };
+        let before = self.sums.replace((sums, now));
+        self.rates =
+            before.and_then(|(before, then)| Rates::of(sums.since(before)?, now.since(then)));
+        Ok(())
+    }
+
     /// Adds those of which keys count most.
     fn add_of_keys(&mut self) {
         let [mut dropped, mut passed] = [Best::new(KEPT), Best::new(KEPT)];
@@ -183,8 +214,8 @@ impl View {
             for line in lines {
                 sum.add(line.counters);
             }
-            dropped.offer([sum.dropped, sum.passed], *source);
-            passed.offer([sum.passed, sum.dropped], *source);
+            dropped.offer([sum.dropped, sum.passed, 0], *source);
+            passed.offer([sum.passed, sum.dropped, 0], *source);
         }
         for source in [dropped, passed].into_iter().flat_map(Best::into_sources) {
             self.pool.entry(source).or_default();
@@ -210,14 +241,15 @@ impl View {
             // Complete with the round that begins behind its first reading.
             let since = if before.at > Ticks::ZERO { before.since } else { self.keys.rounds };
             let whole = self.keys.now.whole || self.keys.rounds > since + 1;
-            let account = ledger.account(source, &lines, whole)?;
+            let mut account = ledger.account(source, &lines, whole)?;
             if account.is_empty() {
                 gone.push(*source);
             }
             // A source that was only named so far has no first reading.
-            let rates = (before.at > Ticks::ZERO)
-                .then(|| account.rates(&before.account, now.since(before.at)));
-            *candidate = Candidate { account, at: now, rates: rates.flatten(), used, since };
+            if before.at > Ticks::ZERO {
+                account.compare(&before.account, now.since(before.at));
+            }
+            *candidate = Candidate { account, at: now, used, since };
         }
         for source in gone.iter().filter(|source| !self.watched.contains_key(source)) {
             self.pool.remove(source);
@@ -240,8 +272,8 @@ impl View {
                 let Some(since) = Counters::from(&entry).since(before) else { continue };
                 let Counters { passed, dropped } = since;
                 if passed > 0 || dropped > 0 {
-                    best.offer([passed.saturating_add(dropped), dropped], source);
-                    dropping.offer([dropped, passed], source);
+                    best.offer([passed.saturating_add(dropped), dropped, 0], source);
+                    dropping.offer([dropped, passed, 0], source);
                 }
             }
         }
@@ -276,6 +308,7 @@ impl View {
             self.rounds += 1;
             self.read = 0;
             self.keyed_before = std::mem::take(&mut self.keyed);
+            self.quiet_before = std::mem::take(&mut self.quiet);
         }
         if self.sweep.is_done() || self.sweep == Sweep::default() {
             self.sweep = known.sweep();
@@ -301,12 +334,13 @@ impl View {
                     continue;
                 }
                 let counters = Counters::from(&entry);
+                self.quiet += u64::from(counters.dropped == 0);
                 let used = self.used.share(known.datapath, &entry, now);
                 self.before.insert(source, counters);
                 let [dropped, passed, near] = &mut best;
-                dropped.offer([counters.dropped, counters.passed], source);
-                passed.offer([counters.passed, counters.dropped], source);
-                near.offer([used, counters.passed], source);
+                dropped.offer([counters.dropped, counters.passed, 0], source);
+                passed.offer([counters.passed, counters.dropped, 0], source);
+                near.offer([used, counters.passed, 0], source);
             }
         }
         self.read += u64::try_from(read).unwrap_or(0);
@@ -331,10 +365,14 @@ impl View {
         }
     }
 
-    /// A source as it was seen last.
-    pub(crate) fn row(&self, known: Known<'_>, source: &Source) -> Result<SourceRow, ServiceError> {
-        let Candidate { account, rates, .. } = self.pool.get(source).cloned().unwrap_or_default();
-        known.row(source, &account, rates)
+    /// A source as it was seen last, in each direction.
+    pub(crate) fn of(
+        &self,
+        known: Known<'_>,
+        source: &Source,
+    ) -> Result<Vec<SourceRow>, ServiceError> {
+        let account = self.pool.get(source).map(|candidate| candidate.account.clone());
+        known.rows(source, &account.unwrap_or_default())
     }
 
     /// The first of those that stand out.
@@ -348,27 +386,35 @@ impl View {
         for (source, candidate) in there {
             best.offer(candidate.measure(wanted.by), *source);
         }
-        let rows = best.into_sources().into_iter().map(|source| self.row(known, &source));
-        let mut rows = rows.collect::<Result<Vec<_>, _>>()?;
-        sort(&mut rows, wanted.by);
-        Ok(rows)
+        let first = best.into_sources();
+        let account = |source: &Source| Some((*source, &self.pool.get(source)?.account));
+        known.first_rows(first.iter().filter_map(account).collect(), wanted)
     }
 
-    /// Drops of those by what is no rule on the source alone, the most first.
-    pub(crate) fn by_other_rules(&self, known: Known<'_>, wanted: &Wanted) -> Vec<OtherDrops> {
-        let mut titles = None;
-        let mut rows = Vec::new();
-        for (source, candidate) in &self.pool {
-            if !candidate.account.has_others() {
-                continue;
-            }
-            let titles =
-                titles.get_or_insert_with(|| views::rule_names(known.datapath, known.effective));
-            let name = Selector::address(address(source)).to_string();
-            let drops = candidate.account.by_others(titles).into_iter();
-            rows.extend(drops.map(|drops| OtherDrops { source: name.clone(), drops }));
-        }
-        wanted.first(rows)
+    /// What is dropped now, in a sentence; none before there are two looks.
+    pub(crate) fn headline(&self, known: Known<'_>) -> Result<Option<String>, ServiceError> {
+        let Some(Rates { passed, dropped }) = self.rates else { return Ok(None) };
+        let most = Wanted { by: By::DropRate, count: 1, within: self.within };
+        let first = self.rows(known, &most)?.into_iter().next();
+        let before_rules = |candidate: &&Candidate| candidate.account.is_dropped_before_rules();
+        let listed = self.pool.values().filter(before_rules).count();
+        let listed = u64::try_from(listed).unwrap_or(u64::MAX);
+        Ok(Some(headline([passed, dropped], first.as_ref(), listed)))
+    }
+
+    /// Sources of which nothing was dropped, as far as they were read.
+    pub(crate) fn lose_nothing(&self) -> u64 {
+        // Rules on other keys drop of a source in whose bucket nothing is dropped.
+        let elsewhere =
+            self.pool.values().filter(|candidate| candidate.account.loses_elsewhere()).count();
+        let quiet = self.quiet.max(self.quiet_before);
+        quiet.saturating_sub(u64::try_from(elsewhere).unwrap_or(u64::MAX))
+    }
+
+    /// The account of a source with its rates, if it was looked at just now.
+    pub(crate) fn measured(&self, source: &Source, now: Ticks) -> Option<&Account> {
+        let Candidate { account, at, .. } = self.pool.get(source)?;
+        (now.since(*at) < RECENT && account.has_rates()).then_some(account)
     }
 
     /// Rounds over all sources, of which there are `tracked`.

@@ -1,22 +1,16 @@
-//! The counters of all keys, added up by source: for the order of sources, and for drops by rule.
+//! The counters of all keys, added up by source, for the order of sources.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use limiter_common::source::Source;
-use limiter_common::verdict::Reason;
 use limiter_datapath::Observed;
-use limiter_rules::Selector;
 
 use super::account::Passed;
 use super::counters::Counters;
 use super::keys::{KeyPass, SLICE, Whose};
-use super::known::address;
-use super::ledger::{Ledger, own_table};
+use super::ledger::Ledger;
 use super::wanted::Wanted;
-use crate::api::source::RuleDrops;
-use crate::api::sources::OtherDrops;
 use crate::error::ServiceError;
-use crate::views::Title;
 
 /// The counters of one source but for those of its bucket in the source table.
 #[derive(Debug, Default)]
@@ -38,8 +32,6 @@ impl Sum {
 pub(super) struct Sums {
     pass: KeyPass,
     of: HashMap<Source, Sum>,
-    /// Drops by rules on other keys, each with the sources and the number of keys.
-    others: BTreeMap<(u32, Selector), (Counters, u64)>,
 }
 
 impl Sums {
@@ -49,31 +41,13 @@ impl Sums {
         datapath: &dyn Observed,
         wanted: &Wanted,
     ) -> Result<bool, ServiceError> {
-        let own = own_table(datapath);
         for line in self.pass.read(datapath, SLICE)? {
-            let selector = match line.whose {
-                Whose::One(source) => {
-                    if !wanted.has(&source) {
-                        continue;
-                    }
-                    let sum = self.of.entry(source).or_default();
-                    sum.dropped = sum.dropped.saturating_add(line.counters.dropped);
-                    sum.passed.add_in(Some(line.key.table), line.counters.passed);
-                    Selector::address(address(&source))
-                }
-                Whose::Prefix(net) => {
-                    let selector = Selector::Prefix(net);
-                    if !wanted.overlaps(&selector) {
-                        continue;
-                    }
-                    selector
-                }
-            };
-            let is_other = own != Some(line.key.table) && line.counters.dropped > 0;
-            if let Some(rule) = line.rule.filter(|_| is_other) {
-                let (sum, keys) = self.others.entry((rule, selector)).or_default();
-                sum.add(line.counters);
-                *keys += 1;
+            // What a prefix has dropped is nobody's alone: events report a part of it by source.
+            let Whose::One(source) = line.whose else { continue };
+            if wanted.has(&source) {
+                let sum = self.of.entry(source).or_default();
+                sum.dropped = sum.dropped.saturating_add(line.counters.dropped);
+                sum.passed.add_in(Some(line.key.table), line.counters.passed);
             }
         }
         Ok(self.pass.is_done())
@@ -101,36 +75,5 @@ impl Sums {
     pub(super) fn rest(&self) -> impl Iterator<Item = (&Source, Counters)> {
         let counters = |sum: &Sum| Counters { passed: sum.passed.most(), dropped: sum.dropped() };
         self.of.iter().filter(|(_, sum)| !sum.met).map(move |(at, sum)| (at, counters(sum)))
-    }
-
-    /// Drops by other rules, the most first.
-    pub(super) fn others(
-        self,
-        titles: &BTreeMap<u32, Title>,
-        ledger: &Ledger<'_>,
-        wanted: &Wanted,
-    ) -> Vec<OtherDrops> {
-        let exact = self.others.into_iter().filter_map(|((rule, selector), (sum, keys))| {
-            let Title { rule, name } = titles.get(&rule)?.clone();
-            let prefix = (!selector.is_source()).then(|| selector.to_string());
-            let drops = RuleDrops {
-                rule: Some(rule),
-                rule_name: name,
-                of: prefix,
-                reason: Reason::OverLimit.name().to_owned(),
-                passed: Some(sum.passed),
-                dropped: sum.dropped,
-                keys: Some(keys),
-                exact: true,
-            };
-            Some(OtherDrops { source: selector.to_string(), drops })
-        });
-        let mut rows: Vec<OtherDrops> = exact.collect();
-        let reported = ledger.reported_by_rule().filter(|(source, _)| wanted.has(source));
-        rows.extend(reported.map(|(source, drops)| OtherDrops {
-            source: Selector::address(address(source)).to_string(),
-            drops,
-        }));
-        wanted.first(rows)
     }
 }

@@ -4,7 +4,7 @@ use limiter_common::source::Source;
 use limiter_rules::{Selector, source_text};
 
 use super::known::address;
-use crate::api::sources::{By, MOST_SOURCES, OtherDrops, SOURCES};
+use crate::api::sources::{By, MOST_SOURCES, SOURCES};
 use crate::error::ServiceError;
 
 /// The question of sources: how many, by which measure, in which prefix.
@@ -27,20 +27,6 @@ impl Wanted {
         }
         let within = prefix.map(source_text::parse).transpose()?;
         Ok(Self { by, count: usize::try_from(count).unwrap_or(usize::MAX), within })
-    }
-
-    /// True if a prefix is in the one that was asked for, or around it.
-    pub(super) fn overlaps(&self, net: &Selector) -> bool {
-        self.within.is_none_or(|within| within.contains(net) || net.contains(&within))
-    }
-
-    /// The rows by which most was dropped, the most first.
-    pub(super) fn first(&self, mut rows: Vec<OtherDrops>) -> Vec<OtherDrops> {
-        rows.sort_by_cached_key(|row| {
-            (std::cmp::Reverse(row.drops.dropped), !row.drops.exact, row.source.clone())
-        });
-        rows.truncate(self.count);
-        rows
     }
 
     pub(super) fn has(&self, source: &Source) -> bool {

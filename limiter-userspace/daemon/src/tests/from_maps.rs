@@ -9,7 +9,8 @@ use limiter_datapath::{Backend as _, DatapathError, Observed};
 use super::*;
 use crate::api::explain::ExplainLimit;
 use crate::api::limits::{LimitEntry, Limits};
-use crate::api::source::{RuleDrops, SourceView};
+use crate::api::source::SourceView;
+use crate::api::sources::{RuleDrops, SourceRow};
 use crate::api::stats::Stats;
 use crate::control::Refusal;
 use crate::from_maps;
@@ -147,10 +148,16 @@ fn the_maps_say_what_the_daemon_says_of_a_source() {
         let by_rule = reported.by_rule.into_iter().map(|by| RuleDrops {
             rule: by.rule.map(shown),
             rule_name: None,
+            // Only a daemon compares two readings, and has events.
+            dropped_per_second: None,
+            since: None,
             ..by
         });
+        // The rows are made of what is compared here.
+        let rows: Vec<SourceRow> = read.rows.clone();
         let reported = SourceView {
             by_rule: by_rule.collect(),
+            rows,
             dropped_at_least: read.dropped_at_least,
             limit: reported.limit.map(shown),
             budget: reported.budget.map(shown),

@@ -31,6 +31,7 @@ mod page;
 mod recent;
 mod request_bans;
 mod request_reports;
+mod rows;
 mod rule_sets;
 mod set;
 mod shared;

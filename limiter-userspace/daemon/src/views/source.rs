@@ -17,7 +17,8 @@ use super::others::with_others;
 use super::reported::Result;
 use crate::api::explain::ExplainLimit;
 use crate::api::lists::RULE_FILE;
-use crate::api::source::{RuleDrops, SourceView, Total};
+use crate::api::source::{SourceView, Total};
+use crate::api::sources::RuleDrops;
 use crate::effective::{Effective, EffectiveSet};
 use crate::lists;
 use crate::why;
@@ -82,6 +83,7 @@ pub(crate) fn view(
         other_rules: Vec::new(),
         other_rules_in_all: 0,
         by_rule: Vec::new(),
+        rows: Vec::new(),
     };
     let Some(in_force) = in_force else {
         return Ok(view);

@@ -73,6 +73,7 @@ impl InForce<'_> {
             assumed: found.assumed,
             not_looked_at: found.not_looked_at,
             dropped_lately: Vec::new(),
+            drops: Vec::new(),
             steps: found.steps.into_iter().map(|step| step.reported).collect(),
         })
     }

@@ -25,8 +25,8 @@ fn fitting(all: &[Column], width: u16) -> Vec<usize> {
     let mut kept = Vec::new();
     for index in by_rank {
         let Some(column) = all.get(index) else { continue };
-        // A column that takes the rest is worth it from ten columns on.
-        let needs = if column.width == 0 { 10 } else { column.width + 1 };
+        // A column that takes the rest has names: it is worth it from twenty columns on.
+        let needs = if column.width == 0 { 20 } else { column.width + 1 };
         if !kept.is_empty() && needs > left {
             break;
         }

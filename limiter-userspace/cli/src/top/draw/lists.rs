@@ -3,8 +3,8 @@
 use limiter_daemon::api::events::{Episode, packet};
 use limiter_daemon::api::history::Rates;
 use limiter_daemon::api::lists::ListName;
-use limiter_daemon::api::sources::{OtherDrops, SourceRow};
-use limiter_daemon::api::sources::{part, per_second, percent, state as beside};
+use limiter_daemon::api::sources::{By, SourceRow};
+use limiter_daemon::api::sources::{folded, part, per_second, percent, state as beside};
 use limiter_daemon::api::status::{Interface, InterfaceState};
 use limiter_daemon::moment::Zone;
 use limiter_daemon::render::{bits, number, seconds, titled};
@@ -33,26 +33,28 @@ const V6: u16 = 24;
 /// Width of `255.255.255.255`.
 const V4: u16 = 15;
 
-/// Rows of drops by other rules that are shown in any case, if there is room.
-const OTHERS: u16 = 6;
-
-/// Sources, and below them what other rules than their own drop of them.
+/// Sources, and in a line the number of those that lose nothing.
 pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
-    let others = &state.top.by_other_rules;
-    // A high terminal has room for both lists.
-    let taken = u16::try_from(state.top.sources.len()).unwrap_or(u16::MAX).saturating_add(1);
-    let most = area.height.saturating_sub(taken).max(OTHERS + 2);
-    let lines = if others.is_empty() { 0 } else { others.len() + 2 };
-    let lines = u16::try_from(lines).unwrap_or(u16::MAX).min(most).min(area.height / 2);
-    let [area, below] =
-        Layout::vertical([Constraint::Fill(1), Constraint::Length(lines)]).areas(area);
-    if lines > 0 {
-        self::others(frame, below, others, theme);
+    let shown = state.top.sources.len();
+    let folded = folded(state.by, shown, state.top.lose_nothing).filter(|_| !state.filter.is_set());
+    // Under the last row, or at the end where the rows do not fit.
+    let taken = u16::try_from(shown).unwrap_or(u16::MAX).saturating_add(1);
+    let rest = u16::from(folded.is_some());
+    let [area, below, _] = Layout::vertical([
+        Constraint::Length(taken.min(area.height.saturating_sub(rest))),
+        Constraint::Length(rest),
+        Constraint::Fill(1),
+    ])
+    .areas(area);
+    if let Some(words) = folded {
+        frame.render_widget(Paragraph::new(words).style(theme.quiet()), below);
     }
     let rows = &state.top.sources;
     if rows.is_empty() {
         let text = if state.filter.is_set() {
             "no source that stands out passes the filter: Esc takes it away"
+        } else if matches!(state.by, By::DropRate | By::Dropped) {
+            "nothing was dropped of any source so far; try: limiter set ADDRESS 5/min"
         } else {
             "no source stands out so far: a part of them is read at each look"
         };
@@ -60,38 +62,23 @@ pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: T
         return;
     }
     let width = if rows.iter().any(|row| row.source.len() > usize::from(V4)) { V6 } else { V4 };
+    // The share of the burst is of the rule on the source, whatever drops.
+    let used = if state.by == By::Utilization { 2 } else { 7 };
     let columns = [
         left("SOURCE", width, 0),
         right("DROPPED/S", 10, 1),
-        right("DROPPED", 12, 5),
-        right("PASSED/S", 9, 2),
-        right("PASSED", 13, 6),
-        right("USED", 6, 3),
+        left("BY", 0, 2),
+        left("REASON", 12, 5),
+        right("PASSED/S", 9, 3),
+        left("SINCE", 11, 6),
         left("STATE", 13, 4),
-        left("LIMIT", 14, 7),
-        left("RULE", 0, 8),
+        right("DROPPED", 12, 8),
+        right("PASSED", 13, 9),
+        right("USED", 6, used),
     ];
     let sorted = (column_of(state.by), false);
     table(frame, area, (&columns, theme, sorted), (rows, Some(state.cursor)), |row, index| {
         source_cell(row, index, theme)
-    });
-}
-
-/// Drops by other rules, under an empty line.
-fn others(frame: &mut Frame<'_>, area: Rect, rows: &[OtherDrops], theme: Theme) {
-    let [_, area] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
-    let columns = [
-        left("SOURCE", V6, 0),
-        right("DROPPED", 9, 1),
-        left("REASON", 16, 3),
-        left("DROPPED BY OTHER RULES", 0, 2),
-    ];
-    let plain = (&columns[..], theme, ("", false));
-    table(frame, area, plain, (rows, None), |row: &OtherDrops, index| match index {
-        0 => (clean(&row.source), Style::new()),
-        1 => (part(number(row.drops.dropped), !row.drops.exact), theme.bad()),
-        2 => (row.drops.reason.clone(), Style::new()),
-        _ => (row.drops.title(), theme.quiet()),
     });
 }
 
@@ -101,22 +88,23 @@ fn source_cell(row: &SourceRow, index: usize, theme: Theme) -> (String, Style) {
     match index {
         0 => {
             let dropping = row.dropped_per_second > Some(0.0);
-            (clean(&row.source), if dropping { theme.bad() } else { plain })
+            (row.name(), if dropping { theme.bad() } else { plain })
         }
         1 => {
             let rate = row.dropped_per_second;
             (part(per_second(rate), row.dropped_at_least), theme.count(rate.unwrap_or(0.0)))
         }
-        2 => (part(number(row.dropped), row.dropped_at_least), theme.count(row.dropped as f64)),
-        3 => (part(per_second(row.passed_per_second), row.passed_at_least), plain),
-        4 => (part(number(row.passed), row.passed_at_least), plain),
-        5 => (percent(row.utilization), theme.used(row.utilization)),
+        2 => (row.by_text(), plain),
+        3 => (row.reason(), plain),
+        4 => (part(per_second(row.passed_per_second), row.passed_at_least), plain),
+        5 => (row.since(), theme.quiet()),
         6 => {
             let allowed = row.listed == Some(ListName::Allow);
             (beside(row), if allowed { theme.good() } else { theme.bad() })
         }
-        7 => (clean(row.limit.as_deref().unwrap_or("-")), plain),
-        _ => (clean(&titled(row.rule.as_deref(), row.rule_name.as_deref())), theme.quiet()),
+        7 => (part(number(row.dropped), row.dropped_at_least), theme.count(row.dropped as f64)),
+        8 => (part(number(row.passed), row.passed_at_least), plain),
+        _ => (percent(row.utilization), theme.used(row.utilization)),
     }
 }
 

@@ -10,7 +10,6 @@ mod source;
 mod theme;
 
 use limiter_daemon::api::sources::By;
-use limiter_daemon::api::sources::{drop_words, each_second};
 use limiter_daemon::render::{number, seconds};
 use limiter_text::plain::clean;
 use ratatui::Frame;
@@ -26,16 +25,13 @@ use theme::Theme;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     let theme = Theme { plain };
-    // Sources have a sample of what is not by rules that count each; so that is said.
-    let elsewhere = state.dropped_by.and_then(|by| drop_words(by, each_second));
-    let elsewhere =
-        elsewhere.filter(|_| state.tab == Tab::Sources).map(|words| format!("dropped: {words}"));
-    let note = elsewhere.as_ref().map_or(0, |words| wrapped(words, frame.area().width));
-    let [head, charts, tabs, note, body, foot] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Length(history::lines(frame.area().height)),
+    let headline = headline(state, theme);
+    let note = wrapped(&headline.to_string(), frame.area().width).min(2);
+    let [head, note, charts, tabs, body, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(note),
+        Constraint::Length(history::lines(frame.area().height)),
+        Constraint::Length(1),
         Constraint::Fill(1),
         Constraint::Length(1),
     ])
@@ -45,10 +41,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     let marks = marks.iter().copied().collect();
     Bands { passed, dropped, bits: Some(*bits), marks }.draw(frame, charts, theme);
     frame.render_widget(Paragraph::new(self::tabs(state, theme)), tabs);
-    if let Some(words) = elsewhere {
-        let words = Paragraph::new(words).wrap(Wrap { trim: true });
-        frame.render_widget(words.style(theme.near()), note);
-    }
+    frame.render_widget(Paragraph::new(headline).wrap(Wrap { trim: true }), note);
     match (&state.source, state.tab) {
         (Some(name), _) => source::draw(frame, body, state, name, theme),
         (None, Tab::Sources) => lists::sources(frame, body, state, theme),
@@ -61,6 +54,16 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     if let Some(dialog) = &state.dialog {
         dialogs::draw(frame, dialog, state, theme);
     }
+}
+
+/// What is dropped now, in a sentence.
+fn headline(state: &State, theme: Theme) -> Line<'static> {
+    let Some(words) = &state.top.headline else {
+        return Line::styled("measuring: rates take two looks", theme.quiet());
+    };
+    let drops = state.totals.dropped.now > Some(0.0);
+    let style = if drops { theme.bad() } else { theme.good() };
+    Line::styled(clean(words), style.add_modifier(Modifier::BOLD))
 }
 
 /// Lines that words take in so many columns.

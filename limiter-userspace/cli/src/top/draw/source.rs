@@ -4,7 +4,7 @@ use limiter_daemon::api::lists::ListName;
 use limiter_daemon::api::source::SourceView;
 use limiter_daemon::api::source::{counted, other_rules, question, rule_text};
 use limiter_daemon::api::sources::SourceRow;
-use limiter_daemon::render::{duration, number, rate, seconds};
+use limiter_daemon::render::{number, seconds};
 use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -35,11 +35,23 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, name: &str,
     let [passed, dropped] = &state.of_source;
     Bands { passed, dropped, bits: None, marks: Vec::new() }.draw(frame, bands, theme);
     let mut lines = vec![Line::default()];
-    match (&state.view, &state.top.watched) {
-        (Some(view), Some(row)) => describe(&mut lines, view, row, theme),
+    match (&state.view, state.top.watched.as_slice()) {
+        (Some(view), rows @ [row, ..]) => {
+            lines.extend(drops(rows, theme));
+            describe(&mut lines, view, row, theme);
+        }
         _ => lines.push(Line::styled("the daemon is asked", theme.quiet())),
     }
     frame.render_widget(Paragraph::new(lines), facts);
+}
+
+/// What drops packets of the source now, a line for each direction.
+fn drops(rows: &[SourceRow], theme: Theme) -> Vec<Line<'static>> {
+    let losing: Vec<_> = rows.iter().filter(|row| row.loses()).collect();
+    if losing.is_empty() {
+        return vec![Line::styled("nothing of it is dropped", theme.good())];
+    }
+    losing.into_iter().map(|row| Line::styled(row.in_words(), theme.bad())).collect()
 }
 
 fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, theme: Theme) {
@@ -69,9 +81,8 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
     let shadow = if view.shadow { ", in shadow mode: it would drop, and only counts" } else { "" };
     fact("rule", text(clean(&rule_text(view)) + shadow));
     for (number, limit) in view.limits.iter().enumerate() {
-        let effective = rate(limit.effective_per_second, &limit.count);
         let name = if number == 0 { "limit" } else { "and" };
-        fact(name, text(format!("{} (enforced {effective})", clean(&limit.text))));
+        fact(name, text(clean(&limit.text)));
     }
     if let Some(action) = view.action.as_deref().filter(|action| *action != "drop") {
         fact("over it", text(clean(action)));
@@ -90,7 +101,8 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
             ],
         );
         if view.full_in_ns > 0 {
-            fact("", text(format!("all of it is there again in {}", duration(view.full_in_ns))));
+            let full = seconds(view.full_in_ns.div_ceil(1_000_000_000));
+            fact("", text(format!("all of it is there again in {full}")));
         }
     }
     if let (Some(here), Some(left)) = (view.here, view.remaining_here) {

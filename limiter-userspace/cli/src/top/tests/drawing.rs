@@ -4,15 +4,14 @@ use limiter_daemon::api::history::{Mark, MarkKind};
 use limiter_daemon::api::requests::{
     OtherRequestRules, RequestCounts, RequestProcess, RequestRates, RequestRow, Requests,
 };
-use limiter_daemon::api::source::RuleDrops;
-use limiter_daemon::api::sources::{By, DroppedBy, OtherDrops};
+use limiter_daemon::api::sources::By;
 use limiter_daemon::api::top::Top;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier};
 
-use super::{Fake, episode, fake, seen};
+use super::{Fake, HEADLINE, by, episode, fake, row, seen};
 use crate::top::draw::draw;
 use crate::top::line::Line;
 use crate::top::link::Action;
@@ -50,18 +49,19 @@ fn sources_are_listed() {
         lines[0],
         "limiter 1.2.3  limits on  up 1 h 2 min  generation 4  1,000,000 IPv4, 7 IPv6 sources"
     );
-    assert!(lines[1].starts_with("passed      1,000/s"), "{shown}");
-    assert!(lines[2].starts_with("dropped        50/s"), "{shown}");
-    assert!(lines[1].contains(" 1.0 Mbit/s ") && lines[2].contains(" 50.0 kbit/s "), "{shown}");
+    assert!(lines[2].starts_with("passed      1,000/s"), "{shown}");
+    assert!(lines[3].starts_with("dropped        50/s"), "{shown}");
+    assert!(lines[2].contains(" 1.0 Mbit/s ") && lines[3].contains(" 50.0 kbit/s "), "{shown}");
     // One scale, which is written behind: a twentieth of what passed is no full bar.
-    assert!(lines[1].contains("█▏1k") && !lines[2].contains('█'), "{shown}");
+    assert!(lines[2].contains("█▏1k") && !lines[3].contains('█'), "{shown}");
     let tabs = "1 sources  2 rules  3 interfaces  4 events   by drops a second";
-    assert_eq!(lines[3].trim(), tabs);
+    assert_eq!(lines[4].trim(), tabs);
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert_eq!(words(lines[4]), "SOURCE ▼DROPPED/S DROPPED PASSED/S PASSED USED STATE LIMIT RULE");
-    assert_eq!(words(lines[5]), "192.0.2.1 3,457 100 12 1,234,567 75 % 100/s every source");
-    assert!(lines[6].starts_with("2001:db8:1234:5678::/64 "), "{shown}");
-    assert!(lines[6].contains(" denied ") && lines[7].contains(" banned 59 s "), "{shown}");
+    let head = "SOURCE ▼DROPPED/S BY REASON PASSED/S SINCE STATE DROPPED USED";
+    assert_eq!(words(lines[5]), head);
+    assert_eq!(words(lines[6]), "192.0.2.1 3,457 game over-limit 12 11-27 03:40 100 75 %");
+    assert!(lines[7].starts_with("2001:db8:1234:5678::/64 "), "{shown}");
+    assert!(lines[7].contains(" denied ") && lines[8].contains(" banned 59 s "), "{shown}");
     assert!(lines[11].contains("q quit"), "{shown}");
 }
 
@@ -78,7 +78,7 @@ fn a_part_is_no_whole_and_what_is_not_known_is_not_0() {
     let shown = text(&drawn(&state, 130, 12, false));
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let row = shown.lines().map(words).find(|line| line.starts_with("192.0.2.1 ")).unwrap();
-    assert!(row.starts_with("192.0.2.1 ≥3,457 ≥100 - 1,234,567 "), "{row}");
+    assert!(row.starts_with("192.0.2.1 ≥3,457 game over-limit - 11-27 03:40 ≥100 75 %"), "{row}");
     assert_eq!(state.totals.dropped.now, None);
     // Other rules leave the sums as they are; of another run of the daemon they are others.
     for (generation, began_ns, rates) in [(5, 7, true), (5, 8, false), (5, 8, true)] {
@@ -117,61 +117,41 @@ fn rates_of_rules_end_with_their_rule_set() {
     assert_eq!(dropped(5, 8, 10), None, "began anew");
 }
 
-/// Drops that the sources do not have are reported above them.
+/// The sentence stands above the charts, and nothing of it is cut where it takes two lines.
 #[test]
-fn drops_by_other_rules_are_reported_above_the_sources() {
-    let fake = fake();
-    let mut state = looked(&fake);
-    assert!(!text(&drawn(&state, 130, 12, false)).contains("other rules"));
-    let mut top = seen(5);
-    top.dropped_by = DroppedBy { sources: Some(150), others: Some(2790), lists: 0 };
-    *fake.top.borrow_mut() = top.clone();
-    state.refresh(&fake);
+fn the_headline_stands_above_the_charts() {
+    let state = looked(&fake());
     let shown = text(&drawn(&state, 130, 12, false));
-    let said = "dropped: 0/s by rules that count each source, 1,395/s by other rules and budgets";
-    assert_eq!(shown.lines().nth(4), Some(said), "{shown}");
-    // Nothing is cut where it takes two lines.
+    assert_eq!(shown.lines().nth(1), Some(HEADLINE), "{shown}");
     let narrow = text(&drawn(&state, 60, 24, false));
     let lines: Vec<&str> = narrow.lines().collect();
-    assert_eq!(lines[5..7].join(" "), said, "{narrow}");
-    // The counts of other rules are no rates of these.
-    (top.clock_ns, top.generation) = (9_000_000_000, 5);
-    *fake.top.borrow_mut() = top;
-    state.refresh(&fake);
-    assert!(!text(&drawn(&state, 130, 12, false)).contains("other rules"));
+    assert_eq!(lines[1..3].join(" "), HEADLINE, "{narrow}");
 }
 
-/// Sources that other rules drop stand below the list, in half of the room at most.
+/// A row names what drops most of the source, and how many others do; those that lose nothing are
+/// one line.
 #[test]
-fn sources_that_other_rules_drop_are_listed_below() {
+fn a_row_names_what_drops_and_the_rest_is_one_line() {
     let fake = fake();
     let mut top = seen(3);
-    let drops = RuleDrops {
-        rule: Some("protocol=udp remote_address".to_owned()),
-        rule_name: Some("data\u{1b}grams".to_owned()),
-        of: None,
-        reason: "over-limit".to_owned(),
-        passed: None,
-        dropped: 1234,
-        keys: None,
-        exact: false,
-    };
-    top.by_other_rules = vec![OtherDrops { source: "203.0.113.7".to_owned(), drops }; 20];
+    let mut several = row("203.0.113.7", 1234);
+    several.by.extend([by("every source", Some("every\u{1b}body"), 9), by("budget up", None, 3)]);
+    several.by.rotate_left(1);
+    several.direction = "out".to_owned();
+    top.sources.push(several);
     *fake.top.borrow_mut() = top;
     let mut state = State::new(By::DropRate, None);
     state.refresh(&fake);
     let shown = text(&drawn(&state, 130, 24, false));
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines: Vec<String> = shown.lines().map(words).collect();
-    let head = lines.iter().position(|line| line.starts_with("SOURCE DROPPED REASON")).unwrap();
-    assert!(lines[head].ends_with("DROPPED BY OTHER RULES"), "{shown}");
-    let row = &lines[head + 1];
-    assert!(row.starts_with("203.0.113.7 ≥1,234 over-limit ") && row.contains("grams"), "{shown}");
-    assert!(!shown.contains('\u{1b}'), "{shown}");
-    assert_eq!(lines.iter().filter(|line| line.starts_with("203.0.113.7")).count(), 7, "{shown}");
-    assert!(lines.iter().any(|line| line.starts_with("192.0.2.1 ")), "{shown}");
-    let little = text(&drawn(&state, 130, 12, false));
-    assert!(little.contains("192.0.2.1 ") && little.contains("203.0.113.7"), "{little}");
+    let row = lines.iter().position(|line| line.starts_with("203.0.113.7 out ")).unwrap();
+    assert!(lines[row].contains(" every\u{fffd}body +2 over-limit "), "{shown}");
+    assert_eq!(lines[row + 1], "and 34,745 that lose nothing", "{shown}");
+    // Under another order they are among the rows.
+    let mut state = State::new(By::Passed, None);
+    state.refresh(&fake);
+    assert!(!text(&drawn(&state, 130, 24, false)).contains("lose nothing"));
 }
 
 #[test]
@@ -179,11 +159,12 @@ fn what_matters_most_stays_where_there_is_little_room() {
     let state = looked(&fake());
     let head = |width| {
         let shown = text(&drawn(&state, width, 12, false));
-        shown.lines().nth(4).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+        let head = shown.lines().find(|line| line.starts_with("SOURCE")).unwrap();
+        head.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     assert_eq!(head(40), "SOURCE ▼DROPPED/S");
-    assert_eq!(head(60), "SOURCE ▼DROPPED/S PASSED/S USED");
-    assert_eq!(head(80), "SOURCE ▼DROPPED/S DROPPED PASSED/S USED STATE");
+    assert_eq!(head(60), "SOURCE ▼DROPPED/S BY");
+    assert_eq!(head(80), "SOURCE ▼DROPPED/S BY PASSED/S STATE");
 }
 
 #[test]
@@ -263,12 +244,13 @@ fn one_source_is_reported() {
         "list      on none",
         "ban       none",
         "rule      every source",
-        "limit     100/s burst 20 (enforced 100.0000/s)",
+        "dropped: 3,457/s by game (over-limit)",
+        "limit     100/s burst 20",
         " 15 of 20 packets used",
-        "          all of it is there again in 150 ms",
+        "          all of it is there again in 1 s",
         "in all    at least 5 passed, 9 dropped",
         "dropped   7 by every source (over-limit)",
-        "          at least 2 by - (denied)",
+        "          at least 2 by deny list (denied)",
     ] {
         assert!(shown.contains(line), "{line}:\n{shown}");
     }
@@ -299,9 +281,9 @@ fn rules_and_interfaces_are_listed() {
     let shown = text(&drawn(&state, 100, 12, false));
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines: Vec<String> = shown.lines().map(words).collect();
-    assert!(lines[4].starts_with("▼INTERFACE STATE DROPPED/S DROPPED BITS PASSED/S"), "{shown}");
-    assert_eq!(lines[5], "eth0 limited 50 50.0 kbit/s 1,000 1.0 Mbit/s native 77", "{shown}");
-    assert!(lines[6].ends_with("9 no: packets pass - - - - native 77"), "{shown}");
+    assert!(lines[5].starts_with("▼INTERFACE STATE DROPPED/S DROPPED BITS PASSED/S"), "{shown}");
+    assert_eq!(lines[6], "eth0 limited 50 50.0 kbit/s 1,000 1.0 Mbit/s native 77", "{shown}");
+    assert!(lines[7].ends_with("9 no: packets pass - - - - native 77"), "{shown}");
 }
 
 /// Bits of a rule are of its bytes, and the list is sorted by the column that is chosen.
@@ -373,7 +355,7 @@ fn times_and_changes_stand_under_the_charts() {
         state.refresh(&fake);
     }
     let shown = text(&drawn(&state, 100, 24, false));
-    let axis = shown.lines().nth(3).unwrap();
+    let axis = shown.lines().nth(4).unwrap();
     // 33 columns of label, 60 of seconds, and the scale.
     let at = |text: &str| axis.chars().count() - axis.split(text).last().unwrap().chars().count();
     assert_eq!(at("now"), 93, "{shown}");
@@ -452,11 +434,11 @@ fn rules_for_requests_are_listed_while_they_are_reported() {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let lines: Vec<String> = shown.lines().map(words).collect();
     let process = "http://127.0.0.1:8081 (pid 4242): 2 rules, 90 of 1,000,000 keys in use";
-    assert_eq!(lines[4], process, "{shown}");
-    assert_eq!(lines[5], "RULE ▼REFUSED/S PASSED/S OVER/S REFUSED PASSED OVER", "{shown}");
+    assert_eq!(lines[5], process, "{shown}");
+    assert_eq!(lines[6], "RULE ▼REFUSED/S PASSED/S OVER/S REFUSED PASSED OVER", "{shown}");
     let rule = "auth: auth_type=login remote_address 2.5 40 0 345 12,007 7";
-    assert_eq!(lines[6], rule, "{shown}");
-    assert_eq!(lines[7], "a\u{fffd}pi: keys - - - 0 12,007 7", "{shown}");
+    assert_eq!(lines[7], rule, "{shown}");
+    assert_eq!(lines[8], "a\u{fffd}pi: keys - - - 0 12,007 7", "{shown}");
     assert!(lines[11].contains("s sort") && !lines[11].contains("Enter"), "{shown}");
 
     // Two processes: which one it is, and whose numbers are old.

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use super::record::{Drops, Record};
 use crate::api::events::Episode;
 use crate::api::reach::{Gap as ReportedGap, Reach};
+use crate::clocks::rfc3339;
 use crate::events::filter::Filter;
-use crate::events::reported::rfc3339;
 use crate::render::would_drop;
 
 /// Episodes of an answer: more are counted.

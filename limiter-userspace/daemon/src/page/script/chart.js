@@ -1,5 +1,5 @@
-// Charts of what passed and what was dropped, on one scale: the one above the other, so that the
-// height is all that came.
+// Charts of what passed and what was dropped, on one scale: what was dropped from the bottom, and
+// what passed above it, so that the height is all that came.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -36,8 +36,9 @@ let shownFor = KEPT_FOR;
 // A chart. `of` is `packets` or `bits`; charts of one group have one cursor.
 class Chart {
   constructor(parent, group, title, of) {
-    Object.assign(this, { group, title, of });
-    this.write = of === "bits" ? bits : (value) => `${perSecond(value)}/s`;
+    this.group = group;
+    this.title = make("span");
+    this.set(title, of);
     this.values = ["passed", "dropped"].map((kind) => make("strong"));
     const keys = ["passed", "dropped"].map((kind, index) =>
       make("span", { class: `key ${kind}` }, `${kind} `, this.values[index]));
@@ -45,7 +46,7 @@ class Chart {
     this.tip = make("div", { class: "tip", role: "status" });
     this.plot = make("div", { class: "plot" }, this.svg, this.tip);
     parent.append(make("figure", {},
-      make("figcaption", {}, make("span", {}, title), ...keys), this.plot));
+      make("figcaption", {}, this.title, ...keys), this.plot));
     group.push(this);
     const at = (event) => event.clientX - this.svg.getBoundingClientRect().left;
     for (const kind of ["pointermove", "pointerdown"]) {
@@ -58,6 +59,19 @@ class Chart {
     new ResizeObserver(() => this.again()).observe(this.plot);
   }
 
+  // Sets the title, and what is shown: `packets` or `bits`.
+  set(title, of) {
+    this.of = of;
+    this.write = of === "bits" ? bits : (value) => `${perSecond(value)}/s`;
+    tell(this.title, title);
+  }
+
+  // Shows packets or bits from now on.
+  turn(of) {
+    this.set(of === "bits" ? "Bits a second" : "Packets a second", of);
+    if (this.history) this.draw(this.history, this.atLeast);
+  }
+
   // Shows rates; of the newest it also writes the numbers. `atLeast` has of both whether only a
   // part of the packets is counted.
   draw(history, atLeast = {}) {
@@ -67,7 +81,7 @@ class Chart {
       tell(this.values[index], this.written(now, kind)));
     this.again();
     this.svg.setAttribute("aria-label", ["passed", "dropped"].map((kind) =>
-      `${kind}: ${this.written(now, kind)}`).join(", ") + `, and the ${this.title} before`);
+      `${kind}: ${this.written(now, kind)}`).join(", ") + `, and the ${this.title.textContent} before`);
   }
 
   written(rates, kind) {
@@ -88,7 +102,8 @@ class Chart {
     const bottom = height - ROOM.bottom;
     const x = (time) => right - ((end - time) / shown) * (right - ROOM.left);
     const sum = ({ [this.of]: { passed, dropped } }) => (passed ?? 0) + (dropped ?? 0);
-    const most = Math.max(...points.map(sum), 0) || 1;
+    // Single packets do not fill the chart.
+    const most = Math.max(...points.map(sum), this.of === "bits" ? 10_000 : 10);
     const step = stepOf(most, 4);
     const top = Math.ceil(most / step - 1e-9) * step;
     const y = (value) => bottom - (value / top) * (bottom - ROOM.top);
@@ -107,10 +122,10 @@ class Chart {
       return from === to ? ""
         : `M${x(point.from).toFixed(1)} ${from}V${to}H${x(point.at).toFixed(1)}V${from}Z`;
     }).join("");
-    const known = ({ passed, dropped }) => [passed ?? 0, (passed ?? 0) + (dropped ?? 0)];
+    const known = ({ passed, dropped }) => [dropped ?? 0, (passed ?? 0) + (dropped ?? 0)];
     parts.push(
-      draw("path", { class: "passed", d: area(() => 0, (rates) => known(rates)[0]) }),
-      draw("path", { class: "dropped", d: area((rates) => known(rates)[0],
+      draw("path", { class: "dropped", d: area(() => 0, (rates) => known(rates)[0]) }),
+      draw("path", { class: "passed", d: area((rates) => known(rates)[0],
         (rates) => known(rates)[1]) }),
       draw("path", { class: "unknown", d: this.gaps(begin).map(([from, to]) =>
         `M${x(from).toFixed(1)} ${ROOM.top}H${x(to).toFixed(1)}V${bottom}H${x(from).toFixed(1)}Z`)

@@ -21,6 +21,14 @@ function tell(element, text) {
     (index > 0 ? [make("wbr"), part] : [part])));
 }
 
+// Sets a text of which what stands in back-ticks is code.
+function tellCode(element, text) {
+  if (element.dataset.text === text) return;
+  element.dataset.text = text;
+  element.replaceChildren(...text.split("`").map((part, index) =>
+    (index % 2 === 1 ? make("code", {}, part) : part)));
+}
+
 // Puts elements in the place of the children, and the focus back where it was.
 function putAll(parent, children) {
   const same = children.length === parent.children.length

@@ -11,8 +11,7 @@ class Page {
     this.tab = "sources";
     this.all = new Totals();
     const group = [];
-    this.charts = [["Packets a second", "packets"], ["Bits a second", "bits"]].map(([title, of]) =>
-      new Chart(byId("totals"), group, title, of));
+    this.charts = [new Chart(byId("totals"), group, "Packets a second", "packets")];
     this.source = new SourceView((step) => {
       document.body.classList.remove("one");
       this.place(step);
@@ -51,6 +50,9 @@ class Page {
     byId("search").addEventListener("keydown", (event) => {
       const sought = searched();
       if (event.key === "Enter" && PREFIX.test(sought)) this.show(sought, byId("search"));
+    });
+    byId("unit").addEventListener("change", (event) => {
+      for (const chart of this.charts) chart.turn(event.target.value);
     });
     byId("span").addEventListener("change", (event) => {
       shownFor = Number(event.target.value) * 60_000;
@@ -210,18 +212,18 @@ class Page {
   // Takes the sums of an answer.
   take(top, at) {
     for (const chart of this.charts) chart.draw(this.all);
-    tell(byId("elsewhere"), elsewhere(this.before, top));
     this.sources.note(top, at);
-    this.before = top;
   }
 
   head(top, status) {
     tell(byId("version"), clean(status.version));
     tell(byId("limits"), top.brake ? "limits are off" : "limits on");
     byId("limits").className = `badge ${top.brake ? "bad" : "good"}`;
-    const words = [`up ${span(top.uptime_seconds)}`, `rule set ${top.generation}`,
+    const words = [`up ${span(top.uptime_seconds)}`, `generation ${top.generation}`,
       counted(status.rules, "rule"), status.interfaces.map((at) => at.name).join(", ")];
     tell(byId("facts"), clean(words.join(" · ")) + (this.news ? ` · ${this.news}` : ""));
+    tell(byId("headline"), clean(top.headline ?? "Measuring: rates take two looks."));
+    byId("headline").classList.toggle("bad", this.all.now?.packets?.dropped > 0);
     document.title = `limiter${top.brake ? ": limits are off" : ""}`;
   }
 

@@ -130,8 +130,8 @@ function setUtilization(cell, row) {
   box.replaceChildren(
     make("div", { class: "tenths", role: "img", "aria-label": words.join(", "),
       title: words.join("\n") }, ...bars),
-    make("small", { class: "ends" }, make("span", {}, "0"),
-      make("span", {}, `${number(row.near.tracked)} tracked`), make("span", {}, "100 %")),
+    make("small", { class: "ends" }, make("span", {}, "0"), make("span", {}, "100\u00a0%")),
+    make("small", {}, `${number(row.near.tracked)} tracked`),
     known ? make("small", { title: evidence }, make("strong", { class: kind }, fit),
       evidence ? `: ${evidence}` : "") : "");
 }

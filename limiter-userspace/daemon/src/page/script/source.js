@@ -19,17 +19,19 @@ class SourceView {
     this.views = new Seldom(5000, () => ask(`/v1/sources/${source}`));
     const body = byId("source-body");
     const charts = make("div");
+    this.now = make("p", { class: "headline" });
     this.facts = make("div");
     this.commands = make("ul", { class: "copies" });
     this.rules = make("div");
-    body.replaceChildren(charts,
+    body.replaceChildren(this.now, charts,
       make("p", { class: "quiet" }, "The rates are what this page saw: while the source was in the"
         + " table, or in this view. Bytes are not counted by source."),
       this.facts, this.rules, make("h3", {}, "Commands to copy"), this.commands);
     this.chart = new Chart(charts, [], "Packets a second", "packets");
     this.byRule = new Table(this.rules, "Packets by rule", [
-      { head: "By rule", text: (row) => titled(row.rule, row.rule_name) },
+      { head: "By", text: (row) => titled(row.rule ?? dropper(row), row.rule_name) },
       { head: "Reason", text: (row) => clean(row.reason) },
+      { head: "Dropped/s", number: true, text: (row) => perSecond(row.dropped_per_second) },
       { head: "Dropped", number: true, text: (row) => number(row.dropped) },
       { head: "Passed", number: true, text: (row) => number(row.passed ?? NaN) },
       { head: "Buckets", number: true, text: (row) => number(row.keys ?? NaN) },
@@ -57,8 +59,12 @@ class SourceView {
   }
 
   draw(top, history) {
-    const row = top.watched?.source === this.source ? top.watched : {};
-    this.chart.draw(history, { passed: row.passed_at_least, dropped: row.dropped_at_least });
+    const rows = top.watched.filter((row) => row.source === this.source);
+    this.chart.draw(history, { passed: rows.some((row) => row.passed_at_least),
+      dropped: rows.some((row) => row.dropped_at_least) });
+    const losing = rows.filter((row) => row.dropped_per_second > 0);
+    tell(this.now, losing.map(lossOf).join("; ") || "Nothing of it is dropped now.");
+    this.now.classList.toggle("bad", losing.length > 0);
     const { view } = this;
     if (view?.source !== this.source || view === this.drawn) return;
     this.drawn = view;
@@ -72,6 +78,15 @@ class SourceView {
       make("li", {}, copyButton(text), make("code", {}, text ?? "-"),
         make("span", { class: "quiet" }, what))));
   }
+}
+
+// What drops packets of a source now, in words.
+function lossOf(row) {
+  const way = { out: " of what goes out", both: " of what comes in and goes out" }[row.direction];
+  const each = row.by.filter((by) => by.dropped_per_second > 0).map((by) =>
+    `${part(perSecond(by.dropped_per_second), !by.exact)}/s by ${dropper(by)}`
+    + ` (${clean(by.reason)})`);
+  return `Dropped${way ?? ""}: ${each.join(", ")}`;
 }
 
 // What a count by rule is of.

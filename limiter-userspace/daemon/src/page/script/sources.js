@@ -11,7 +11,7 @@ class Sources {
   constructor(open) {
     this.histories = new Map();
     const name = (row) => {
-      const button = make("button", { type: "button", class: "name mono" }, clean(row.source));
+      const button = make("button", { type: "button", class: "name mono" }, nameOf(row));
       button.addEventListener("click", () => open(row.source, button));
       return button;
     };
@@ -22,13 +22,16 @@ class Sources {
         text: (row) => droppedOf(row, perSecond(row.dropped_per_second)),
         by: (row) => row.dropped_per_second,
       },
-      {
-        head: "Dropped", number: true, by: (row) => row.dropped,
-        text: (row) => droppedOf(row, number(row.dropped)),
-      },
+      { head: "By", text: byOf, title: everyBy },
+      { head: "Reason", text: (row) => clean(row.by[0]?.reason ?? "-") },
       {
         head: "Passed/s", number: true, by: (row) => row.passed_per_second,
         text: (row) => passedOf(row, perSecond(row.passed_per_second)),
+      },
+      { head: "Since", text: (row) => (row.by[0]?.since ? local(row.by[0].since) : "-") },
+      {
+        head: "Dropped", number: true, by: (row) => row.dropped,
+        text: (row) => droppedOf(row, number(row.dropped)),
       },
       {
         head: "Passed", number: true, by: (row) => row.passed,
@@ -38,26 +41,25 @@ class Sources {
         head: "Used", number: true, make: () => make("div", { class: "meter" }, make("i"),
           make("span")), set: setUsed, by: (row) => row.nearness,
       },
-      { head: "Limit", text: (row) => clean(row.limit ?? "-") },
-      { head: "Rule", text: (row) => titled(row.rule, row.rule_name) },
       { head: "State", text: stateOf },
       { head: "Copy", make: (row) => copyButton(command("show", place(row.source))) },
     ], { kind: kindOf, words: wordsOf });
-    this.others = new Table(byId("others-table"), "Sources that other rules drop", [
-      { head: "Source", make: name },
-      { head: "Dropped", number: true, text: (row) => part(number(row.dropped), !row.exact) },
-      { head: "Reason", text: (row) => clean(row.reason) },
-      { head: "Rule", text: (row) => titled(row.rule, row.rule_name) },
-      { head: "Copy", make: (row) => copyButton(command("show", place(row.source))) },
-    ], { words: (row) => (prefixSearched() ? [searched()] : [row.source, row.rule, row.rule_name,
-      row.reason]) });
   }
 
   // Notes the rates of the rows of an answer.
   note(top, at) {
-    for (const row of top.watched ? [...top.sources, top.watched] : top.sources) {
-      const history = this.of(row.source);
-      if (history.seen !== at) history.push(at, row.passed_per_second, row.dropped_per_second);
+    // What comes in and what goes out is one chart.
+    const rates = new Map();
+    const watched = new Set(top.watched.map((row) => row.source));
+    const others = top.sources.filter((row) => !watched.has(row.source));
+    for (const row of [...others, ...top.watched]) {
+      const [passed, dropped] = rates.get(row.source) ?? [0, 0];
+      rates.set(row.source, [plus(passed, row.passed_per_second),
+        plus(dropped, row.dropped_per_second)]);
+    }
+    for (const [source, [passed, dropped]] of rates) {
+      const history = this.of(source);
+      if (history.seen !== at) history.push(at, passed, dropped);
     }
     if (this.histories.size <= KEPT) return;
     const oldest = [...this.histories].sort(([, a], [, b]) => a.seen - b.seen);
@@ -73,22 +75,53 @@ class Sources {
   }
 
   draw(top) {
-    const shown = this.table.show(top.sources, (row) => row.source, ROWS);
-    const others = top.by_other_rules;
-    const below = this.others.show(others,
-      (row) => JSON.stringify([row.source, row.rule, row.reason]), ROWS);
-    byId("others").hidden = below === 0;
+    const shown = this.table.show(top.sources, nameOf, ROWS);
     const [v4, v6] = [number(top.tracked_v4), number(top.tracked_v6)];
+    const byDrops = ["drop-rate", "dropped"].includes(byId("order").value);
+    const quiet = byDrops && !searched() && top.lose_nothing > 0
+      ? `${shown > 0 ? "and " : ""}${number(top.lose_nothing)} that `
+        + `${top.lose_nothing === 1 ? "loses" : "lose"} nothing. ` : "";
     const nobody = shown > 0 ? ""
       : searched() ? `No source that stands out matches “${clean(searched())}”. `
-        : "No source stands out by this order. ";
-    tell(byId("sources-note"), `${nobody}${v4} IPv4 and ${v6} IPv6 sources are tracked.`);
+        : byDrops ? "Nothing was dropped of any source. " : "No source stands out by this order. ";
+    tell(byId("sources-note"), `${nobody}${quiet}${v4} IPv4 and ${v6} IPv6 sources are tracked.`);
+    byId("sources-try").hidden = shown > 0 || Boolean(searched());
   }
 }
 
+// A rate with another one; none where one is not known.
+const plus = (one, other) => (Number.isFinite(one) && Number.isFinite(other) ? one + other : null);
+
+// The source, with the direction where that is not the usual one.
+function nameOf(row) {
+  const way = { out: " out", both: " in+out" }[row.direction] ?? "";
+  return clean(row.source) + way;
+}
+
+// The name of what drops: a rule, a budget, a list or a ban.
+function dropper(by) {
+  const list = { denied: "deny list", banned: "ban", martian: "martians" }[by.reason];
+  return clean(by.rule_name ?? by.rule ?? list ?? "-");
+}
+
+// The name of what drops most of a source, and the number of the others.
+function byOf({ by }) {
+  if (by.length === 0) return "-";
+  return by.length === 1 ? dropper(by[0]) : `${dropper(by[0])} +${by.length - 1}`;
+}
+
+// What drops packets of a source, each with its number.
+const everyBy = ({ by }) => by.map((each) => {
+  const now = Number.isFinite(each.dropped_per_second)
+    ? `${part(perSecond(each.dropped_per_second), !each.exact)}/s, ` : "";
+  return `${titled(each.rule ?? dropper(each), each.rule_name)}: ${now}`
+    + `${part(number(each.dropped), !each.exact)} in all (${clean(each.reason)})`;
+}).join("\n");
+
 // Texts of a row that are searched. The daemon has looked for a prefix already.
 const wordsOf = (row) => (prefixSearched() ? [searched()]
-  : [row.source, row.rule, row.rule_name, row.limit, stateOf(row)]);
+  : [row.source, row.rule, row.rule_name, row.limit, stateOf(row),
+    ...row.by.flatMap((by) => [by.rule, by.rule_name, by.reason, dropper(by)])]);
 
 // The colour of a row: whether packets of it are dropped now, or nothing is left of its limit.
 function kindOf(row) {

@@ -57,7 +57,25 @@ const dismissed = new Set();
 function drawStates(top, status) {
   const all = states(top, status);
   const lines = all.filter(([, text, , stays]) => stays || !dismissed.has(text));
-  const list = byId("states");
+  const stay = lines.filter(([, , , stays]) => stays);
+  const more = lines.filter(([, , , stays]) => !stays);
+  drawLines(byId("states"), stay, top, status);
+  drawLines(byId("more-states"), more, top, status);
+  byId("messages").hidden = more.length === 0;
+  const bad = more.filter(([kind]) => kind !== "quiet").length;
+  const warnings = bad > 0 ? `, ${counted(bad, "warning")} among them` : "";
+  tell(byId("messages-summary"), counted(more.length, "message") + warnings);
+  byId("messages-summary").className = bad > 0 ? "near" : "quiet";
+  const hidden = all.length - lines.length;
+  byId("dismissed").hidden = hidden === 0;
+  tell(byId("dismissed"), `${counted(hidden, "message")} dismissed: show`);
+  byId("dismissed").onclick = () => {
+    dismissed.clear();
+    drawStates(top, status);
+  };
+}
+
+function drawLines(list, lines, top, status) {
   // The time that a trial has left changes each second: the element stays.
   lines.forEach(([kind, text, commands, stays], index) => {
     const wanted = JSON.stringify([kind, commands, stays]);
@@ -70,16 +88,9 @@ function drawStates(top, status) {
       else list.append(made);
       item = made;
     }
-    tell(item.firstChild, text);
+    tellCode(item.firstChild, text);
   });
   while (list.children.length > lines.length) list.lastChild.remove();
-  const hidden = all.length - lines.length;
-  byId("dismissed").hidden = hidden === 0;
-  tell(byId("dismissed"), `${counted(hidden, "message")} dismissed: show`);
-  byId("dismissed").onclick = () => {
-    dismissed.clear();
-    drawStates(top, status);
-  };
 }
 
 function dismissButton(item, top, status) {
@@ -90,28 +101,3 @@ function dismissButton(item, top, status) {
   });
   return button;
 }
-
-// Drops by what dropped them: sources have all of the first of these, and a sample of the others.
-const CAUSES = [
-  ["sources", "rules that count each source"], ["others", "other rules and budgets"],
-  ["lists", "lists and bans"],
-];
-
-// True if the counters of one answer go on in the other: no daemon was started in between.
-const goesOn = (before, now) => Boolean(before) && before.began_ns === now.began_ns;
-
-// The drops a second that are not by rules that count each source, in words; nothing without them.
-function elsewhere(before, now) {
-  if (!goesOn(before, now) || before.generation !== now.generation) return "";
-  const time = now.clock_ns - before.clock_ns;
-  const rates = CAUSES.map(([cause, name]) => {
-    const [then, at] = [before.dropped_by[cause], now.dropped_by[cause]];
-    return [name, then === null || at === null ? null : rate(then, at, time)];
-  });
-  if (rates.slice(1).every(([, each]) => each === 0)) return "";
-  const words = rates.map(([name, each]) =>
-    each === null ? `by ${name}: not added up` : `${perSecond(each)}/s by ${name}`);
-  return `Dropped: ${words.join(", ")}. The rows of sources have a part of what does not count`
-    + " each source.";
-}
-

@@ -1,5 +1,7 @@
 //! Totals and rates of accounts that are made by hand.
 
+use proptest::prelude::*;
+
 use super::*;
 
 const ALL: Seen = Seen { source: true, keys: true, reported: true };
@@ -15,7 +17,9 @@ fn account(lines: &[(Counter, u64, u64)]) -> Account {
     let line = |(counter, passed, dropped): &(Counter, u64, u64)| Line {
         counter: *counter,
         rule: None,
+        direction: Direction::In,
         counters: Counters { passed: *passed, dropped: *dropped },
+        since: None,
         title: None,
     };
     let mut lines: Vec<Line> = lines.iter().map(line).collect();
@@ -25,7 +29,13 @@ fn account(lines: &[(Counter, u64, u64)]) -> Account {
 }
 
 fn rates(from: &Account, to: &Account) -> Option<(f64, f64)> {
-    to.rates(from, SECOND).map(|rates| (rates.passed, rates.dropped))
+    over(from, to, SECOND)
+}
+
+fn over(from: &Account, to: &Account, time: Ticks) -> Option<(f64, f64)> {
+    let mut to = to.clone();
+    to.compare(from, time);
+    to.rates(Direction::In).map(|rates| (rates.passed, rates.dropped))
 }
 
 #[test]
@@ -36,7 +46,8 @@ fn drops_add_up_and_what_passed_several_tables_counts_once() {
     assert_eq!(account(&all).total(), expected);
     let without = account(&all[1..]).total();
     assert_eq!((without.passed, without.passed_at_least), (9, true));
-    let reported = Counter::Reported { rule: 1, reason: 14, began: SystemTime::UNIX_EPOCH };
+    let reported =
+        Counter::Reported { rule: 1, reason: 14, is_out: false, began: SystemTime::UNIX_EPOCH };
     let total = account(&[(key(9, 0), 3, 4), (reported, 0, 5)]).total();
     assert_eq!((total.passed, total.dropped), (3, 9));
     assert_eq!((total.passed_at_least, total.dropped_at_least), (false, true));
@@ -49,7 +60,7 @@ fn a_rate_is_of_counters_that_both_readings_have() {
     let from = account(&[(Counter::Source, 10, 5), (key(7, 1), 4, 20)]);
     let to = account(&[(Counter::Source, 13, 5), (key(7, 1), 4, 50)]);
     assert_eq!(rates(&from, &to), Some((3.0, 30.0)));
-    assert_eq!(to.rates(&from, Ticks::ZERO), None, "no time");
+    assert_eq!(over(&from, &to, Ticks::ZERO), None, "no time");
     // A key that came in between has counted from nothing.
     let came = account(&[(Counter::Source, 13, 5), (key(7, 1), 4, 20), (key(8, 1), 0, 7)]);
     assert_eq!(rates(&from, &came), Some((3.0, 7.0)));
@@ -71,9 +82,81 @@ fn a_rate_is_of_counters_that_both_readings_have() {
 #[test]
 fn an_episode_is_a_counter_of_its_own() {
     let began = |second| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second);
-    let reported = |second| Counter::Reported { rule: 1, reason: 14, began: began(second) };
+    let reported =
+        |second| Counter::Reported { rule: 1, reason: 14, is_out: false, began: began(second) };
     let from = account(&[(reported(1), 0, 100)]);
     assert_eq!(rates(&from, &account(&[(reported(1), 0, 130)])), Some((0.0, 30.0)));
     // Another one began; the first is forgotten.
     assert_eq!(rates(&from, &account(&[(reported(2), 0, 20)])), Some((0.0, 20.0)));
+}
+
+/// A counter of a rule: its number, its key, drops at the first reading, and drops since then.
+fn counted() -> impl Strategy<Value = (u32, u16, u64, u64)> {
+    (0..5u32, 0..9u16, 0..50u64, prop_oneof![Just(0), 0..50u64])
+}
+
+proptest! {
+    /// The rule that is named first is the one that dropped most between two readings; where
+    /// nothing was dropped in between, and without two readings, the one that dropped most in all.
+    #[test]
+    fn the_rule_that_dropped_most_is_named_first(
+        counted in prop::collection::vec(counted(), 1..30),
+        twice: bool,
+    ) {
+        let titles: BTreeMap<u32, Title> = (0..5)
+            .map(|rule| (rule, Title { rule: format!("rule {rule}"), name: None }))
+            .collect();
+        let (mut first, mut now, mut totals, mut since) =
+            (BTreeMap::new(), BTreeMap::new(), [0; 5], [0; 5]);
+        for (rule, port, before, more) in counted {
+            let at = key(7 + rule, port);
+            // One counter of each key.
+            if now.insert(at, (rule, before + more)).is_some() {
+                now.insert(at, (rule, first[&at]));
+                continue;
+            }
+            first.insert(at, before);
+        }
+        let line = |counter: Counter, rule: u32, dropped: u64| Line {
+            counter,
+            rule: Some(rule),
+            direction: Direction::In,
+            counters: Counters { passed: 0, dropped },
+            since: None,
+            title: None,
+        };
+        for (at, (rule, dropped)) in &now {
+            totals[*rule as usize] += dropped;
+            since[*rule as usize] += dropped - first[at];
+        }
+        let lines = |first: Option<&BTreeMap<Counter, u64>>| Account {
+            lines: now
+                .iter()
+                .map(|(at, (rule, dropped))| line(*at, *rule, first.map_or(*dropped, |of| of[at])))
+                .collect(),
+            seen: ALL,
+            ..Account::default()
+        };
+        let mut account = lines(None);
+        if twice {
+            account.compare(&lines(Some(&first)), SECOND);
+        }
+        let drops = account.drops(&titles, Direction::In);
+        let most = |of: [u64; 5]| of.into_iter().max().unwrap_or(0);
+        let number = |by: &RuleDrops| by.rule.as_ref().unwrap()[5..].parse::<usize>().unwrap();
+        prop_assert_eq!(drops.len(), totals.iter().filter(|dropped| **dropped > 0).count());
+        if let Some(by) = drops.first() {
+            let rule = number(by);
+            prop_assert_eq!(by.dropped, totals[rule]);
+            if twice && most(since) > 0 {
+                prop_assert_eq!(since[rule], most(since));
+            } else {
+                prop_assert_eq!(totals[rule], most(totals));
+            }
+        }
+        for by in &drops {
+            let rate = twice.then_some(since[number(by)] as f64);
+            prop_assert_eq!(by.dropped_per_second, rate);
+        }
+    }
 }
