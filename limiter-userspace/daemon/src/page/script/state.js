@@ -96,7 +96,7 @@ function drawLines(list, lines, top, status) {
 function dismissButton(item, top, status) {
   const button = make("button", { type: "button", class: "dismiss", "aria-label": "Dismiss" }, "×");
   button.addEventListener("click", () => {
-    dismissed.add(item.firstChild.textContent);
+    dismissed.add(item.firstChild.dataset.text);
     drawStates(top, status);
   });
   return button;
