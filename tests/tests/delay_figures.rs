@@ -1,5 +1,6 @@
 //! What waiting gives TCP, beside the other ways to limit a rate, how precisely packets depart, and
-//! what a limit delivers of its rate: figures of an emulated kernel with `fq`, for docs/shaping-figures.md.
+//! what a limit delivers of its rate: figures of an emulated kernel with `fq`, for
+//! docs/shaping-figures.md.
 
 // Figures of other kernels, in docs/shaping-figures.md: 1200 s each.
 

@@ -238,13 +238,13 @@ fn answer(socket: &Path, what: &str, bodies: &[String]) -> Option<String> {
 
 const SENDERS: u32 = 4;
 
-/// Payloads of a sender at once, and the pause after them: all senders together send less than three
-/// times the rate, so that what is queued leaves within seconds.
+/// Payloads of a sender at once, and the pause after them: all senders together send less than
+/// three times the rate, so that what is queued leaves within seconds.
 const AT_ONCE: u32 = 16;
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Sends from several threads for a time, longer where that was not clearly over the limit; what was
-/// queued, at least what was sent over the limit. `socket` gives the place to ask.
+/// Sends from several threads for a time, longer where that was not clearly over the limit; what
+/// was queued, at least what was sent over the limit. `socket` gives the place to ask.
 fn load(time: Duration, socket: impl Fn() -> PathBuf + Sync) -> Result<Vec<String>> {
     let begin = Instant::now();
     let end = begin + time;

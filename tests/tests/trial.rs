@@ -108,9 +108,9 @@ fn it_can_be_taken_back_before_its_time() {
     assert!(program.revert().is_err());
 }
 
-/// A trial leaves quotas as they were, but for what passed meanwhile: whether its limit was larger or
-/// smaller, and whether it is taken back by a word or by itself, with nobody there. Of a larger one
-/// on trial, a bucket of a rate has what it had before.
+/// A trial leaves quotas as they were, but for what passed meanwhile: whether its limit was larger
+/// or smaller, and whether it is taken back by a word or by itself, with nobody there. Of a larger
+/// one on trial, a bucket of a rate has what it had before.
 #[test]
 fn a_trial_that_is_taken_back_leaves_quotas_as_they_were() {
     let of_sources = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_log"];

@@ -109,8 +109,8 @@ impl CalendarWindow {
 /// The clock since boot of who is in no time namespace, by its inode.
 const INITIAL: &str = "time:[4026531834]";
 
-/// The name of the clock since boot: of this boot, and of the time namespace whose clock it is. None
-/// if the system does not give it.
+/// The name of the clock since boot: of this boot, and of the time namespace whose clock it is.
+/// None if the system does not give it.
 pub(crate) fn boot() -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     // A kernel without such namespaces has one clock.

@@ -267,8 +267,8 @@ const fn code(over: bool) -> Overall {
     if over { Overall::OverLimit } else { Overall::Ok }
 }
 
-/// The state of each descriptor. Envoy makes headers of the limit with the least left, so only those
-/// are named that count, and of which this node knows what is left.
+/// The state of each descriptor. Envoy makes headers of the limit with the least left, so only
+/// those are named that count, and of which this node knows what is left.
 fn statuses(answer: &Answer) -> Vec<DescriptorStatus> {
     let counting = check::counting(answer);
     let one = |status: &crate::question::Status| {

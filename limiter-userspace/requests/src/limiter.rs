@@ -66,8 +66,8 @@ impl std::fmt::Debug for Limiter {
     }
 }
 
-/// What a limit that a request brings makes of a descriptor: its rule, its limits and their key, and
-/// its state.
+/// What a limit that a request brings makes of a descriptor: its rule, its limits and their key,
+/// and its state.
 type Brought = (Arc<Rule>, Option<(KeyLimits, Key)>, State);
 
 impl Limiter {

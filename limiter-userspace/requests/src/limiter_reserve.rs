@@ -2,7 +2,8 @@
 //!
 //! A request that waits is charged at once to each of its limits, as of the first moment at which
 //! that limit takes it: ahead of time only where the limit itself makes it wait. So others lose by
-//! it no more than by a request that goes at once, and it goes when the last of its limits takes it.
+//! it no more than by a request that goes at once, and it goes when the last of its limits takes
+//! it.
 
 use crate::clock::Moment;
 use crate::counters::Unanswered;

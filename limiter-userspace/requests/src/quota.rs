@@ -28,8 +28,8 @@ const SECOND: u64 = 1_000_000_000;
 /// Rates are in millionths of hits a second.
 const MICRO: u64 = 1_000_000;
 
-/// Least life of an assignment to a client as long as it is not known longer than that: its interval
-/// is not known yet.
+/// Least life of an assignment to a client as long as it is not known longer than that: its
+/// interval is not known yet.
 const FIRST_LIFE: u64 = 30 * SECOND;
 
 /// Bounds of a life: two and a half of the client's intervals.

@@ -192,8 +192,8 @@ pub(crate) type EntryOf<'a> = (&'a str, &'a str);
 impl Rules {
     /// Rules of files, each with its name. Limits go into `store`, counters are those that a rule
     /// of the same path had in `before`, whose limits become those of these from `now` on, in
-    /// nanoseconds since boot. Limits of a cluster are those of one of `nodes`; without a number, of
-    /// this node alone.
+    /// nanoseconds since boot. Limits of a cluster are those of one of `nodes`; without a number,
+    /// of this node alone.
     pub(crate) fn new(
         files: &[(String, RequestFile)],
         before: &Self,

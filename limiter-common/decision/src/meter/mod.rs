@@ -58,8 +58,8 @@ pub struct Arrival {
     pub offset: WallOffset,
     /// Units that are charged. A log counts every frame as one.
     pub units: u64,
-    /// True for a super-frame, which is not split: one of more units than a bucket ever has room for
-    /// conforms where nothing is used.
+    /// True for a super-frame, which is not split: one of more units than a bucket ever has room
+    /// for conforms where nothing is used.
     pub is_super_frame: bool,
 }
 

@@ -626,8 +626,8 @@ fn a_limit_that_is_set_and_a_trial_say_what_becomes_of_those_who_have_used_their
     assert_eq!(daemon.service.confirm().unwrap().used, None);
 }
 
-/// A smaller limit on trial leaves what the one before would have left if it is taken back. If it is
-/// confirmed, nobody owes more than it allows.
+/// A smaller limit on trial leaves what the one before would have left if it is taken back. If it
+/// is confirmed, nobody owes more than it allows.
 #[test]
 fn a_smaller_limit_on_trial_says_that_what_was_used_counts_in_full() {
     let mut daemon = Daemon::start(&[]);

@@ -133,8 +133,8 @@ pub(super) fn capacity(limits: &Limits) -> (u64, u64) {
     (rate.min().unwrap_or(0), burst.min().unwrap_or(0))
 }
 
-/// Fills of at most such a rate, and at least 98 % of it: how many at once, and the seconds from one
-/// to the next.
+/// Fills of at most such a rate, and at least 98 % of it: how many at once, and the seconds from
+/// one to the next.
 fn fills(rate: u64) -> (u32, u32) {
     for seconds in 1..=120 {
         let all = u128::from(rate) * u128::from(seconds);

@@ -164,8 +164,8 @@ fn without_limiter(port: u16, limiter: SocketAddr) -> [String; 2] {
     [away, status()]
 }
 
-/// The configuration of the page limits log-ins; without `limiter serve`, and where that hangs, they
-/// pass, or get the status `closed` where the line for that is changed.
+/// The configuration of the page limits log-ins; without `limiter serve`, and where that hangs,
+/// they pass, or get the status `closed` where the line for that is changed.
 fn follows_the_page(start: impl Fn(&Path, SocketAddr, u16, bool) -> Proxy, closed: [&str; 2]) {
     let directory = tempfile::tempdir().unwrap();
     let (server, limiter) = limiter(directory.path());

@@ -53,8 +53,8 @@ fn is_taken_over(link: &mut Link, count: usize) -> bool {
     link.ask::<Vec<redis::Value>>(&words).unwrap().len() == count
 }
 
-/// A worker acknowledges some of what it has, and is removed from the group (XGROUP DELCONSUMER), as
-/// cleaners of dead workers do. The rest leaves again; what was acknowledged does not.
+/// A worker acknowledges some of what it has, and is removed from the group (XGROUP DELCONSUMER),
+/// as cleaners of dead workers do. The rest leaves again; what was acknowledged does not.
 #[test]
 fn a_worker_that_is_removed_takes_no_payload_with_it() {
     let Some(redis) = Redis::start(&["--appendonly", "yes"]) else { return };
@@ -160,8 +160,8 @@ fn what_is_gone_from_the_store_is_counted_and_said() {
     node.server.stop().unwrap();
 }
 
-/// The answer of a turn comes too late, because Redis stood still: what left with it is counted with
-/// the next one.
+/// The answer of a turn comes too late, because Redis stood still: what left with it is counted
+/// with the next one.
 #[test]
 fn what_left_is_counted_though_an_answer_came_too_late() {
     let Some(redis) = Redis::start(&[]) else { return };
