@@ -5,13 +5,18 @@ mod metrics;
 mod rule_sets;
 
 use std::fs;
-use std::process::Output;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use limiter_tests::limiter::Limiter;
+use limiter_tests::limiter::{Limiter, binary};
+use limiter_tests::netns::Netns;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
-use rustix::process::Signal;
+use limiter_tests::work_dir::WorkDir;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const RULES: &str = "domain: test\ndescriptors:
@@ -369,4 +374,52 @@ fn tables_are_for_people() -> Result<()> {
     }
     limiter.close()?;
     bed.close()
+}
+
+/// Without `--iface` the first limit is put where the default route is; where there is none, or
+/// several, an error says so. The YAML that is printed stands for the limit.
+#[test]
+fn an_interface_that_is_not_named_is_that_of_the_default_route() -> Result<()> {
+    require_root();
+    let (netns, dir) = (Arc::new(Netns::create("no-iface")?), WorkDir::create("no-iface")?);
+    let pins = format!("/sys/fs/bpf/{}", netns.name());
+    let command = || -> Result<Command> {
+        let mut command = Command::new(binary()?);
+        command.args(["run", "--limit", "1000/s", "--hook", "tc", "--detach-on-exit"]);
+        command.args(["--pin-dir", &pins, "--socket"]).arg(dir.path().join("socket"));
+        command.arg("--state-dir").arg(dir.path().join("state"));
+        Ok(command)
+    };
+    let run = || netns.output(&mut command()?);
+    check_refused("no route", run()?, &["no interface has a default route", "--iface eth0"])?;
+    for (number, (one, other)) in [("up", "up-peer"), ("up2", "up2-peer")].into_iter().enumerate() {
+        netns.ip(["link", "add", one, "type", "veth", "peer", "name", other])?;
+        netns.ip(["link", "set", one, "up"])?;
+        netns.ip(["link", "set", other, "up"])?;
+        let metric = number.to_string();
+        netns.ip(["route", "add", "default", "dev", one, "metric", &metric])?;
+    }
+    let words = ["up and up2 have a default route", "--iface up"];
+    check_refused("two routes", run()?, &words)?;
+    netns.ip(["route", "del", "default", "dev", "up2"])?;
+    let (said, printed) = (dir.path().join("said"), dir.path().join("printed"));
+    let mut command = command()?;
+    command.stderr(fs::File::create(&said)?).stdout(fs::File::create(&printed)?);
+    let mut daemon = netns.spawn(&mut command)?;
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while !fs::read_to_string(&said)?.contains("limiter: ready: up tc in") {
+        let text = fs::read_to_string(&said)?;
+        ensure!(daemon.try_wait()?.is_none() && Instant::now() < deadline, "{text}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&daemon), Signal::TERM)?;
+    ensure!(daemon.wait()?.success(), "{}", fs::read_to_string(&said)?);
+    let text = fs::read_to_string(&said)?;
+    ensure!(text.contains("limiter: --iface up: the default route is there"), "{text}");
+    let rules = dir.write("printed.yaml", fs::read_to_string(&printed)?)?;
+    let checked = Command::new(binary()?).arg("check").arg(rules).output()?;
+    let sentence = "each source: 1000/s, and 1000 more at once";
+    let text = String::from_utf8(checked.stdout)?;
+    ensure!(checked.status.success() && text.contains(sentence), "{text}");
+    Ok(())
 }
