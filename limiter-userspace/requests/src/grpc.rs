@@ -42,6 +42,7 @@ use crate::question::{Answer, Asked, Descriptor};
 use crate::service::{Service, Stats, Why};
 use crate::under_way::Received;
 use crate::unsaid::quoted;
+use crate::utf8::{self, Mended};
 
 /// The longest message, in bytes: several descriptors of the longest header that proxies take, so
 /// that no client can make one that is not decided.
@@ -60,6 +61,7 @@ type Answering = BoxFuture<Response<Body>, Infallible>;
 
 /// All services; connections share them.
 pub(crate) struct Grpc {
+    service: Arc<Service>,
     decide: RateLimitServiceServer<Decide>,
     others: Vec<Other>,
     health: HealthReporter,
@@ -101,12 +103,16 @@ impl Grpc {
                 .register_file_descriptor_set(described())
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
+        let of_quotas = RateLimitQuotaServiceServer::new(Quota { service: Arc::clone(service) })
+            .max_decoding_message_size(MAX_MESSAGE);
+        let here = Arc::clone(service);
+        let quotas: Box<dyn Fn(Request<Received>) -> Answering + Send + Sync> =
+            Box::new(move |request| {
+                let mended = |body| Mended::new(body, &utf8::REPORTS, &here);
+                of_quotas.clone().call(request.map(mended))
+            });
         let others = vec![
-            other(
-                QUOTA_SERVICE,
-                RateLimitQuotaServiceServer::new(Quota { service: Arc::clone(service) })
-                    .max_decoding_message_size(MAX_MESSAGE),
-            ),
+            (QUOTA_SERVICE, quotas),
             other(
                 "grpc.health.v1.Health",
                 HealthServer::new(of_health).max_decoding_message_size(MAX_MESSAGE),
@@ -121,6 +127,7 @@ impl Grpc {
             ),
         ];
         Ok(Self {
+            service: Arc::clone(service),
             decide: RateLimitServiceServer::new(decide).max_decoding_message_size(MAX_MESSAGE),
             others,
             health,
@@ -168,7 +175,8 @@ impl Grpc {
         let path = request.uri().path().trim_start_matches('/');
         let service = path.split_once('/').map_or(path, |(service, _)| service);
         if service == SERVICE_NAME {
-            return self.decide.clone().call(request);
+            let mended = |body| Mended::new(body, &utf8::REQUEST, &self.service);
+            return self.decide.clone().call(request.map(mended));
         }
         if let Some((_, call)) = self.others.iter().find(|(name, _)| *name == service) {
             return call(request);

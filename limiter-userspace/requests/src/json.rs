@@ -129,6 +129,11 @@ impl AskedIn {
         self.wait
     }
 
+    /// True if it has a payload, which is kept as it is or not at all.
+    pub(crate) const fn is_kept(&self) -> bool {
+        self.payload.is_some() || self.id.is_some()
+    }
+
     /// What a queue is to keep.
     ///
     /// # Errors

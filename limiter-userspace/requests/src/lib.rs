@@ -52,6 +52,7 @@ mod target;
 mod under_way;
 mod unmet;
 mod unsaid;
+mod utf8;
 
 pub use clock::Moment;
 pub use daemon::{AskedBan, BanAnswer, Daemon, NotReported, Report, RequestCounts, RuleReport};

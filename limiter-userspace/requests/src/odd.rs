@@ -17,6 +17,8 @@ pub(crate) enum Odd {
     NoUnit,
     /// Hits to be given back.
     NegativeHits,
+    /// A text that is no UTF-8.
+    NotUtf8,
     /// Two rules with queues.
     TwoQueues,
     /// A bucket of the quota service without an entry, or with too many bytes of them.
@@ -26,11 +28,12 @@ pub(crate) enum Odd {
 }
 
 impl Odd {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::TooFast,
         Self::NoRoom,
         Self::NoUnit,
         Self::NegativeHits,
+        Self::NotUtf8,
         Self::TwoQueues,
         Self::Bucket,
         Self::ManyBuckets,
@@ -43,6 +46,7 @@ impl Odd {
             Self::NoRoom => "limit_without_room",
             Self::NoUnit => "limit_without_unit",
             Self::NegativeHits => "negative_hits",
+            Self::NotUtf8 => "not_utf8",
             Self::TwoQueues => "two_queues",
             Self::Bucket => "quota_bucket",
             Self::ManyBuckets => "quota_bucket_without_room",
@@ -69,6 +73,9 @@ impl Odd {
             Self::NegativeHits => {
                 "requests have is_negative_hits: hits cannot be given back, and they only look; \
                  leave it out"
+            }
+            Self::NotUtf8 => {
+                "texts of requests are no UTF-8: each byte that belongs to no character counts as `?`"
             }
             Self::TwoQueues => {
                 "requests fall under two rules with queues, and are refused: ask for one of them"

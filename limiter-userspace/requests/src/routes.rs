@@ -10,7 +10,7 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use limiter_text::exposition;
 use limiter_text::plain::clean;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::time::{sleep, timeout};
 
 use crate::check;
@@ -20,11 +20,13 @@ use crate::json::{AnswerOut, AskedIn, Seconds};
 use crate::limiter::Limiter;
 use crate::limiter_reserve::Reserved;
 use crate::metrics;
+use crate::odd::Odd;
 use crate::question::{Asked, Descriptor, Refused};
 use crate::queue::NotQueued;
 use crate::reservations::GivenBack;
 use crate::service::{Service, Why};
 use crate::under_way::Received;
+use crate::utf8;
 
 /// The longest body, in bytes.
 const MAX_BODY: usize = 1 << 20;
@@ -181,8 +183,19 @@ async fn body(request: Request<Received>) -> Result<Bytes, Refusal> {
     }
 }
 
-fn parsed<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(body).map_err(|problem| Refusal::bad(format!("no request: {problem}")))
+/// What is asked. A text that is no UTF-8 makes no request one that is not decided.
+fn asked(service: &Service, body: &[u8]) -> Result<AskedIn, Refusal> {
+    let problem = match serde_json::from_slice(body) {
+        Ok(asked) => return Ok(asked),
+        Err(problem) => problem,
+    };
+    match serde_json::from_slice::<AskedIn>(&utf8::of_json(body)) {
+        Ok(asked) if !asked.is_kept() => {
+            service.limiter.odd.count(Odd::NotUtf8, "a body of JSON".to_owned());
+            Ok(asked)
+        }
+        _ => Err(Refusal::bad(format!("no request: {problem}"))),
+    }
 }
 
 const fn status_of(over: bool) -> StatusCode {
@@ -191,7 +204,7 @@ const fn status_of(over: bool) -> StatusCode {
 
 async fn json(service: &Service, request: Request<Received>) -> Result<Answered, Refusal> {
     let body = body(request).await?;
-    let asked: AskedIn = parsed(&body)?;
+    let asked = asked(service, &body)?;
     if asked.max_wait().is_some() || asked.holds() {
         return Err(Refusal::bad("maxWait and wait are for /reserve: ask there"));
     }
@@ -335,7 +348,7 @@ async fn hold(limiter: &Limiter, reserved: &mut Reserved) {
 
 async fn reserve(service: &Service, request: Request<Received>) -> Result<Answered, Refusal> {
     let body = body(request).await?;
-    let asked: AskedIn = parsed(&body)?;
+    let asked = asked(service, &body)?;
     if asked.payload().map_err(Refusal::bad)?.is_some() {
         return Err(Refusal::bad("payload is for queues, which /json asks: leave it out"));
     }

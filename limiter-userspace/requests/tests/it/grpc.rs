@@ -404,6 +404,60 @@ async fn a_message_that_cannot_be_read_is_an_invalid_argument() {
     running.server.stop().unwrap();
 }
 
+/// [`RateLimitRequest`] with texts of any bytes, as Envoy sends headers.
+#[derive(Clone, PartialEq, prost::Message)]
+struct RequestOfBytes {
+    #[prost(string, tag = "1")]
+    domain: String,
+    #[prost(message, repeated, tag = "2")]
+    descriptors: Vec<DescriptorOfBytes>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct DescriptorOfBytes {
+    #[prost(message, repeated, tag = "1")]
+    entries: Vec<EntryOfBytes>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct EntryOfBytes {
+    #[prost(bytes = "vec", tag = "1")]
+    key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
+}
+
+/// A text that is no UTF-8 voids no request: it has a bucket, and others of the request count.
+#[tokio::test]
+async fn a_text_that_is_no_utf8_is_decided() {
+    let running = running(100);
+    let ask = async |entries: &[(&str, &[u8])]| {
+        let mut grpc = tonic::client::Grpc::new(channel(&running).await);
+        grpc.ready().await.unwrap();
+        let codec = tonic_prost::ProstCodec::<RequestOfBytes, RateLimitResponse>::default();
+        let descriptors = entries.iter().map(|(key, value)| DescriptorOfBytes {
+            entries: vec![EntryOfBytes { key: key.as_bytes().to_vec(), value: value.to_vec() }],
+        });
+        let asked =
+            RequestOfBytes { domain: "auth".to_owned(), descriptors: descriptors.collect() };
+        let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+        let path = hyper::http::uri::PathAndQuery::from_static(path);
+        grpc.unary(tonic::Request::new(asked), path, codec).await.unwrap().into_inner()
+    };
+    for number in 0..4 {
+        // What comes beside the limit of `ann` is none of its.
+        let answer = ask(&[("user", b"ann"), ("agent", b"\xff\xfe")]).await;
+        assert_eq!(is_over(&answer), number == 3, "{number}");
+        let answer = ask(&[("user", &[0xff - number])]).await;
+        assert_eq!(is_over(&answer), number == 3, "one bucket: {number}");
+    }
+    let half = r#"{"domain": "auth", "descriptors": [{"entries": [{"key": "user", "value": "ann"}]},
+        {"entries": [{"key": "agent", "value": "\ud83d"}]}]}"#;
+    assert_eq!(running.ask("POST", "/json", "", half).status, 429);
+    assert_eq!(running.metric("limiter_request_odd_parts_total{part=\"not_utf8\"}"), 9);
+    running.server.stop().unwrap();
+}
+
 #[tokio::test]
 async fn a_unix_socket_answers_both() {
     let running = running(100);
