@@ -94,8 +94,11 @@ fn totals(limiter: &Limiter, source: [u8; 4]) -> Result<Total> {
     let by_rule = shown["by_rule"].as_array().with_context(|| format!("{shown}"))?;
     let sum: u64 = by_rule.iter().filter_map(|by| by["dropped"].as_u64()).sum();
     let shown = total(&shown)?;
-    let listed = row(&limiter.json(&["sources"])?, source)?;
-    let top: Value = serde_json::from_str(&request(limiter, &format!("/v1/top?watch={name}"))?)?;
+    // Under an order by drops, those that lose nothing are one line.
+    let by = if shown.dropped == 0 { "passed" } else { "dropped" };
+    let listed = row(&limiter.json(&["sources", "--by", by])?, source)?;
+    let path = format!("/v1/top?by={by}&watch={name}");
+    let top: Value = serde_json::from_str(&request(limiter, &path)?)?;
     let watched = total(&top["watched"][0])?;
     let standing = row(&top, source)?;
     ensure!(

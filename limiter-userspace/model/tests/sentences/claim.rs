@@ -249,24 +249,24 @@ impl What {
         if let Some(name) = text.strip_prefix("charged to the budget ") {
             return Self::Budget(name.to_owned());
         }
-        if text.contains("(shadow mode") || text.starts_with("up to ") {
+        if text.contains("(shadow mode") || text.contains("(up to ") {
             return Self::Anything;
         }
         if text.starts_with("all dropped") {
             return Self::Nothing;
         }
-        let Some(text) = text.strip_prefix("at most ") else {
+        let bounds: Vec<Bound> = text.split("(at most ").skip(1).map(Bound::read).collect();
+        if bounds.is_empty() {
             assert!(text.starts_with("no limit by rules with these keys; limited by"), "{text}");
             return Self::Anything;
-        };
-        let (limits, _) = text.split_once("; ").unwrap();
-        Self::AtMost(limits.split("), and ").map(Bound::read).collect())
+        }
+        Self::AtMost(bounds)
     }
 }
 
 impl Bound {
     fn read(text: &str) -> Self {
-        let (bound, _) = text.split_once(" (").unwrap();
+        let (bound, _) = text.split_once(')').unwrap();
         let (amount, period) = bound.split_once(" in any ").unwrap();
         let one_more = amount.ends_with(" and one packet");
         let (most, unit) = amount.trim_end_matches(" and one packet").split_once(' ').unwrap();
@@ -283,8 +283,18 @@ impl Bound {
         let (number, name) = period.split_at(digits);
         let (_, seconds) = units.into_iter().find(|(known, _)| *known == name).unwrap();
         let number = if number.is_empty() { 1 } else { number.parse().unwrap() };
+        let (unit, size) = match unit {
+            "kB" => ("bytes", 1_000),
+            "MB" => ("bytes", 1_000_000),
+            "GB" => ("bytes", 1_000_000_000),
+            unit => (unit, 1),
+        };
+        let (whole, part) = most.split_once('.').unwrap_or((most, ""));
+        let part = (1..)
+            .zip(part.bytes())
+            .map(|(place, digit)| u64::from(digit - b'0') * size / 10_u64.pow(place));
         Self {
-            most: most.parse().unwrap(),
+            most: whole.parse::<u64>().unwrap() * size + part.sum::<u64>(),
             one_more,
             unit: unit.to_owned(),
             nanos: number * seconds * 1_000_000_000,
