@@ -1,7 +1,7 @@
-//! Texts that are no UTF-8. A header may have any bytes, and proxies send them as they came. Readers
-//! of protocol buffers and JSON refuse the whole message for one such text, and the proxy then lets
-//! the request pass, past all of its limits. Here a `?` takes the place of each byte that belongs to
-//! no character, and the message is decided.
+//! Texts that are no UTF-8. A header may have any bytes, and proxies send them as they came.
+//! Readers of protocol buffers and JSON refuse the whole message for one such text, and the proxy
+//! then lets the request pass, past all of its limits. Here a `?` takes the place of each byte that
+//! belongs to no character, and the message is decided.
 
 use std::ops::Range;
 use std::pin::Pin;

@@ -392,22 +392,24 @@ fn an_interface_that_is_not_named_is_that_of_the_default_route() -> Result<()> {
     };
     let run = || netns.output(&mut command()?);
     check_refused("no route", run()?, &["no interface has a default route", "--iface eth0"])?;
-    for (number, (one, other)) in [("up", "up-peer"), ("up2", "up2-peer")].into_iter().enumerate() {
+    for (number, (one, other)) in
+        [("wan0", "wan0-peer"), ("wan1", "wan1-peer")].into_iter().enumerate()
+    {
         netns.ip(["link", "add", one, "type", "veth", "peer", "name", other])?;
         netns.ip(["link", "set", one, "up"])?;
         netns.ip(["link", "set", other, "up"])?;
         let metric = number.to_string();
         netns.ip(["route", "add", "default", "dev", one, "metric", &metric])?;
     }
-    let words = ["up and up2 have a default route", "--iface up"];
+    let words = ["wan0 and wan1 have a default route", "--iface wan0"];
     check_refused("two routes", run()?, &words)?;
-    netns.ip(["route", "del", "default", "dev", "up2"])?;
+    netns.ip(["route", "del", "default", "dev", "wan1"])?;
     let (said, printed) = (dir.path().join("said"), dir.path().join("printed"));
     let mut command = command()?;
     command.stderr(fs::File::create(&said)?).stdout(fs::File::create(&printed)?);
     let mut daemon = netns.spawn(&mut command)?;
     let deadline = Instant::now() + Duration::from_mins(1);
-    while !fs::read_to_string(&said)?.contains("limiter: ready: up tc in") {
+    while !fs::read_to_string(&said)?.contains("limiter: ready: wan0 tc in") {
         let text = fs::read_to_string(&said)?;
         ensure!(daemon.try_wait()?.is_none() && Instant::now() < deadline, "{text}");
         thread::sleep(Duration::from_millis(20));
@@ -415,7 +417,7 @@ fn an_interface_that_is_not_named_is_that_of_the_default_route() -> Result<()> {
     kill_process(Pid::from_child(&daemon), Signal::TERM)?;
     ensure!(daemon.wait()?.success(), "{}", fs::read_to_string(&said)?);
     let text = fs::read_to_string(&said)?;
-    ensure!(text.contains("limiter: --iface up: the default route is there"), "{text}");
+    ensure!(text.contains("limiter: --iface wan0: the default route is there"), "{text}");
     let rules = dir.write("printed.yaml", fs::read_to_string(&printed)?)?;
     let checked = Command::new(binary()?).arg("check").arg(rules).output()?;
     let sentence = "each source: 1000/s, and 1000 more at once";
