@@ -95,12 +95,12 @@ impl Running {
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Response {
         let mut stream = self.connect();
         let length = body.len();
-        write!(
-            stream,
+        let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: \
              {length}\r\n\r\n{body}"
-        )
-        .unwrap();
+        );
+        // A server that refuses a request may have answered before all of it is sent.
+        drop(stream.write_all(request.as_bytes()));
         read(&mut stream)
     }
 
