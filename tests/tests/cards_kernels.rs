@@ -362,24 +362,28 @@ fn auto_keeps_the_limit_on_every_card() -> Result<()> {
     bed.close()
 }
 
+/// Each card at XDP in native mode: attached with its limit held, or refused.
 #[test]
 #[ignore = "of cards: `cargo xtask vm --cards`"]
 fn xdp_native() -> Result<()> {
     rows(&Way { name: "XDP native", options: &["--mode", "native"], is_out: false })
 }
 
+/// Each card at XDP in generic mode: attached with its limit held, or refused.
 #[test]
 #[ignore = "of cards: `cargo xtask vm --cards`"]
 fn xdp_generic() -> Result<()> {
     rows(&Way { name: "XDP generic", options: &["--mode", "generic"], is_out: false })
 }
 
+/// Each card at tc on the way in: attached with its limit held, or refused.
 #[test]
 #[ignore = "of cards: `cargo xtask vm --cards`"]
 fn tc_in() -> Result<()> {
     rows(&Way { name: "tc in", options: &["--hook", "tc"], is_out: false })
 }
 
+/// Each card at tc on the way out: attached with its limit held, or refused.
 #[test]
 #[ignore = "of cards: `cargo xtask vm --cards`"]
 fn tc_out() -> Result<()> {

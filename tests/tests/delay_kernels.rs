@@ -92,6 +92,8 @@ fn command(said: &str) -> Result<&str> {
     said.get(start..).and_then(|rest| rest.lines().next()).context("no command")
 }
 
+/// Packets wait in `fq`, no earlier than they may, and none is lost that may wait. Without `fq`, or
+/// with too little room, limiter warns, and its command helps.
 #[test]
 fn packets_wait_in_fq_and_nowhere_else() -> Result<()> {
     require_root();
@@ -238,6 +240,8 @@ fn holding(bed: &Testbed) -> Result<String> {
     bed.receiver.ip(["-oneline", "link", "show", "type", "ifb"])
 }
 
+/// What comes in waits in an `ifb`, in order, and none is early; the device comes back, and leaves
+/// with `detach`.
 #[test]
 fn packets_that_come_in_wait_in_an_ifb() -> Result<()> {
     require_root();

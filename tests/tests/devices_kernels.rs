@@ -84,21 +84,25 @@ fn cell(
     Ok(if is_unused { "nothing comes in" } else { "yes" }.to_owned())
 }
 
+/// Each device at XDP in native mode: attached with its limit held, or refused.
 #[test]
 fn xdp_native() -> Result<()> {
     column(&Column { name: "XDP native", options: &["--mode", "native"], is_out: false })
 }
 
+/// Each device at XDP in generic mode: attached with its limit held, or refused.
 #[test]
 fn xdp_generic() -> Result<()> {
     column(&Column { name: "XDP generic", options: &["--mode", "generic"], is_out: false })
 }
 
+/// Each device at tc on the way in: attached with its limit held, or refused.
 #[test]
 fn tc_in() -> Result<()> {
     column(&Column { name: "tc in", options: &["--hook", "tc"], is_out: false })
 }
 
+/// Each device at tc on the way out: attached with its limit held, or refused.
 #[test]
 fn tc_out() -> Result<()> {
     column(&Column { name: "tc out", options: &["--direction", "out"], is_out: true })

@@ -31,6 +31,7 @@ fn made(output: &Output) -> Result<bool> {
     Ok(false)
 }
 
+/// It changes nothing, and needs no daemon.
 #[test]
 fn a_fit_interface_has_no_problem_and_is_left_as_it_was() -> Result<()> {
     require_root();
@@ -58,6 +59,7 @@ fn a_fit_interface_has_no_problem_and_is_left_as_it_was() -> Result<()> {
     bed.close()
 }
 
+/// A start that fails names the command.
 #[test]
 fn a_foreign_program_is_found_and_limits_go_beside_it_as_proposed() -> Result<()> {
     require_root();

@@ -122,6 +122,7 @@ fn reasons(
     (0..count).map(|_| one()).collect()
 }
 
+/// A packet then gets the verdict that was predicted.
 #[test]
 fn what_is_said_of_a_packet_becomes_of_it() -> Result<()> {
     require_root();

@@ -116,6 +116,8 @@ fn picture(browser: &Browser, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Against an attempt to run a script in the page by a name or an address. Live traffic, a lost
+/// daemon and its restart.
 #[test]
 #[ignore = "long: `cargo xtask test --long`"]
 fn the_page_follows_traffic_and_a_restart() -> Result<()> {
@@ -186,6 +188,8 @@ fn the_page_follows_traffic_and_a_restart() -> Result<()> {
     bed.close()
 }
 
+/// Every view, light and dark, at 390, 1400 and 2560 px, no word or number broken, by keys; search,
+/// links, commands to copy.
 #[test]
 #[ignore = "long: `cargo xtask test --long`"]
 fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {

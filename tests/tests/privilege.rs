@@ -141,6 +141,7 @@ fn a_plain_user_loads_and_runs(source_store: &str) -> Result<()> {
     bed.close()
 }
 
+/// Against an attempt to use what the daemon may do.
 #[test]
 fn a_daemon_of_root_keeps_two_capabilities() -> Result<()> {
     require_root();

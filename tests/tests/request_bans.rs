@@ -96,6 +96,8 @@ fn banned(limiter: &Limiter) -> Result<Vec<String>> {
     Ok(entries.iter().filter_map(|ban| Some(ban["source"].as_str()?.to_owned())).collect())
 }
 
+/// Over a limit of requests, dropped at the card, on record with its rule; a management prefix is
+/// not; without a daemon, and with the next one.
 #[test]
 fn a_source_over_a_limit_of_requests_is_dropped_at_the_card() -> Result<()> {
     require_root();

@@ -167,6 +167,7 @@ fn longest_of(functions: &HashMap<Place, Function>, name: &str) -> Result<Chain>
     longest(functions, *place, &mut HashMap::new())
 }
 
+/// The stack of Linux 6.1 holds the program.
 #[test]
 fn the_longest_chain_of_calls_fits_the_stack_of_the_oldest_kernel() -> Result<()> {
     // Those of the tests as well: other kernels are asked to load them.

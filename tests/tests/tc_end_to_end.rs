@@ -48,6 +48,8 @@ pub(crate) fn limited(bed: &Testbed, rules: &str, options: [&str; 2]) -> Result<
     Ok(limiter)
 }
 
+/// A restart adopts the link, a dead daemon changes nothing, `detach` ends it. Linux 6.1 limits by
+/// filters of clsact as others do by TCX.
 #[test]
 fn what_goes_out_is_limited_and_what_comes_in_is_not() -> Result<()> {
     require_root();
@@ -88,6 +90,7 @@ fn rules_for_what_comes_in_leave_what_goes_out_alone() -> Result<()> {
     bed.close()
 }
 
+/// `--hook tc` limits what comes in.
 #[test]
 fn what_comes_in_is_limited_at_tc() -> Result<()> {
     require_root();
@@ -202,6 +205,7 @@ fn an_interface_that_comes_back_is_limited_again_at_tc() -> Result<()> {
     bed.close()
 }
 
+/// An interface that gets another name.
 #[test]
 fn an_interface_that_is_renamed_stays_limited_at_tc() -> Result<()> {
     require_root();

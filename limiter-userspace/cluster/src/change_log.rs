@@ -252,6 +252,7 @@ mod tests {
         );
     }
 
+    /// Changes of two nodes at once.
     #[test]
     fn of_two_changes_of_one_object_the_later_one_holds_on_both() {
         let mut two = Two::new();

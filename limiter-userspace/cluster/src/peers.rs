@@ -140,6 +140,7 @@ mod tests {
         peers
     }
 
+    /// Against an attempt to claim nodes that do not exist.
     #[test]
     fn nodes_count_at_once_and_are_missed_after_three_answers() {
         let mut peers = peers();

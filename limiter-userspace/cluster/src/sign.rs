@@ -334,6 +334,7 @@ mod tests {
         assert_eq!(at(NOW - MINUTE - 1), Verdict::Refused(FUTURE));
     }
 
+    /// Against an attempt to repeat a change that a node made, or to make it last longer.
     #[test]
     fn what_was_reported_before_a_restart_is_not_reported_again() {
         let (mut sender, mut receiver) = (trust(KEY), trust(KEY));

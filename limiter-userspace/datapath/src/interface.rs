@@ -163,6 +163,7 @@ mod tests {
         Interface::from_link("x0", &link)
     }
 
+    /// Interfaces of other kinds are refused.
     #[test]
     fn frames_that_nobody_can_read_are_refused() {
         let framing = |kind| of_kind(kind).map(|interface| interface.framing);

@@ -28,6 +28,7 @@ pub(crate) fn make_room(connections: usize) {
 mod tests {
     use super::*;
 
+    /// Against an attempt to use up open files.
     #[test]
     fn a_start_makes_room_for_its_connections() {
         let before = getrlimit(Resource::Nofile);

@@ -11,13 +11,28 @@ pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Names of functions that are tests: those behind an attribute that ends in `test`.
-pub(crate) fn tests_in(text: &str) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    let mut is_test = false;
+/// A test, and the comment above it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stated {
+    /// Path in the repository.
+    pub(crate) file: String,
+    pub(crate) name: String,
+    pub(crate) says: String,
+}
+
+/// Names of functions that are tests, and what the comments above them say: those behind an
+/// attribute that ends in `test`.
+fn named_in(text: &str) -> Vec<(String, String)> {
+    let mut named = Vec::new();
+    let (mut is_test, mut says) = (false, String::new());
     for line in text.lines().map(str::trim) {
         if line == "#[test]" || line.starts_with("#[tokio::test") {
             is_test = true;
+        }
+        if let Some(comment) = line.strip_prefix("///") {
+            says.push_str(comment);
+        } else if !is_test && !line.starts_with("#[") {
+            says.clear();
         }
         let line = line.strip_prefix("pub ").unwrap_or(line);
         let line = line.strip_prefix("async ").unwrap_or(line);
@@ -25,12 +40,33 @@ pub(crate) fn tests_in(text: &str) -> BTreeSet<String> {
             if is_test {
                 let end =
                     rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-                names.insert(rest[..end].to_owned());
+                named.push((rest[..end].to_owned(), says.trim().to_owned()));
             }
-            is_test = false;
+            (is_test, says) = (false, String::new());
         }
     }
-    names
+    named
+}
+
+/// Names of functions that are tests.
+pub(crate) fn tests_in(text: &str) -> BTreeSet<String> {
+    named_in(text).into_iter().map(|(name, _)| name).collect()
+}
+
+/// All tests in a folder, file by file.
+pub(crate) fn stated(folder: &str) -> Vec<Stated> {
+    let mut files = Vec::new();
+    sources(&workspace().join(folder), &mut files);
+    files.sort();
+    let mut stated = Vec::new();
+    for path in files {
+        let file = path.strip_prefix(workspace()).unwrap().display().to_string();
+        let named = named_in(&fs::read_to_string(&path).unwrap());
+        let of_file =
+            named.into_iter().map(|(name, says)| Stated { file: file.clone(), name, says });
+        stated.extend(of_file);
+    }
+    stated
 }
 
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -77,6 +113,8 @@ fn tests_are_distinguished_from_other_functions() {
     let tests =
         tests_in("#[test]\nfn one() {}\nfn helper() {}\n  #[tokio::test]\n  async fn two() {}\n");
     assert_eq!(tests, ["one", "two"].map(str::to_owned).into());
+    let text = "/// Of another.\nfn b() {}\n/// It\n/// holds.\n#[test]\n#[ignore]\nfn a() {}\n";
+    assert_eq!(named_in(text), [("a".to_owned(), "It holds.".to_owned())]);
     assert!(holds("one", &tests) && !holds("helper", &tests));
     assert!(holds("tests/tests/documented/names.rs", &tests));
     assert!(!holds("tests/tests/no_such_file.rs", &tests));

@@ -151,6 +151,7 @@ fn a_thousand_clients_keep_nobody_out() -> Result<()> {
     bed.close()
 }
 
+/// The fault: slow clients, garbage, endless headers and bodies, readers that never read.
 #[test]
 fn slow_and_hostile_clients_hurt_nobody() -> Result<()> {
     require_root();

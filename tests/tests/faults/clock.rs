@@ -48,6 +48,7 @@ fn set(wall: u64) -> WallOffset {
     WallOffset::of_clocks(wall, START)
 }
 
+/// Only the fixed window depends on the wall clock.
 #[test]
 fn no_other_algorithm_moves_with_the_wall_clock() {
     for algorithm in

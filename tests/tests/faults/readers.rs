@@ -138,6 +138,8 @@ fn bypass(limiter: &Limiter, engaged: bool, when: &str) -> Result<()> {
     request(limiter, &format!("{head}\r\n\r\n{body}"), when).map(drop)
 }
 
+/// Against an attempt to keep the owner from changing anything, by reading. The fault: clients that
+/// ask for large answers and hang up, or read nothing.
 #[test]
 fn whoever_changes_comes_before_whoever_reads() -> Result<()> {
     require_root();

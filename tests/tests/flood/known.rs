@@ -74,6 +74,7 @@ fn known_sources_lose_nothing_with_16k_entries_on_one_cpu() {
     everyone_known_keeps_every_packet(HASH, 16_384, 1, 200_000);
 }
 
+/// Both bounds, and 80 % of them.
 #[test]
 fn known_sources_lose_nothing_with_16k_entries_on_two_cpus() {
     everyone_known_keeps_every_packet(HASH, 16_384, 2, 200_000);

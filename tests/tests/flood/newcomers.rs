@@ -87,6 +87,7 @@ fn held(passed: Passed, least: Passed) {
     assert!(held && passed.flood <= least.flood, "{passed:?}, not {least:?}");
 }
 
+/// Entries go to who comes back.
 #[test]
 fn newcomers_lose_a_packet_in_a_flood_that_does_not_come_back() {
     for store in SOURCE_STORES {
@@ -101,6 +102,8 @@ fn newcomers_lose_a_packet_in_a_flood_of_a_million_a_second() {
     held(passed, Passed { fast: 9_940, slow: 8_800, flood: 12 });
 }
 
+/// 100,000, each address twice, 0.1 s apart. 100,000, each address 4 times, 0.1 s apart. 100,000,
+/// each address 16 times, 0.1 s apart.
 #[test]
 fn newcomers_outlast_a_flood_that_comes_back() {
     let often = |store, times, least| {

@@ -52,6 +52,7 @@ fn full(policy: &str) -> Scene {
     scene
 }
 
+/// No bucket for the source: a flood. Against an attempt to fill the memory.
 #[test]
 fn a_full_table_shares_by_default() {
     for policy in ["", "on_full: share,"] {

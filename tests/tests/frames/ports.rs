@@ -58,6 +58,9 @@ fn table() -> Vec<(&'static str, Vec<u8>, bool)> {
     ]
 }
 
+/// Ports behind IPv4 options, tags, up to six extension headers, in a first or atomic fragment.
+/// Ports of a later fragment, of a header under 5 words, of one that is cut, behind seven extension
+/// headers.
 #[test]
 fn ports_are_found_where_they_are() -> Result<()> {
     for mode in MODES {

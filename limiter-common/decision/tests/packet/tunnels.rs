@@ -84,6 +84,7 @@ const V4_IS: Option<(Version, [u8; 16])> =
     Some((Version::V4, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3]));
 const V6_IS: Option<(Version, [u8; 16])> = Some((Version::V6, INNER_V6));
 
+/// IPv4 in IP, IPv6 in IP.
 #[test]
 fn every_tunnel_shows_its_inner_source() {
     for (name, frame, expected) in [

@@ -49,6 +49,7 @@ fn the_length_is_the_builders() {
     assert_eq!(built, [56, 96, 40, 60]);
 }
 
+/// Against an attempt to have limiter answer a victim.
 #[test]
 fn never_longer_than_the_cause() {
     for kind in KINDS {

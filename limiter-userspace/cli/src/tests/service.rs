@@ -14,6 +14,7 @@ fn value<'a>(file: &'a str, key: &str) -> &'a str {
     value
 }
 
+/// The binary accepts the command lines of the unit.
 #[test]
 fn the_service_starts_and_reloads_as_the_binary_is_started_and_reloaded() {
     let options = value(ENVIRONMENT, "LIMITER_RUN");

@@ -13,6 +13,7 @@ fn read_one(numbers: &[i64], want: u64) -> Result<Answer, StoreError> {
     Ok(answers.answers[0].clone()?)
 }
 
+/// Against an attempt to answer nonsense.
 #[test]
 fn answers_out_of_range_are_refused() {
     let good = [1_795_000_000_000_000, 5, 0, 7, 9, -1];

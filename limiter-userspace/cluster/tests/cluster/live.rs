@@ -222,6 +222,7 @@ fn a_user_of_prefix_and_commands_is_enough() {
     }
 }
 
+/// Keys have an end of their own.
 #[test]
 fn keys_vanish_by_themselves() {
     let Some(server) = Server::start(&[]) else { return };

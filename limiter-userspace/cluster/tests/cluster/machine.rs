@@ -61,6 +61,7 @@ fn a_line_that_ended_stays_ended_until_it_was_reported_to_the_store() {
     assert_eq!(key.words(), Words { granted: 110, expires: late + 4 * SYNC });
 }
 
+/// Against an attempt to answer nonsense.
 #[test]
 fn an_answer_counts_once_and_only_for_its_call() {
     let mut key = key(true);

@@ -151,6 +151,7 @@ fn two_nodes_share_one_budget() {
     }
 }
 
+/// New rules: limits that stay, and that go.
 #[test]
 fn limits_that_stay_keep_their_units_and_others_give_them_back() {
     let store = Arc::new(SharedMemory::default());

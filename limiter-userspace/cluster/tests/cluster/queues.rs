@@ -163,6 +163,7 @@ async fn taken(admin: &mut Admin) -> Vec<String> {
     ids
 }
 
+/// The script and a model with arithmetic of its own.
 #[test]
 fn the_queue_script_and_its_model_give_the_same_answers() {
     let Some(server) = Server::start(&[]) else { return };

@@ -73,6 +73,7 @@ pub(super) fn is_named_by(host: &str, port: Option<u16>) -> bool {
 mod tests {
     use super::*;
 
+    /// Against an attempt to read over the page's port what the socket does not let them.
     #[test]
     fn addresses_that_others_reach_are_refused() {
         for good in ["127.0.0.1:9465", "127.3.2.1:0", "[::1]:80"] {
@@ -88,6 +89,7 @@ mod tests {
         }
     }
 
+    /// Against an attempt to read, by a name of theirs that leads to this machine.
     #[test]
     fn a_host_is_this_machine_or_a_site() {
         for here in ["localhost:9465", "LOCALHOST:9465", "127.0.0.1:9465", "[::1]:9465"] {

@@ -161,6 +161,8 @@ fn the_socket_has_its_mode_from_the_start() {
     server.stop();
 }
 
+/// Against an attempt to change limits without the right to. Against an attempt to read other
+/// people's packets.
 #[test]
 fn others_may_read_but_not_change() {
     let server = Running::start(Bounds::default(), Some(someone_else));

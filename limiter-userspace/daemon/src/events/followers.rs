@@ -160,6 +160,7 @@ mod tests {
         assert!(followers.add(true, Filter::default(), 7, false).is_some());
     }
 
+    /// The fault: all followers of events are one user's.
     #[test]
     fn nobody_keeps_another_user_from_following() {
         let mut followers = Followers::default();

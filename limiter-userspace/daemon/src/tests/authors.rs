@@ -231,6 +231,7 @@ fn a_list_that_does_not_fit_is_refused_before_anything_is_in_force() {
     assert_eq!((changed.new, changed.off, changed.denied), (65_535, 65_535, 65_536));
 }
 
+/// Entries that are not saved are reported as such.
 #[test]
 fn nothing_is_for_ever_that_is_not_saved() {
     let mut daemon = Daemon::start(&[]);

@@ -63,6 +63,7 @@ fn said(file: &[u8], words: &str) -> usize {
     file.windows(words.len()).filter(|window| *window == words.as_bytes()).count()
 }
 
+/// Against an attempt to read other people's packets.
 #[test]
 fn packets_are_for_whoever_may_change() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -431,6 +431,7 @@ fn changes_of_another_node_are_taken_over_and_not_reported_again() {
     node.end();
 }
 
+/// Against an attempt to deny the operator.
 #[test]
 fn management_prefixes_of_this_node_stay_on_top() {
     let mut node = Node::start();
@@ -469,6 +470,8 @@ fn forgetting_what_is_not_here_is_an_answer() {
     node.end();
 }
 
+/// The dashboard and the alerts use metrics, labels and values that a daemon has, and the manual
+/// documents all of these.
 #[test]
 fn the_state_of_the_cluster_is_reported() {
     let alone = Daemon::start(&[]);

@@ -86,6 +86,7 @@ fn hash(text: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(digest))
 }
 
+/// Against an attempt to read from another origin, or to frame the page.
 #[test]
 fn the_policy_lets_the_page_run_and_nothing_else() {
     let answer = Server::start().page();
@@ -109,6 +110,7 @@ fn the_policy_lets_the_page_run_and_nothing_else() {
     }
 }
 
+/// Against an attempt to run a script in the page by a name or an address.
 #[test]
 fn the_page_asks_nobody_else_and_writes_no_markup() {
     let page = Server::start().page().body;
@@ -137,6 +139,7 @@ fn the_page_asks_nobody_else_and_writes_no_markup() {
     assert!(!page.contains("/* style */") && !page.contains("/* script */"));
 }
 
+/// Against an attempt to read, by a name of theirs that leads to this machine.
 #[test]
 fn only_names_of_this_machine_are_answered() {
     let server = Server::start();
@@ -160,6 +163,7 @@ fn only_names_of_this_machine_are_answered() {
     assert_eq!(other.status, 403, "a name in the place of a path");
 }
 
+/// Against an attempt to read from another origin, or to frame the page.
 #[test]
 fn other_sites_get_nothing() {
     let server = Server::start();

@@ -56,6 +56,7 @@ fn without_a_cluster_a_shared_budget_is_this_node_s_and_that_is_reported() {
     assert!(!crate::render::text(&limits).contains("over all nodes"));
 }
 
+/// The limits are shown as those of all nodes.
 #[test]
 fn a_shared_budget_is_listed_with_what_all_nodes_have() {
     let daemon = Daemon::among(Some(4));

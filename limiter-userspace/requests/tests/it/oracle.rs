@@ -15,6 +15,7 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}\n{shown}");
 }
 
+/// Clients that share no code with it. The configuration for Envoy has the fields of its messages.
 #[test]
 #[ignore = "long: `cargo xtask test --long`"]
 fn a_client_of_python_is_answered_by_the_public_messages() {

@@ -267,6 +267,7 @@ fn passed(port: u16, path: &str, headers: impl Fn(u64) -> String) -> (u64, u64) 
     panic!("500 requests for {path} passed in {:?}", begun.elapsed());
 }
 
+/// Made-up keys do not pass the limit of their source; the other recipes, and checks that wait.
 #[test]
 fn nginx_limits_keys_searches_and_crawlers_by_the_recipes() {
     let directory = tempfile::tempdir().unwrap();

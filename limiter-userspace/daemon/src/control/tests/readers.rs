@@ -38,6 +38,7 @@ fn busy(running: &Running, meanwhile: impl FnOnce()) {
     drop(waiting);
 }
 
+/// Against an attempt to keep the owner from changing anything, by reading.
 #[test]
 fn what_was_given_up_is_not_done() {
     let running = Running::start(Bounds::default(), None);

@@ -289,6 +289,8 @@ impl Run {
     }
 }
 
+/// Answers to random requests under random rule files, waits, what is given back, restarts and
+/// reloads are those of a model that shares no code.
 #[test]
 fn every_answer_is_that_of_the_model() {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };

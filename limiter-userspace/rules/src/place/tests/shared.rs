@@ -185,6 +185,7 @@ fn every_algorithm_that_nodes_share_has_its_numbers() {
     assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));
 }
 
+/// A lease in one unit is not used in another.
 #[test]
 fn a_lease_has_one_meaning_for_its_time() {
     let packets = |rate: u32| format!("{{unit: second, requests_per_unit: {rate}, burst: 9000}}");
