@@ -9,23 +9,25 @@ use limiter_common::wire::Full as OnFull;
 use limiter_rules::RuleFileError;
 use limiter_rules::file::requests::{RequestFile, RequestLimit};
 
-use crate::bans::RequestBans;
+use crate::buckets::arithmetic::{Charges, Limits, Over, take_back};
+use crate::buckets::key::{Key, Secret};
+use crate::buckets::snapshot::{self, Loaded, Snapshot, Unusable};
+use crate::buckets::store::{Full, KeyLimits, MOST_BROUGHT, Store};
 use crate::clock::Moment;
-use crate::counters::Unanswered;
-use crate::decision::{Charges, Limits, Over, take_back};
-use crate::envoy::{self, Unit};
-use crate::key::{Key, Secret};
-use crate::leases::LeaseTable;
-use crate::odd::{Odd, OddParts};
-use crate::question::{Answer, Asked, Descriptor, Detail, MAX_DESCRIPTORS, Refused, Status};
-use crate::reservations::Reservations;
+use crate::daemon::bans::RequestBans;
+use crate::decide::question::{
+    Answer, Asked, Descriptor, Detail, MAX_DESCRIPTORS, Refused, Status,
+};
+use crate::decide::reservations::Reservations;
+use crate::decide::target::{Settled, SharedCharge, State, Target, is_over, replace};
+use crate::doors::envoy::{self, Unit};
+use crate::reports::counters::Unanswered;
+use crate::reports::odd::{Odd, OddParts};
+use crate::reports::unmet::{self, Tally};
+use crate::reports::unsaid::{Unsaid, quoted};
 use crate::rules::{Domain, EntryOf, Rule, Rules, Terms};
-use crate::shared::Patience;
-use crate::snapshot::{self, Loaded, Snapshot, Unusable};
-use crate::store::{Full, KeyLimits, MOST_BROUGHT, Store};
-use crate::target::{Settled, SharedCharge, State, Target, is_over, replace};
-use crate::unmet::{self, Tally};
-use crate::unsaid::{Unsaid, quoted};
+use crate::shared::leases::LeaseTable;
+use crate::shared::rule::Patience;
 
 /// The limiter: rules in force, and buckets.
 pub struct Limiter {

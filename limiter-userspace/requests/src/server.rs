@@ -16,18 +16,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, interval_at};
 
+use crate::buckets::state::{State, StateError, StateOptions};
 use crate::clock::Moment;
-use crate::connections::{Answers, serve};
-use crate::contact;
 use crate::daemon::Daemon;
-use crate::grpc::Grpc;
-use crate::leases::{HeldLeases, LeaseTable};
+use crate::daemon::report::Reporter;
+use crate::doors::connections::{Answers, serve};
+use crate::doors::grpc::Grpc;
+use crate::doors::listen::{self, Listen, Listener};
+use crate::doors::open_files;
 use crate::limiter::Limiter;
-use crate::listen::{self, Listen, Listener};
-use crate::open_files;
-use crate::report::Reporter;
 use crate::service::{Service, Waiting};
-use crate::state::{State, StateError, StateOptions};
+use crate::shared::contact;
+use crate::shared::leases::{HeldLeases, LeaseTable};
 
 /// What to serve, and within which bounds.
 #[derive(Clone, Debug)]

@@ -15,24 +15,24 @@ use limiter_rules::file::requests::RequestFile;
 use rustix::io::Errno;
 use tokio::time::{Instant, timeout_at};
 
+use crate::buckets::snapshot::{Loaded, Snapshot};
+use crate::buckets::state::State;
 use crate::clock::{self, Moment};
-use crate::counters::Unanswered;
-use crate::files::{self, OnDisk};
-use crate::lateness::Lateness;
+use crate::decide::question::{Answer, Asked, Detail, Refused};
+use crate::decide::target::Settled;
+use crate::doors::lateness::Lateness;
+use crate::doors::under_way::{MEMORY, Memory};
 use crate::limiter::Limiter;
-use crate::limiter_queue::Queued;
-use crate::node::Node;
-use crate::question::{Answer, Asked, Detail, Refused};
-use crate::queue::{NotQueued, PayloadIn};
-use crate::queues::Queues;
+use crate::queue::decide::Queued;
+use crate::queue::rule::{NotQueued, PayloadIn};
+use crate::queue::thread::Queues;
 use crate::quota::Quotas;
+use crate::reports::counters::Unanswered;
+use crate::reports::unmet::Tally;
 use crate::rules::Rules;
-use crate::shared::Patience;
-use crate::snapshot::{Loaded, Snapshot};
-use crate::state::State;
-use crate::target::Settled;
-use crate::under_way::{MEMORY, Memory};
-use crate::unmet::Tally;
+use crate::rules::files::{self, OnDisk};
+use crate::shared::node::Node;
+use crate::shared::rule::Patience;
 
 /// Why a request was refused undecided.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::key::Key;
+use crate::buckets::key::Key;
 
 /// A client of a bucket.
 #[derive(Clone, Copy, Debug)]

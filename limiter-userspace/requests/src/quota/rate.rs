@@ -9,12 +9,12 @@ use limiter_rules::model::Meter;
 
 use super::parties::share;
 use super::{Bucket, Held, MICRO, NEVER, SECOND, Strategy};
+use crate::buckets::arithmetic::Limits;
+use crate::buckets::key::Key;
+use crate::buckets::store::{Full, KeyLimits, LimitsId};
 use crate::clock::Moment;
-use crate::decision::Limits;
-use crate::key::Key;
 use crate::limiter::Limiter;
 use crate::rules::{EntryOf, Rule, RuleLimits};
-use crate::store::{Full, KeyLimits, LimitsId};
 
 /// How long before its time a fill is charged: until the next look, and as long again.
 const PAID: u64 = 2 * SECOND;

@@ -10,7 +10,7 @@
 use limiter_rules::file::requests::RequestFile;
 
 use super::*;
-use crate::question::{Asked, Descriptor, Detail};
+use crate::decide::question::{Asked, Descriptor, Detail};
 
 const STEP: u64 = SECOND / 1000;
 

@@ -5,14 +5,14 @@ use limiter_rules::model::Meter;
 
 use super::rate::in_time;
 use super::{Bucket, Held, NEVER, SECOND, Strategy};
+use crate::buckets::arithmetic::{Left, ReadyLimit};
+use crate::buckets::key::Key;
 use crate::clock::Moment;
-use crate::counters::Unanswered;
-use crate::decision::{Left, ReadyLimit};
-use crate::key::Key;
+use crate::decide::question::{Asked, Descriptor};
 use crate::limiter::Limiter;
-use crate::question::{Asked, Descriptor};
+use crate::reports::counters::Unanswered;
 use crate::rules::{EntryOf, RuleLimits};
-use crate::shared::Patience;
+use crate::shared::rule::Patience;
 
 /// A window of less than this is handed out whole: the next report would come too late.
 const SHORT: u64 = 20 * SECOND;

@@ -261,7 +261,7 @@ fn alerts_and_dashboard_name_metrics_of_this_process() {
     let page = running.ask("GET", "/metrics", "", "").body;
     running.server.stop().unwrap();
     // Those of queues need a store.
-    let known = format!("{page}{}", include_str!("../../src/metrics.rs"));
+    let known = format!("{page}{}", include_str!("../../src/reports/metrics.rs"));
     let of_dist = [
         include_str!("../../../../dist/prometheus/limiter.rules.yml"),
         include_str!("../../../../dist/grafana/limiter.json"),

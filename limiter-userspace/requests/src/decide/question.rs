@@ -1,0 +1,115 @@
+//! What is asked, and what is answered.
+
+use std::sync::Arc;
+
+use limiter_rules::file::requests::RequestLimit;
+
+use crate::buckets::arithmetic::Left;
+use crate::queue::rule::Kept;
+use crate::rules::{EntryOf, Rule};
+
+/// Descriptors of one request: envoy sends a handful.
+pub const MAX_DESCRIPTORS: usize = 1024;
+
+/// A request for a decision.
+#[derive(Clone, Debug, Default)]
+pub struct Asked<'a> {
+    /// Name of the rules that are asked for.
+    pub domain: &'a str,
+    /// What the request is about.
+    pub descriptors: Vec<Descriptor<'a>>,
+    /// Hits of each descriptor that says nothing else: 1 for 0.
+    pub hits: u64,
+}
+
+/// A part of a request that a rule may limit.
+#[derive(Clone, Debug, Default)]
+pub struct Descriptor<'a> {
+    /// Keys and values.
+    pub entries: Vec<EntryOf<'a>>,
+    /// Hits of this one, 0 to look only.
+    pub hits: Option<u64>,
+    /// A limit that takes the place of the rule's.
+    pub limit: Option<RequestLimit>,
+}
+
+/// Reason why a request cannot be decided. Nothing is charged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// No domain.
+    #[error("domain is missing: name the domain of a rule file")]
+    NoDomain,
+    /// Nothing to decide.
+    #[error("descriptors is empty: name what is asked for, as in [{{\"entries\": [...]}}]")]
+    NoDescriptors,
+    /// More than is decided at once.
+    #[error("{0} descriptors are more than {MAX_DESCRIPTORS}: ask for fewer at once")]
+    TooMany(usize),
+    /// A reservation of what cannot say when.
+    #[error(
+        "descriptor {0} falls under a limit that is no token or leaky bucket: only those say when a \
+         request may go"
+    )]
+    NoRate(usize),
+    /// A reservation of what nodes share.
+    #[error(
+        "descriptor {0} falls under a limit with `scope: cluster`, of which no node can say when a \
+         request may go: ask /json, or remove the field"
+    )]
+    SharedReserve(usize),
+    /// A reservation of what a queue decides.
+    #[error(
+        "descriptor {0} falls under a rule with a queue, in whose turn requests may go: ask /json"
+    )]
+    QueueReserve(usize),
+    /// A payload that is too long.
+    #[error("the payload has {length} bytes, and the queue {queue} takes up to {most}: shorten it")]
+    LongPayload {
+        /// Bytes of the payload.
+        length: usize,
+        /// Name of the queue.
+        queue: Box<str>,
+        /// The most that it takes.
+        most: u64,
+    },
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// True if the request is over a limit.
+    pub over: bool,
+    /// One for each descriptor.
+    pub statuses: Vec<Status>,
+    /// What a queue did with the payload, if one was asked.
+    pub(crate) kept: Option<Kept>,
+}
+
+/// The answer for one descriptor.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the answer")]
+pub struct Status {
+    /// The rule that it falls under, unless another one replaces that.
+    pub rule: Option<Arc<Rule>>,
+    /// True if it is over a limit that counts.
+    pub over: bool,
+    /// True if it passes over a soft limit.
+    pub over_soft: bool,
+    /// The limit that is nearest, and what is left of it.
+    pub nearest: Option<(RequestLimit, Left)>,
+    /// All limits, and what is left of them.
+    pub limits: Vec<(RequestLimit, Left)>,
+    /// True if nothing limits it.
+    pub unlimited: bool,
+    /// True if other nodes use the same limits: this one has a lease, and knows no more.
+    pub leased: bool,
+}
+
+/// What a caller wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// The decision alone.
+    Decision,
+    /// What is left of the limits, too.
+    Left,
+}

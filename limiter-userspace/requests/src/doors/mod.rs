@@ -1,0 +1,16 @@
+//! The doors: connections, and what is asked and answered over HTTP, over gRPC and as quotas.
+//! Everything here turns a form of the wire into a question, and a decision into its form.
+
+pub(crate) mod check;
+pub(crate) mod connections;
+pub(crate) mod described;
+pub(crate) mod envoy;
+pub(crate) mod grpc;
+pub(crate) mod http;
+pub(crate) mod json;
+pub(crate) mod lateness;
+pub(crate) mod listen;
+pub(crate) mod open_files;
+pub(crate) mod quota;
+pub(crate) mod under_way;
+pub(crate) mod utf8;

@@ -1,0 +1,8 @@
+//! What the process says of itself: counters, metrics, health, and the lines of its log.
+
+pub(crate) mod counters;
+pub(crate) mod health;
+pub(crate) mod metrics;
+pub(crate) mod odd;
+pub(crate) mod unmet;
+pub(crate) mod unsaid;
