@@ -35,7 +35,7 @@ use tonic_reflection::server::Builder;
 
 use crate::decide::question::{Answer, Asked, Descriptor};
 use crate::doors::check;
-use crate::doors::described::described;
+use crate::doors::described::DESCRIBED;
 use crate::doors::envoy::{self, State, Unit};
 use crate::doors::quota::Quota;
 use crate::doors::under_way::Received;
@@ -100,7 +100,7 @@ impl Grpc {
         let of_health = HealthService::from_health_reporter(health.clone());
         let reflection = || {
             Builder::configure()
-                .register_file_descriptor_set(described())
+                .register_encoded_file_descriptor_set(DESCRIBED)
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         };
         let of_quotas = RateLimitQuotaServiceServer::new(Quota { service: Arc::clone(service) })
