@@ -16,7 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, interval_at};
 
-use crate::buckets::state::{State, StateError, StateOptions};
+use crate::buckets::state::{StateDirectory, StateError, StateOptions};
 use crate::clock::Moment;
 use crate::daemon::Daemon;
 use crate::daemon::report::Reporter;
@@ -139,7 +139,7 @@ pub struct Server {
     /// Sockets that are removed at the end.
     own: Vec<(PathBuf, SocketFile)>,
     addresses: Vec<Listen>,
-    state: Option<State>,
+    state: Option<StateDirectory>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     /// The thread that asks for bans.
@@ -160,9 +160,9 @@ impl Server {
     /// Why nothing is served.
     pub fn start(options: &Options) -> Result<Self, ServeError> {
         let system = |what| move |source| ServeError::System { what, source };
-        let state = options.state.as_ref().map(|state| State::open(&state.directory));
+        let state = options.state.as_ref().map(|state| StateDirectory::open(&state.directory));
         let state = state.transpose()?;
-        let snapshot = state.as_ref().and_then(State::read);
+        let snapshot = state.as_ref().and_then(StateDirectory::read);
         let mut limiter = match &snapshot {
             Some(snapshot) => Limiter::of(options.max_keys, snapshot),
             None => Limiter::new(options.max_keys).map_err(system("read randomness"))?,
@@ -209,7 +209,7 @@ impl Server {
             node = Some(start_node(&answers, leases, config)?);
         }
         let (stop, stopped) = watch::channel(false);
-        let bans = options.daemon.clone().map(|daemon| service.limiter.bans().start(daemon));
+        let bans = options.daemon.clone().map(|daemon| service.limiter.bans.start(daemon));
         let bans = bans.transpose().map_err(system("start a thread"))?;
         let mut server = Self {
             service,
@@ -304,7 +304,7 @@ impl Server {
                 std::panic::resume_unwind(panic);
             }
         }
-        self.service.limiter.bans().close();
+        self.service.limiter.bans.close();
         if let Some(Err(panic)) = self.bans.map(JoinHandle::join) {
             std::panic::resume_unwind(panic);
         }

@@ -16,14 +16,14 @@ use rustix::io::Errno;
 use tokio::time::{Instant, timeout_at};
 
 use crate::buckets::snapshot::{Loaded, Snapshot};
-use crate::buckets::state::State;
+use crate::buckets::state::StateDirectory;
 use crate::clock::{self, Moment};
 use crate::decide::question::{Answer, Asked, Detail, Refused};
-use crate::decide::target::Settled;
+use crate::decide::request::{Attempt, Request};
 use crate::doors::lateness::Lateness;
 use crate::doors::under_way::{MEMORY, Memory};
 use crate::limiter::Limiter;
-use crate::queue::decide::Queued;
+use crate::queue::decide::QueueCall;
 use crate::queue::rule::{NotQueued, PayloadIn};
 use crate::queue::thread::Queues;
 use crate::quota::Quotas;
@@ -192,27 +192,26 @@ impl Service {
         asked: &Asked<'_>,
         payload: Option<PayloadIn<'_>>,
     ) -> Result<Answer, Refused> {
-        let mut settled = self.settled(rules, asked).await?;
-        let kept = match settled.queued(payload)? {
-            Some(queued) => {
-                let answered = self.ask_queue(&queued, payload).await;
-                self.limiter.queue_answered(&mut settled, queued, &answered, payload.is_some())
+        let mut request = self.settled(rules, asked).await?;
+        let kept = match request.queue_call(payload)? {
+            Some(call) => {
+                let answered = self.ask_queue(&call, payload).await;
+                request.queue_answered(call, &answered, payload.is_some())
             }
             None => None,
         };
-        let Settled { targets, over, moment } = settled;
-        let answer = self.limiter.answer(targets, over, &moment, Detail::Left);
-        Limiter::count_met(rules, asked, &answer);
+        let answer = request.answer(Detail::Left);
+        answer.count_met(rules, asked);
         Ok(Answer { kept, ..answer })
     }
 
     /// Asks a queue for a request, not beyond the deadline.
     async fn ask_queue(
         &self,
-        queued: &Queued,
+        call: &QueueCall,
         payload: Option<PayloadIn<'_>>,
     ) -> Result<QueueAnswer, NotQueued> {
-        let Queued { rule, bucket, hits, id } = queued;
+        let QueueCall { rule, bucket, hits, id } = call;
         if *hits > rule.most_hits() {
             return Err(NotQueued::Never);
         }
@@ -229,20 +228,16 @@ impl Service {
 
     /// Decides a request by all limits but that of a queue, as [`Service::decide`] does.
     async fn settled<'a>(
-        &self,
+        &'a self,
         rules: &Rules,
         asked: &'a Asked<'a>,
-    ) -> Result<Settled<'a>, Refused> {
-        let attempt =
-            |patience| self.limiter.attempt_all_but_queue(rules, asked, &Moment::now(), patience);
-        if let Ok(settled) = attempt(Patience::Begins)? {
-            return Ok(settled);
+    ) -> Result<Request<'a>, Refused> {
+        let attempt = |patience| self.limiter.attempt(rules, asked, &Moment::now(), patience);
+        let attempted = attempt(Patience::Begins);
+        if !matches!(attempted, Attempt::Waits(_)) {
+            return attempted.settled();
         }
-        // With no patience nobody waits.
-        let give_up = |why| {
-            let none = |_| Settled { targets: Vec::new(), over: false, moment: Moment::now() };
-            Ok(attempt(Patience::None(why))?.unwrap_or_else(none))
-        };
+        let give_up = |why| attempt(Patience::None(why)).settled();
         let (Some(shares), Some(_place)) = (&self.limiter.cluster, self.patience.enter()) else {
             return give_up(Unanswered::Overload);
         };
@@ -251,8 +246,9 @@ impl Service {
             let mut changed = pin!(shares.leases.changed().notified());
             // What changes from here on is not missed.
             changed.as_mut().enable();
-            if let Ok(settled) = attempt(Patience::Waits)? {
-                return Ok(settled);
+            let attempted = attempt(Patience::Waits);
+            if !matches!(attempted, Attempt::Waits(_)) {
+                return attempted.settled();
             }
             if timeout_at(deadline, changed).await.is_err() {
                 return give_up(Unanswered::Late);
@@ -292,7 +288,7 @@ impl Service {
     }
 
     /// Goes on with the buckets of a snapshot.
-    pub(crate) fn go_on<R: Read + Seek>(&self, state: &State, snapshot: Snapshot<R>) {
+    pub(crate) fn go_on<R: Read + Seek>(&self, state: &StateDirectory, snapshot: Snapshot<R>) {
         let clock = clock::boot();
         let Loaded { keys, no_room, same_clock } =
             match self.limiter.load(snapshot, &Moment::now(), clock.as_deref()) {
@@ -314,7 +310,7 @@ impl Service {
     }
 
     /// Keeps the buckets; true if that is done.
-    pub(crate) fn save(&self, state: &State) -> bool {
+    pub(crate) fn save(&self, state: &StateDirectory) -> bool {
         let saved = state.save(&self.limiter);
         self.stats.saves[usize::from(saved.is_err())].fetch_add(1, Ordering::Relaxed);
         match &saved {

@@ -399,6 +399,7 @@ fn read_limit(from: &mut impl Read) -> Result<RequestLimit, Unusable> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buckets::arithmetic::Places;
 
     fn then(clock: Option<&str>) -> Then {
         Then { clock: clock.map(str::to_owned), now: Ticks::new(100) }
@@ -479,7 +480,7 @@ mod tests {
             for second in [100, 101] {
                 let nanos = |seconds: u64| seconds * 1_000_000_000;
                 let moment = Moment::of_nanos(nanos(second), nanos(1_793_577_600 + second));
-                limits.charge(&words, &moment, 1, 0).unwrap();
+                limits.charge(Places::ALL, &words, &moment, (1, 0)).unwrap();
             }
             let words = words.into_iter().map(AtomicU64::into_inner);
             words.map(|word| format!("{word:x}")).collect::<Vec<_>>().join(" ")

@@ -57,13 +57,13 @@ pub enum StateError {
 
 /// The directory, locked as long as this lives.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct StateDirectory {
     directory: PathBuf,
     /// Closing it releases the lock.
     _lock: File,
 }
 
-impl State {
+impl StateDirectory {
     /// Takes a directory.
     ///
     /// # Errors
@@ -208,7 +208,7 @@ mod tests {
     fn a_snapshot_is_written_whole_or_not_at_all() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("of").join("serve");
-        let state = State::open(&path).unwrap();
+        let state = StateDirectory::open(&path).unwrap();
         assert!(state.read().is_none());
         state.save(&limiter()).unwrap();
         assert_eq!(names(&path), ["lock", "snapshot"]);
@@ -228,17 +228,17 @@ mod tests {
     #[test]
     fn a_directory_is_for_one_process() {
         let directory = tempfile::tempdir().unwrap();
-        let first = State::open(directory.path()).unwrap();
-        let error = State::open(directory.path()).unwrap_err().to_string();
+        let first = StateDirectory::open(directory.path()).unwrap();
+        let error = StateDirectory::open(directory.path()).unwrap_err().to_string();
         assert!(error.contains("another `limiter serve`"), "{error}");
         drop(first);
-        State::open(directory.path()).unwrap();
+        StateDirectory::open(directory.path()).unwrap();
     }
 
     #[test]
     fn what_is_no_snapshot_of_ours_is_set_aside() {
         let directory = tempfile::tempdir().unwrap();
-        let state = State::open(directory.path()).unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
         let path = directory.path().join(SNAPSHOT);
         let aside = || {
             assert!(state.read().is_none());

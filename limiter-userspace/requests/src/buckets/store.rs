@@ -219,16 +219,23 @@ pub(crate) struct Store {
 
 /// There is no room for one more key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct NoRoom;
 
 /// Limits of a key, with the number by which it names them.
 #[derive(Clone, Debug)]
-pub(crate) struct KeyLimits {
+pub struct KeyLimits {
     pub(crate) id: LimitsId,
     pub(crate) limits: Arc<Limits>,
     /// When a rule got them, in nanoseconds since boot: until then, its keys have those from
     /// before. The largest number where a request brings them.
     pub(crate) since: u64,
+}
+
+impl KeyLimits {
+    /// The limits.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
 }
 
 impl Store {
@@ -376,7 +383,7 @@ impl Store {
         moment: &Moment,
         always: bool,
         charge: impl FnOnce(&[AtomicU64], &Moment) -> R,
-    ) -> Result<R, Full> {
+    ) -> Result<R, NoRoom> {
         let shard = self.shard(key);
         if let Some((words, id)) = shard.read().find(key)
             && id == limits.id
@@ -387,7 +394,7 @@ impl Store {
         let mut at = *moment;
         if tables.find(key).is_none() {
             if !self.room(always) && !self.make_room(&mut tables, moment) {
-                return Err(Full);
+                return Err(NoRoom);
             }
             let words = (0..limits.limits.words()).map(|_| AtomicU64::new(0)).collect();
             tables.insert(key, words, limits.id, Looks::default());

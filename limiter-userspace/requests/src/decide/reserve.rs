@@ -8,8 +8,9 @@
 use crate::buckets::arithmetic::{LONGEST, give_back, least};
 use crate::clock::Moment;
 use crate::decide::question::{Answer, Asked, Detail, Refused};
+use crate::decide::request::Request;
 use crate::decide::reservations::GivenBack;
-use crate::decide::target::{State, Target};
+use crate::decide::target::{By, State, Target};
 use crate::limiter::Limiter;
 use crate::reports::counters::Unanswered;
 use crate::rules::Rules;
@@ -50,31 +51,27 @@ impl Limiter {
         let patience = Patience::None(Unanswered::Late);
         let mut tries = 0..TRIES;
         loop {
-            let mut targets = self.targets(rules, asked)?;
-            targets.iter().flatten().try_for_each(can_say)?;
-            let over_within = |targets: &mut [Option<Target<'_>>], ahead| {
-                for target in targets.iter_mut().flatten().filter(|of| of.limits.is_some()) {
-                    (target.ahead, target.state) = (ahead, State::Within);
-                }
-                self.look(targets, moment, patience).unwrap_or(true)
-            };
+            let mut request = Request::new(self, rules, asked, moment, patience)?;
+            request.targets.iter().flatten().try_for_each(can_say)?;
             // In the second half of its time the clock ends before a bucket is full.
-            let needed = least(0, LONGEST / 2, |ahead| !over_within(&mut targets, ahead));
+            let needed = least(0, LONGEST / 2, |ahead| !request.is_over_within(ahead));
             let wait = needed.filter(|wait| *wait <= longest);
             // Of one that may not go within that time, the states are those of now.
-            let over = over_within(&mut targets, wait.unwrap_or(0))
-                || self.settle(&mut targets, moment, patience).unwrap_or(true);
+            let over = request.is_over_within(wait.unwrap_or(0))
+                || request.settle().is_err()
+                || request.over;
+            request.over = over;
             if over && wait.is_some() && tries.next().is_some() {
                 // Somebody was faster.
                 continue;
             }
-            let held = targets.iter().flatten().filter_map(|target| {
+            let held = request.targets.iter().flatten().filter_map(|target| {
                 let (key, charges) = target.charges().filter(|(_, charges)| !charges.is_empty())?;
-                Some((key, target.limits.as_ref()?.0.id, charges.clone()))
+                Some((key, target.limits()?.id, charges.clone()))
             });
             let held: Vec<_> = if over { Vec::new() } else { held.collect() };
-            let answer = self.answer(targets, over, moment, Detail::Left);
-            Self::count_met(rules, asked, &answer);
+            let answer = request.answer(Detail::Left);
+            answer.count_met(rules, asked);
             let wait = wait.filter(|_| !over);
             let id = match wait {
                 Some(wait) if !held.is_empty() => {
@@ -100,12 +97,23 @@ impl Limiter {
     }
 }
 
+impl Request<'_> {
+    /// True if the request is over its limits so many nanoseconds from now.
+    fn is_over_within(&mut self, ahead: u64) -> bool {
+        self.at.ahead = ahead;
+        for target in self.targets.iter_mut().flatten().filter(|of| of.limits().is_some()) {
+            target.state = State::Within;
+        }
+        self.look().is_err() || self.over
+    }
+}
+
 /// Says why the limits of a descriptor cannot say when a request may go.
 fn can_say(target: &Target<'_>) -> Result<(), Refused> {
-    match &target.limits {
-        _ if target.shared.is_some() => Err(Refused::SharedReserve(target.of)),
-        _ if target.queue.is_some() => Err(Refused::QueueReserve(target.of)),
-        Some((limits, _)) if !limits.limits.are_rates() => Err(Refused::NoRate(target.of)),
+    match &target.by {
+        By::Leases(_) => Err(Refused::SharedReserve(target.of)),
+        By::Queue { .. } => Err(Refused::QueueReserve(target.of)),
+        By::Bucket(limits, _) if !limits.limits.are_rates() => Err(Refused::NoRate(target.of)),
         _ => Ok(()),
     }
 }

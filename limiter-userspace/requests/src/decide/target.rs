@@ -6,13 +6,26 @@ use limiter_cluster::queue::QueueAnswer;
 use limiter_common::wire::TableKey;
 use limiter_rules::file::requests::RequestLimit;
 
-use crate::buckets::arithmetic::{Charges, Left};
+use crate::buckets::arithmetic::{Charges, Left, Over, Places, take_back};
 use crate::buckets::key::Key;
 use crate::buckets::store::{KeyLimits, LimitsId};
 use crate::clock::Moment;
+use crate::decide::charge::{Charge, NoBucket};
+use crate::limiter::Limiter;
 use crate::reports::counters::Unanswered;
 use crate::rules::{EntryOf, Rule};
 use crate::shared::leases::LeaseCharge;
+use crate::shared::rule::Patience;
+
+/// Who decides, when, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(crate) limiter: &'a Limiter,
+    pub(crate) moment: Moment,
+    pub(crate) patience: Patience,
+    /// Nanoseconds until which the request may wait.
+    pub(crate) ahead: u64,
+}
 
 /// A descriptor on its way to a decision.
 pub(crate) struct Target<'a> {
@@ -21,32 +34,49 @@ pub(crate) struct Target<'a> {
     pub(crate) of: usize,
     /// The number of the aggregate of the rule, from 1; 0 for its own limits.
     pub(crate) aggregate: u64,
-    /// Of a rule that nodes share: the whole limits, as one node would have them.
-    pub(crate) limits: Option<(KeyLimits, Key)>,
-    /// The key that nodes share, and that of this node's share.
-    pub(crate) shared: Option<(TableKey, Key)>,
+    pub(crate) by: By,
     pub(crate) hits: u64,
     /// True if the request says how many hits.
     pub(crate) counted: bool,
     /// The hits of all descriptors that meet its bucket before it, and its own; empty if none does.
     pub(crate) together: Vec<u64>,
-    /// Nanoseconds until which the request may wait.
-    pub(crate) ahead: u64,
     pub(crate) entries: &'a [EntryOf<'a>],
-    /// True if the request brings the limit.
-    pub(crate) brought: bool,
     pub(crate) state: State,
-    /// What was charged of a rule that nodes share.
-    pub(crate) charged: SharedCharge,
     /// The reason for which `on_partition` decided.
     pub(crate) unanswered: Option<Unanswered>,
-    /// The bucket in the store of a rule that a queue decides, and its answer.
-    pub(crate) queue: Option<(String, Option<QueueAnswer>)>,
+}
+
+/// What decides about a descriptor.
+pub(crate) enum By {
+    /// Its rule, which has no limits.
+    Rule,
+    /// A bucket of this node.
+    Bucket(KeyLimits, Key),
+    /// Leases, or limits of this node in their place.
+    Leases(Box<Leased>),
+    /// A queue.
+    Queue {
+        limits: KeyLimits,
+        /// The bucket in the store.
+        bucket: String,
+        answer: Option<QueueAnswer>,
+    },
+}
+
+/// What decides about a descriptor of a rule that nodes share.
+pub(crate) struct Leased {
+    /// The key that nodes share.
+    pub(crate) key: TableKey,
+    /// The key of this node's share.
+    pub(crate) own: Key,
+    /// The whole limits, as one node would have them, and their key.
+    pub(crate) whole: (KeyLimits, Key),
+    pub(crate) charged: LeasedCharge,
 }
 
 /// Charges of a rule that nodes share.
 #[derive(Debug, Default)]
-pub(crate) struct SharedCharge {
+pub(crate) struct LeasedCharge {
     pub(crate) leases: Option<LeaseCharge>,
     pub(crate) local: Option<LocalCharge>,
 }
@@ -58,7 +88,7 @@ pub(crate) struct LocalCharge {
     pub(crate) limits: LimitsId,
     pub(crate) charges: Charges,
     /// True if the bucket is one for all keys without room.
-    pub(crate) full: bool,
+    pub(crate) is_shared: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +99,7 @@ pub(crate) enum State {
     Over,
     /// Over one that it shares with others, for want of room.
     OverShared,
-    /// Charged to this key.
+    /// Charged to this key; true if that is one for all keys without room.
     Charged(Key, Charges, bool),
     /// Without a bucket.
     FullPassed,
@@ -79,13 +109,47 @@ pub(crate) enum State {
     Queued,
 }
 
+impl From<NoBucket> for State {
+    fn from(no: NoBucket) -> Self {
+        match no {
+            NoBucket::Passes => Self::FullPassed,
+            NoBucket::Refused => Self::FullRefused,
+        }
+    }
+}
+
+/// A request waits for the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waits;
+
 impl Target<'_> {
+    /// The limits of this node that say what it may pass, if any do.
+    pub(crate) fn limits(&self) -> Option<&KeyLimits> {
+        match &self.by {
+            By::Bucket(limits, _) => Some(limits),
+            By::Leases(of) => Some(&of.whole.0),
+            By::Rule | By::Queue { .. } => None,
+        }
+    }
+
+    fn bucket(&self) -> Option<Key> {
+        match &self.by {
+            By::Bucket(_, key) => Some(*key),
+            By::Leases(of) => Some(of.own),
+            By::Rule | By::Queue { .. } => None,
+        }
+    }
+
+    /// True if limits of this node, or leases, have not decided about it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == State::Within && !matches!(self.by, By::Queue { .. })
+    }
+
     /// Notes which others of the request meet its bucket before it.
     pub(crate) fn meet(&mut self, before: &[Option<Self>]) {
-        let bucket =
-            |of: &Self| (of.shared.map(|(key, _)| key), of.limits.as_ref().map(|(_, key)| *key));
-        let (own, is_charged) = (bucket(self), |of: &&Self| of.state == State::Within);
-        let others = before.iter().flatten().filter(is_charged).filter(|of| bucket(of) == own);
+        let own = self.bucket();
+        let others = before.iter().flatten();
+        let others = others.filter(|of| of.state == State::Within && of.bucket() == own);
         self.together = others.map(|of| of.hits).collect();
         if !self.together.is_empty() {
             self.together.push(self.hits);
@@ -111,6 +175,70 @@ impl Target<'_> {
             _ => None,
         }
     }
+
+    /// Looks whether its limits would let it pass, and notes it if not.
+    pub(crate) fn look(&mut self, at: &Context<'_>) -> Result<(), Waits> {
+        match &self.by {
+            By::Bucket(limits, key) => {
+                if self.peek(at, limits, *key).is_err() {
+                    self.state = State::Over;
+                }
+                Ok(())
+            }
+            By::Leases(_) => self.look_at_leases(at),
+            By::Rule | By::Queue { .. } => Ok(()),
+        }
+    }
+
+    /// Charges it to its limits, if it passes them all.
+    pub(crate) fn charge(&mut self, at: &Context<'_>) -> Result<(), Waits> {
+        match &self.by {
+            By::Bucket(limits, key) => {
+                self.state = self.charged(at, limits, *key);
+                Ok(())
+            }
+            By::Leases(_) => self.charge_leases(at),
+            By::Rule | By::Queue { .. } => Ok(()),
+        }
+    }
+
+    fn peek(&self, at: &Context<'_>, limits: &KeyLimits, key: Key) -> Result<(), Over> {
+        at.limiter.store.look(key, limits, &at.moment, |words, moment| {
+            limits.limits.peek(Places::ALL, words, &moment.plus(at.ahead), self.together())
+        })
+    }
+
+    fn charged(&self, at: &Context<'_>, limits: &KeyLimits, key: Key) -> State {
+        if self.hits == 0 {
+            // A look: it passes if anything is left.
+            return match self.peek(at, limits, key) {
+                Ok(()) => State::Charged(key, Charges::default(), false),
+                Err(Over(_)) => State::Over,
+            };
+        }
+        let (of, hits) = ((&*self.rule, self.aggregate), (self.hits, at.ahead));
+        let charge = at.limiter.charge(of, (limits, key), &at.moment, |words, moment| {
+            limits.limits.charge(Places::ALL, words, moment, hits)
+        });
+        match charge {
+            Ok(Charge { key, is_shared, result: Ok(charges) }) => {
+                State::Charged(key, charges, is_shared)
+            }
+            Ok(Charge { is_shared: true, .. }) => State::OverShared,
+            Ok(_) => State::Over,
+            Err(no) => no.into(),
+        }
+    }
+
+    /// Takes back what it was charged.
+    pub(crate) fn take_back(&mut self, limiter: &Limiter) {
+        self.give_leases_back(limiter);
+        let Some((key, charges)) = self.charges() else { return };
+        if let By::Bucket(limits, _) = &self.by {
+            limiter.store.take_back(key, limits.id, |words| take_back(words, charges));
+        }
+        self.state = State::Within;
+    }
 }
 
 /// True if a request is over: over any limit that counts by itself, or over all of those that count
@@ -129,34 +257,4 @@ pub(crate) fn nearest(limits: &[(RequestLimit, Left)], over: bool) -> Option<(Re
     let longest = hard.max_by_key(|(_, left)| left.wait.unwrap_or(u64::MAX));
     let least = limits.iter().min_by_key(|(_, left)| left.remaining);
     if over { longest } else { least }.copied()
-}
-
-/// Takes out the rules that others of the request replace.
-pub(crate) fn replace(targets: &mut [Option<Target<'_>>]) {
-    let names = targets.iter().flatten().flat_map(|target| target.rule.replaces.iter());
-    let names: Vec<Box<str>> = names.cloned().collect();
-    for slot in targets {
-        let name = slot.as_ref().and_then(|target| target.rule.name.as_ref());
-        if name.is_some_and(|name| names.contains(name)) {
-            *slot = None;
-        }
-    }
-}
-
-/// A request that all limits have decided but that of a queue.
-pub(crate) struct Settled<'a> {
-    pub(crate) targets: Vec<Option<Target<'a>>>,
-    pub(crate) over: bool,
-    pub(crate) moment: Moment,
-}
-
-/// What is left of the limits of a rule that a queue decides, as far as that was asked.
-pub(crate) fn left_of_queue(target: &Target<'_>) -> Vec<(RequestLimit, Left)> {
-    let (Some(rule), Some((limits, _))) = (&target.rule.queue, &target.limits) else {
-        return Vec::new();
-    };
-    let Some((_, Some(answer))) = &target.queue else { return Vec::new() };
-    let written: Vec<RequestLimit> =
-        limits.limits.all().iter().map(|limit| limit.written).collect();
-    rule.left(&written, answer)
 }

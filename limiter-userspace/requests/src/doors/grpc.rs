@@ -34,9 +34,10 @@ use tonic_health::server::{HealthReporter, HealthService};
 use tonic_reflection::server::Builder;
 
 use crate::decide::question::{Answer, Asked, Descriptor};
+use crate::decide::unit::{self, Unit};
 use crate::doors::check;
 use crate::doors::described::DESCRIBED;
-use crate::doors::envoy::{self, State, Unit};
+use crate::doors::envoy::Shown;
 use crate::doors::quota::Quota;
 use crate::doors::under_way::Received;
 use crate::doors::utf8::{self, Mended};
@@ -268,7 +269,7 @@ fn brought(limit: RateLimitOverride) -> Option<RequestLimit> {
         RateLimitUnit::Unknown if limit.unit == WEEK => Unit::Week,
         RateLimitUnit::Unknown => return None,
     };
-    Some(envoy::limit(limit.requests_per_unit.into(), unit))
+    Some(unit::limit(limit.requests_per_unit.into(), unit))
 }
 
 const fn code(over: bool) -> Overall {
@@ -280,15 +281,15 @@ const fn code(over: bool) -> Overall {
 fn statuses(answer: &Answer) -> Vec<DescriptorStatus> {
     let counting = check::counting(answer);
     let one = |status: &crate::decide::question::Status| {
-        let State { limit, remaining, .. } = State::from(status);
+        let Shown { limit, remaining, .. } = Shown::from(status);
         let counts = counting.iter().any(|counts| std::ptr::eq(*counts, status));
         let limit = limit.filter(|_| counts && remaining.is_some());
-        status_of(State { limit, ..State::from(status) })
+        status_of(Shown { limit, ..Shown::from(status) })
     };
     answer.statuses.iter().map(one).collect()
 }
 
-fn status_of(State { over, limit, remaining, reset }: State<'_>) -> DescriptorStatus {
+fn status_of(Shown { over, limit, remaining, reset }: Shown<'_>) -> DescriptorStatus {
     let unit = |unit| match unit {
         Unit::Second => UnitOut::Second,
         Unit::Minute => UnitOut::Minute,

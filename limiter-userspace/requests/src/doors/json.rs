@@ -8,8 +8,9 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::decide::question::{Answer, Asked, Descriptor, Status};
-use crate::doors::envoy::{self, State, Unit};
-use crate::queue::rule::{Kept, PayloadIn, Waits};
+use crate::decide::unit::{self, Unit};
+use crate::doors::envoy::Shown;
+use crate::queue::rule::{Kept, PayloadIn, Queued};
 
 /// Longest id of a payload, in bytes.
 const LONGEST_ID: usize = 128;
@@ -114,7 +115,7 @@ impl<'de> Deserialize<'de> for Number {
 impl LimitIn {
     fn limit(&self) -> RequestLimit {
         let Self { requests_per_unit: Number(requests_per_unit), unit } = *self;
-        envoy::limit(requests_per_unit, unit)
+        unit::limit(requests_per_unit, unit)
     }
 }
 
@@ -255,7 +256,7 @@ impl<'a> From<&'a Answer> for AnswerOut<'a> {
         let statuses = answer.statuses.iter().map(StatusOut::from).collect();
         let kept = answer.kept.as_ref();
         let queued = kept.and_then(|kept| {
-            let Waits { place } = kept.became.ok()?;
+            let Queued { place } = kept.became.ok()?;
             Some(QueuedOut {
                 queue: &kept.queue.settings.name,
                 id: &kept.id,
@@ -275,7 +276,7 @@ const fn is_false(flag: &bool) -> bool {
 
 impl<'a> From<&'a Status> for StatusOut<'a> {
     fn from(status: &'a Status) -> Self {
-        let State { over, limit, remaining, reset } = State::from(status);
+        let Shown { over, limit, remaining, reset } = Shown::from(status);
         Self {
             code: over.into(),
             over_soft_limit: status.over_soft,

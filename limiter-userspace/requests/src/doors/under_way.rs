@@ -62,12 +62,12 @@ impl Memory {
 #[derive(Debug)]
 pub(crate) struct Activity {
     memory: Arc<Memory>,
-    state: Mutex<State>,
+    state: Mutex<Progress>,
 }
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts, one by one")]
-struct State {
+struct Progress {
     /// Requests that are being answered: all of them is there.
     answering: usize,
     /// Requests whose bodies are not there.
@@ -92,7 +92,7 @@ struct State {
 impl Activity {
     pub(crate) fn new(memory: &Arc<Memory>) -> Arc<Self> {
         let now = Instant::now();
-        let state = State {
+        let state = Progress {
             answering: 0,
             unfinished: 0,
             begun: now,
@@ -107,7 +107,7 @@ impl Activity {
         Arc::new(Self { memory: Arc::clone(memory), state: Mutex::new(state) })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Progress> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -151,14 +151,14 @@ impl Activity {
         self.memory.give(std::mem::take(&mut state.bytes));
     }
 
-    fn take(&self, state: &mut State, bytes: usize) {
+    fn take(&self, state: &mut Progress, bytes: usize) {
         if !state.is_cut {
             state.bytes += bytes;
             self.memory.take(bytes);
         }
     }
 
-    fn give(&self, state: &mut State, bytes: usize) {
+    fn give(&self, state: &mut Progress, bytes: usize) {
         if !state.is_cut {
             state.bytes -= bytes;
             self.memory.give(bytes);
@@ -184,7 +184,7 @@ enum Phase {
 
 impl Shared {
     /// Changes the request and its connection together.
-    fn with<T>(&self, change: impl FnOnce(&mut State, &mut (Phase, usize)) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut Progress, &mut (Phase, usize)) -> T) -> T {
         let mut state = self.of.state();
         let mut own = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state, &mut own)

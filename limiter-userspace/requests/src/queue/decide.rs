@@ -1,19 +1,17 @@
 //! Decisions by limits that a queue decides.
 
 use limiter_cluster::queue::{QueueAnswer, QueueBecame};
+use limiter_rules::file::requests::RequestLimit;
 
-use crate::buckets::arithmetic::Charges;
+use crate::buckets::arithmetic::{Charges, Left};
 use crate::buckets::key::{Key, Secret, hex};
-use crate::clock::Moment;
-use crate::decide::question::{Asked, Refused};
-use crate::decide::target::{Settled, State, Target};
-use crate::limiter::{self, Limiter};
-use crate::queue::rule::{Kept, NotQueued, PayloadIn, RuleQueue, Waits};
-use crate::rules::Rules;
-use crate::shared::rule::Patience;
+use crate::decide::question::Refused;
+use crate::decide::request::Request;
+use crate::decide::target::{By, State, Target};
+use crate::queue::rule::{Kept, NotQueued, PayloadIn, Queued, RuleQueue};
 
-/// A request that its queue is to decide.
-pub(crate) struct Queued {
+/// What a queue is asked for a request.
+pub(crate) struct QueueCall {
     pub(crate) rule: RuleQueue,
     pub(crate) bucket: String,
     pub(crate) hits: u64,
@@ -21,28 +19,30 @@ pub(crate) struct Queued {
     pub(crate) id: Box<str>,
 }
 
-impl Settled<'_> {
-    /// The request that a queue is still to decide, if it is within all other limits and is no
-    /// look.
+impl Request<'_> {
+    /// What a queue is still to be asked, if the request is within all other limits and is no look.
     ///
     /// # Errors
     ///
     /// The payload is too long.
-    pub(crate) fn queued(&self, payload: Option<PayloadIn<'_>>) -> Result<Option<Queued>, Refused> {
-        let target = self.targets.iter().flatten().find(|target| target.queue.is_some());
-        let Some((target, rule)) = target.and_then(|of| Some((of, of.rule.queue.clone()?))) else {
-            return Ok(None);
-        };
+    pub(crate) fn queue_call(
+        &self,
+        payload: Option<PayloadIn<'_>>,
+    ) -> Result<Option<QueueCall>, Refused> {
+        let found = self.targets.iter().flatten().find_map(|target| match &target.by {
+            By::Queue { bucket, .. } => Some((target.hits, bucket, target.rule.queue.clone()?)),
+            _ => None,
+        });
+        let Some((hits, bucket, rule)) = found else { return Ok(None) };
         let length = payload.map_or(0, |payload| payload.text.len());
         let most = rule.queue.settings.payload;
         if u64::try_from(length).map_or(true, |length| length > most) {
             let queue = rule.queue.settings.name.clone();
             return Err(Refused::LongPayload { length, queue, most });
         }
-        if self.over || target.hits == 0 {
+        if self.over || hits == 0 {
             return Ok(None);
         }
-        let bucket = target.queue.as_ref().map(|(bucket, _)| bucket.clone()).unwrap_or_default();
         let id = match payload {
             None => String::new(),
             Some(PayloadIn { id: Some(id), .. }) => id.to_owned(),
@@ -51,50 +51,20 @@ impl Settled<'_> {
                 Secret::new().map(|secret| hex(&secret.bytes())).unwrap_or_default()
             }
         };
-        Ok(Some(Queued { rule, bucket, hits: target.hits, id: id.into() }))
-    }
-}
-
-impl Limiter {
-    /// Decides a request by all limits but that of a queue, which the store decides, and charges
-    /// those.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be decided.
-    pub(crate) fn attempt_all_but_queue<'a>(
-        &self,
-        rules: &Rules,
-        asked: &'a Asked<'a>,
-        moment: &Moment,
-        patience: Patience,
-    ) -> Result<Result<Settled<'a>, limiter::Waits>, Refused> {
-        let mut targets = self.targets(rules, asked)?;
-        let windows = |target: &Target<'_>| {
-            target.limits.as_ref().is_some_and(|(limits, _)| !limits.limits.are_rates())
-        };
-        let windows = targets.iter().flatten().any(windows);
-        let moment = if windows { moment.with_wall() } else { *moment };
-        let settled = self.settle(&mut targets, &moment, patience);
-        Ok(settled.map(|over| {
-            self.report(&mut targets, over, &moment);
-            Settled { targets, over, moment }
-        }))
+        Ok(Some(QueueCall { rule, bucket: bucket.clone(), hits, id: id.into() }))
     }
 
-    /// Takes over what a queue decided about a request. One that it refuses is charged to none; of
-    /// one whose payload waits, other limits stay charged: it will be done.
+    /// Takes over what a queue decided. A request that it refuses is charged to nothing; of one
+    /// whose payload waits, other limits stay charged: it will be done.
     pub(crate) fn queue_answered(
-        &self,
-        settled: &mut Settled<'_>,
-        queued: Queued,
+        &mut self,
+        QueueCall { rule, id, .. }: QueueCall,
         answered: &Result<QueueAnswer, NotQueued>,
         has_payload: bool,
     ) -> Option<Kept> {
-        let Queued { rule, id, .. } = queued;
         let became = match answered {
             Ok(answer) if answer.became == QueueBecame::Over => None,
-            Ok(answer) => Waits::of(answer),
+            Ok(answer) => Queued::of(answer),
             Err(why) => Some(Err(*why)),
         };
         let state = match (answered, became) {
@@ -104,17 +74,17 @@ impl Limiter {
             (_, Some(Ok(_))) => State::Queued,
             _ => State::Over,
         };
+        self.over = !matches!(state, State::Charged(..));
         if state == State::Over {
-            self.take_back(&mut settled.targets);
-            self.report(&mut settled.targets, true, &settled.moment);
+            self.take_back();
+            self.charge_afterwards();
         }
-        settled.over = !matches!(state, State::Charged(..));
         let unanswered = match answered {
             Err(NotQueued::NoAnswer(why)) => Some(*why),
             _ => None,
         };
-        for target in settled.targets.iter_mut().flatten() {
-            if let Some((_, answer)) = &mut target.queue {
+        for target in self.targets.iter_mut().flatten() {
+            if let By::Queue { answer, .. } = &mut target.by {
                 *answer = answered.as_ref().ok().cloned();
                 target.state = state.clone();
                 target.unanswered = unanswered;
@@ -125,5 +95,17 @@ impl Limiter {
             rule.queue.counters.not_queued(why);
         }
         Some(Kept { queue: rule.queue, id, became })
+    }
+}
+
+impl Target<'_> {
+    /// What is left of the limits of a rule that a queue decides, as far as that was asked.
+    pub(crate) fn left_of_queue(&self) -> Vec<(RequestLimit, Left)> {
+        match (&self.rule.queue, &self.by) {
+            (Some(rule), By::Queue { limits, answer: Some(answer), .. }) => {
+                rule.left(&limits.limits.written(), answer)
+            }
+            _ => Vec::new(),
+        }
     }
 }

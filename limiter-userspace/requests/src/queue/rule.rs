@@ -127,18 +127,18 @@ impl NotQueued {
 pub(crate) struct Kept {
     pub(crate) queue: Arc<InForce>,
     pub(crate) id: Box<str>,
-    pub(crate) became: Result<Waits, NotQueued>,
+    pub(crate) became: Result<Queued, NotQueued>,
 }
 
 /// A payload that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waits {
+pub(crate) struct Queued {
     /// Payloads that leave earlier, and nanoseconds until this one leaves; none if it was queued
     /// before.
     pub(crate) place: Option<(u64, u64)>,
 }
 
-impl Waits {
+impl Queued {
     /// What an answer of the store says of a payload; none if the request is within the limits.
     pub(crate) fn of(answer: &QueueAnswer) -> Option<Result<Self, NotQueued>> {
         Some(match answer.became {

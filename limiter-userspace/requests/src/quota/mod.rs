@@ -14,11 +14,11 @@ mod window;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::buckets::key::Key;
-use crate::buckets::store::LimitsId;
+use crate::buckets::store::{KeyLimits, LimitsId};
 use crate::clock::Moment;
 use crate::limiter::Limiter;
 use crate::reports::counters::Became;
-use crate::rules::{EntryOf, Rule, RuleLimits, Rules, Terms};
+use crate::rules::{EntryOf, Rule, Rules, Terms};
 
 use parties::Party;
 pub(crate) use parties::Quotas;
@@ -143,7 +143,7 @@ struct Bucket<'a> {
     session: u64,
     rule: &'a Rule,
     entries: &'a [EntryOf<'a>],
-    limits: &'a RuleLimits,
+    limits: &'a KeyLimits,
     domain: &'a str,
     moment: &'a Moment,
 }
@@ -341,8 +341,8 @@ impl Held {
     /// Charges what the client may have, and returns how it may use it, and whether that begins
     /// full.
     fn assign(&mut self, asked: &Bucket<'_>, reported: bool) -> (Strategy, bool) {
-        let Bucket { limiter, rule, entries, limits: RuleLimits(limits), .. } = *asked;
-        let key = limiter.key_of(rule, entries);
+        let Bucket { limiter, rule, entries, limits, .. } = *asked;
+        let key = rule.key(&limiter.secret, entries);
         if self.party.is_none() && self.is_back {
             // It goes on by what it had, until it has the answer.
             self.hits = self.hits.saturating_add_unsigned(asked.quotas.take_over(key));
@@ -386,7 +386,7 @@ impl Held {
         if let (Some(charged), Some(party)) = (self.charged, self.party) {
             let back = u64::try_from(self.hits).unwrap_or(0);
             let held = quotas.held(party).saturating_sub(back);
-            limiter.give_back_ahead(charged, moment, [back, held]);
+            rate::give_back(limiter, charged, moment, [back, held]);
         }
     }
 }

@@ -4,17 +4,16 @@
 //! the last one was, in proportion. So a client keeps its bucket while it is nearly right, and only
 //! what fills it is charged, shortly before it does.
 
-use limiter_common::wire::Full as OnFull;
 use limiter_rules::model::Meter;
 
 use super::parties::share;
 use super::{Bucket, Held, MICRO, NEVER, SECOND, Strategy};
 use crate::buckets::arithmetic::Limits;
 use crate::buckets::key::Key;
-use crate::buckets::store::{Full, KeyLimits, LimitsId};
+use crate::buckets::store::LimitsId;
 use crate::clock::Moment;
+use crate::decide::charge::{Charge, NoBucket};
 use crate::limiter::Limiter;
-use crate::rules::{EntryOf, Rule, RuleLimits};
 
 /// How long before its time a fill is charged: until the next look, and as long again.
 const PAID: u64 = 2 * SECOND;
@@ -37,7 +36,7 @@ impl Held {
         reported: bool,
         pause: bool,
     ) -> Strategy {
-        let Bucket { limiter, limits: RuleLimits(limits), moment, .. } = *asked;
+        let Bucket { limiter, limits, moment, .. } = *asked;
         let now = moment.now.as_nanos();
         let last = match self.given {
             Some((Strategy::Bucket { most, per_fill, seconds }, at)) => {
@@ -111,11 +110,19 @@ impl Held {
     }
 
     fn charge(&mut self, asked: &Bucket<'_>, hits: u64) -> u64 {
-        let Bucket { limiter, rule, entries, limits: RuleLimits(limits), moment, .. } = *asked;
-        let charged = limiter.charge_ahead((rule, entries, limits), hits, moment);
-        self.charged = Some((charged.key, limits.id));
-        self.hits = self.hits.saturating_add_unsigned(charged.hits);
-        charged.hits
+        let Bucket { limiter, rule, entries, limits, moment, .. } = *asked;
+        let key = rule.key(&limiter.secret, entries);
+        let charge = limiter.charge((rule, 0), (limits, key), moment, |words, moment| {
+            limits.limits.charge_ahead(words, moment, hits, AHEAD)
+        });
+        let (key, charged) = match charge {
+            Ok(Charge { key, result, .. }) => (key, result),
+            Err(NoBucket::Passes) => (key, hits),
+            Err(NoBucket::Refused) => (key, 0),
+        };
+        self.charged = Some((key, limits.id));
+        self.hits = self.hits.saturating_add_unsigned(charged);
+        charged
     }
 }
 
@@ -166,52 +173,18 @@ pub(super) fn time(rate: u64, hits: u64) -> u64 {
     u64::try_from(nanos).unwrap_or(u64::MAX)
 }
 
-/// Hits that were charged ahead.
-struct ChargedAhead {
-    key: Key,
-    hits: u64,
-}
-
-impl Limiter {
-    /// Charges at most so many hits to the token and leaky buckets of a rule, before their time.
-    fn charge_ahead(
-        &self,
-        (rule, entries, limits): (&Rule, &[EntryOf<'_>], &KeyLimits),
-        most: u64,
-        moment: &Moment,
-    ) -> ChargedAhead {
-        let charge = |key: Key, always: bool| {
-            self.store.charge(key, limits, moment, always, |words, moment| {
-                limits.limits.charge_ahead(words, moment, most, AHEAD)
-            })
-        };
-        let key = self.key_of(rule, entries);
-        match charge(key, false) {
-            Ok(hits) => ChargedAhead { key, hits },
-            Err(Full) => match rule.full {
-                OnFull::Pass => ChargedAhead { key, hits: most },
-                OnFull::Drop => ChargedAhead { key, hits: 0 },
-                OnFull::Share => {
-                    let key = self.shared_key(rule);
-                    ChargedAhead { key, hits: charge(key, true).unwrap_or(0) }
-                }
-            },
-        }
-    }
-
-    /// Gives hits back that were charged ahead, where others hold some.
-    pub(super) fn give_back_ahead(
-        &self,
-        (key, id): (Key, LimitsId),
-        moment: &Moment,
-        [back, held]: [u64; 2],
-    ) {
-        let limits = self.store.of(id);
-        self.store.take_back(key, id, |words| {
-            limits.is_some_and(|limits| {
-                limits.settle(words, moment, [back, held, 0]);
-                true
-            })
-        });
-    }
+/// Gives hits back that were charged ahead, where others hold some.
+pub(super) fn give_back(
+    limiter: &Limiter,
+    (key, id): (Key, LimitsId),
+    moment: &Moment,
+    [back, held]: [u64; 2],
+) {
+    let limits = limiter.store.of(id);
+    limiter.store.take_back(key, id, |words| {
+        limits.is_some_and(|limits| {
+            limits.settle(words, moment, [back, held, 0]);
+            true
+        })
+    });
 }

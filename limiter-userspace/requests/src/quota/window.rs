@@ -9,9 +9,10 @@ use crate::buckets::arithmetic::{Left, ReadyLimit};
 use crate::buckets::key::Key;
 use crate::clock::Moment;
 use crate::decide::question::{Asked, Descriptor};
+use crate::decide::request::Request;
 use crate::limiter::Limiter;
 use crate::reports::counters::Unanswered;
-use crate::rules::{EntryOf, RuleLimits};
+use crate::rules::EntryOf;
 use crate::shared::rule::Patience;
 
 /// A window of less than this is handed out whole: the next report would come too late.
@@ -28,7 +29,7 @@ impl Held {
         key: Key,
         asked: &Bucket<'_>,
     ) -> (Strategy, bool) {
-        let Bucket { limiter, limits: RuleLimits(limits), moment, .. } = *asked;
+        let Bucket { limiter, limits, moment, .. } = *asked;
         let parties = u64::try_from(self.meet(key, asked).len()).unwrap_or(u64::MAX).max(1);
         let length = |limit: &ReadyLimit| limit.written.meter.quota().period.nanos();
         let window = limits.limits.hard().filter(|limit| !limit.is_rate()).map(length).min();
@@ -46,7 +47,7 @@ impl Held {
             u64::try_from(i128::from(most) - i128::from(had)).unwrap_or(0)
         };
         let (hits, ends_in) =
-            limiter.charge_now(asked.domain, asked.entries.to_vec(), wanted, moment);
+            charge_now(limiter, asked.domain, asked.entries.to_vec(), wanted, moment);
         self.hits = self.hits.saturating_add_unsigned(hits);
         let lasts = ends_in.or((hits > 0).then(|| window.unwrap_or(self.life)));
         if let Some(lasts) = lasts {
@@ -65,41 +66,38 @@ impl Held {
     }
 }
 
-impl Limiter {
-    /// Charges hits of one descriptor, as many as `wanted` says of those that are left, or fewer.
-    /// Nothing counts them. Returns also the nanoseconds until the window ends in which they count.
-    pub(crate) fn charge_now(
-        &self,
-        domain: &str,
-        entries: Vec<EntryOf<'_>>,
-        wanted: impl FnOnce(u64) -> u64,
-        moment: &Moment,
-    ) -> (u64, Option<u64>) {
-        let (moment, rules) = (&moment.with_wall(), self.rules());
-        let patience = Patience::None(Unanswered::Late);
-        let mut asked = Asked {
-            domain,
-            descriptors: vec![Descriptor { entries, ..Descriptor::default() }],
-            hits: 1,
+/// Charges hits of one descriptor, as many as `wanted` says of those that are left, or fewer.
+/// Nothing counts them. Returns also the nanoseconds until the window ends in which they count.
+fn charge_now(
+    limiter: &Limiter,
+    domain: &str,
+    entries: Vec<EntryOf<'_>>,
+    wanted: impl FnOnce(u64) -> u64,
+    moment: &Moment,
+) -> (u64, Option<u64>) {
+    let (moment, rules) = (&moment.with_wall(), limiter.rules());
+    let patience = Patience::None(Unanswered::Late);
+    let descriptors = vec![Descriptor { entries, ..Descriptor::default() }];
+    let mut asked = Asked { domain, descriptors, hits: 1 };
+    let left = |asked: &Asked<'_>| {
+        let request = Request::new(limiter, &rules, asked, moment, patience);
+        request.map_or_else(|_| Vec::new(), |request| request.left())
+    };
+    let remaining = left(&asked).iter().map(|(_, left)| left.remaining).min().unwrap_or(0);
+    let mut hits = wanted(remaining).min(remaining);
+    while hits > 0 {
+        asked.hits = hits;
+        let Ok(mut request) = Request::new(limiter, &rules, &asked, moment, patience) else {
+            break;
         };
-        let left = |asked: &Asked<'_>| -> Vec<(RequestLimit, Left)> {
-            let Ok(targets) = self.targets(&rules, asked) else { return Vec::new() };
-            targets.iter().flatten().flat_map(|of| self.left(of, moment)).collect()
-        };
-        let remaining = left(&asked).iter().map(|(_, left)| left.remaining).min().unwrap_or(0);
-        let mut hits = wanted(remaining).min(remaining);
-        while hits > 0 {
-            asked.hits = hits;
-            let Ok(mut targets) = self.targets(&rules, &asked) else { break };
-            if self.settle(&mut targets, moment, patience) == Ok(false) {
-                break;
-            }
-            // Somebody was faster.
-            hits /= 2;
+        if request.settle().is_ok() && !request.over {
+            break;
         }
-        let fixed = |(limit, left): (RequestLimit, Left)| {
-            matches!(limit.meter, Meter::FixedWindow(_)).then_some(left.reset)
-        };
-        (hits, left(&asked).into_iter().filter_map(fixed).filter(|reset| *reset > 0).min())
+        // Somebody was faster.
+        hits /= 2;
     }
+    let fixed = |(limit, left): (RequestLimit, Left)| {
+        matches!(limit.meter, Meter::FixedWindow(_)).then_some(left.reset)
+    };
+    (hits, left(&asked).into_iter().filter_map(fixed).filter(|reset| *reset > 0).min())
 }

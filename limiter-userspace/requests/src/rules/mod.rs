@@ -135,18 +135,7 @@ pub enum Terms {
     /// None passes.
     Block(Period),
     /// Limits.
-    Limits(RuleLimits),
-}
-
-/// Limits of a rule, as its keys have them.
-#[derive(Debug)]
-pub struct RuleLimits(pub(crate) KeyLimits);
-
-impl RuleLimits {
-    /// The limits.
-    pub fn limits(&self) -> &Limits {
-        &self.0.limits
-    }
+    Limits(KeyLimits),
 }
 
 /// The keys of one level.
@@ -458,7 +447,7 @@ impl Rule {
     /// All limits that its keys have.
     fn limits(&self) -> impl Iterator<Item = &KeyLimits> {
         let own = match &self.terms {
-            Terms::Limits(RuleLimits(limits)) => Some(limits),
+            Terms::Limits(limits) => Some(limits),
             Terms::Unlimited | Terms::Block(_) => None,
         };
         let shared = self.shared.as_ref().map(|shared| &shared.own);
@@ -658,7 +647,7 @@ impl Making<'_> {
             key.end()
         });
         let aggregates = rule.aggregates.iter().map(|wider| {
-            let RuleLimits(limits) = self.limits(rule, identity, &wider.limits)?;
+            let limits = self.limits(rule, identity, &wider.limits)?;
             Ok(Aggregate { v4: wider.v4, v6: wider.v6, level: level.unwrap_or(0), limits })
         });
         let aggregates = aggregates.collect::<Result<_, RuleFileError>>()?;
@@ -757,13 +746,13 @@ impl Making<'_> {
         rule: &RequestRule,
         identity: Key,
         limits: &[RequestLimit],
-    ) -> Result<RuleLimits, RuleFileError> {
+    ) -> Result<KeyLimits, RuleFileError> {
         let compiled = Limits::compile(limits).map_err(|(_, error)| RuleFileError {
             file: self.name.to_owned(),
             place: rule.place,
             problem: Problem::Limit(error.of_requests()),
         })?;
-        Ok(RuleLimits(self.known(identity, compiled)))
+        Ok(self.known(identity, compiled))
     }
 
     /// Makes limits of a rule known, which had them before, or has them from now on.

@@ -1,176 +1,132 @@
 //! Decisions by limits that nodes share.
 
-use limiter_common::wire::Full as OnFull;
+use std::sync::Arc;
+
 use limiter_rules::file::requests::RequestLimit;
 use limiter_rules::model::Meter;
 
 use crate::buckets::arithmetic::{Charges, Left, Places, amount, take_back};
 use crate::buckets::key::Key;
-use crate::buckets::store::{Full, KeyLimits};
+use crate::buckets::store::KeyLimits;
 use crate::clock::Moment;
-use crate::decide::target::{LocalCharge, SharedCharge, State, Target};
-use crate::limiter::{Limiter, Waits};
-use crate::shared::rule::{Decided, Judged, Local, Patience, RuleShared};
+use crate::decide::charge::{Charge, NoBucket};
+use crate::decide::target::{By, Context, LeasedCharge, LocalCharge, State, Target, Waits};
+use crate::limiter::Limiter;
+use crate::shared::rule::{Decided, Judged, Local};
 
-impl Limiter {
-    /// Looks whether a request would pass a rule that nodes share.
-    pub(crate) fn look_at_shared(
-        &self,
-        target: &mut Target<'_>,
-        moment: &Moment,
-        patience: Patience,
-    ) -> Result<(), Waits> {
-        self.judge(target, moment, patience, true)
+impl Target<'_> {
+    /// Looks whether it would pass a rule that nodes share.
+    pub(crate) fn look_at_leases(&mut self, at: &Context<'_>) -> Result<(), Waits> {
+        self.judge(at, true)
     }
 
-    /// Charges a request to a rule that nodes share.
-    pub(crate) fn charge_shared(
-        &self,
-        target: &mut Target<'_>,
-        moment: &Moment,
-        patience: Patience,
-    ) -> Result<(), Waits> {
-        if target.hits == 0 {
-            // A look: it passes if anything is left.
-            self.judge(target, moment, patience, true)?;
-            if target.state == State::Within {
-                target.state = State::Charged(key_of(target), Charges::default(), false);
-            }
-            return Ok(());
+    /// Charges it to a rule that nodes share.
+    pub(crate) fn charge_leases(&mut self, at: &Context<'_>) -> Result<(), Waits> {
+        // A look passes if anything is left.
+        let is_look = self.hits == 0;
+        self.judge(at, is_look)?;
+        if let (true, State::Within, By::Leases(of)) = (is_look, &self.state, &self.by) {
+            self.state = State::Charged(of.own, Charges::default(), false);
         }
-        self.judge(target, moment, patience, false)
+        Ok(())
     }
 
-    fn judge(
-        &self,
-        target: &mut Target<'_>,
-        moment: &Moment,
-        patience: Patience,
-        look: bool,
-    ) -> Result<(), Waits> {
-        let rule = std::sync::Arc::clone(&target.rule);
-        let (Some(cluster), Some(shared)) = (&self.cluster, &rule.shared) else { return Ok(()) };
-        let (Some((table_key, own)), Some((whole, whole_key))) = (target.shared, &target.limits)
-        else {
-            return Ok(());
-        };
+    fn judge(&mut self, at: &Context<'_>, look: bool) -> Result<(), Waits> {
+        let (rule, limiter) = (Arc::clone(&self.rule), at.limiter);
+        let (Some(cluster), Some(shared)) = (&limiter.cluster, &rule.shared) else { return Ok(()) };
         // A look is at all that the request asks of this bucket.
-        let hits = if look { target.together().iter().sum() } else { target.hits };
-        let mut full = None;
+        let hits = if look { self.together().iter().sum() } else { self.hits };
+        let By::Leases(of) = &mut self.by else { return Ok(()) };
+        let mut state = None;
         let local = |by: Local, places: Places| {
             let (limits, key) = match by {
-                Local::Share => (&shared.own, own),
-                Local::Whole => (whole, *whole_key),
+                Local::Share => (&shared.own, of.own),
+                Local::Whole => (&of.whole.0, of.whole.1),
             };
             if look {
                 let look = |words: &[_], moment: &Moment| {
-                    limits.limits.peek_some(places, words, moment, &[hits])
+                    limits.limits.peek(places, words, moment, &[hits])
                 };
-                return match self.store.look(key, limits, moment, look) {
+                return match limiter.store.look(key, limits, &at.moment, look) {
                     Ok(()) => Decided::Within(None, false),
                     Err(_) => Decided::Over,
                 };
             }
-            let charge = |key: Key, always: bool| {
-                self.store.charge(key, limits, moment, always, |words, moment| {
-                    let charges = limits.limits.charge_some(places, words, moment, (hits, 0))?;
-                    Ok(Some((charges, limits.limits.is_half_used(words, moment))))
-                })
+            let charge = |words: &[_], moment: &Moment| {
+                let charged = limits.limits.charge(places, words, moment, (hits, 0));
+                charged.map(|charges| (charges, limits.limits.is_half_used(words, moment)))
             };
-            let within = |key, charged: Option<(Charges, bool)>, full| {
-                let half = charged.as_ref().is_none_or(|(_, half)| *half);
-                let charges = charged.map(|(charges, _)| charges).unwrap_or_default();
-                let charge = LocalCharge { key, limits: limits.id, charges, full };
-                Decided::Within(Some(charge), half)
-            };
-            let charged: Result<Result<_, crate::buckets::arithmetic::Over>, Full> =
-                charge(key, false);
-            match (charged, rule.full) {
-                (Ok(Ok(charged)), _) => within(key, charged, false),
-                (Ok(Err(_)), _) => Decided::Over,
-                (Err(Full), OnFull::Pass) => {
-                    full = Some(State::FullPassed);
-                    Decided::Within(None, true)
+            match limiter.charge((&*rule, 0), (limits, key), &at.moment, charge) {
+                Ok(Charge { key, is_shared, result: Ok((charges, half)) }) => {
+                    let limits = limits.id;
+                    Decided::Within(Some(LocalCharge { key, limits, charges, is_shared }), half)
                 }
-                (Err(Full), OnFull::Drop) => {
-                    full = Some(State::FullRefused);
+                Ok(Charge { is_shared, .. }) => {
+                    state = is_shared.then_some(State::OverShared);
                     Decided::Over
                 }
-                (Err(Full), OnFull::Share) => {
-                    let key = self.shared_key(&rule);
-                    if let Ok(Ok(charged)) = charge(key, true) {
-                        within(key, charged, true)
-                    } else {
-                        full = Some(State::OverShared);
-                        Decided::Over
+                Err(no) => {
+                    state = Some(no.into());
+                    match no {
+                        NoBucket::Passes => Decided::Within(None, true),
+                        NoBucket::Refused => Decided::Over,
                     }
                 }
             }
         };
         let (judged, unanswered) =
-            shared.judge(&cluster.leases, &table_key, hits, (patience, look), local);
-        target.unanswered = unanswered;
+            shared.judge(&cluster.leases, &of.key, hits, (at.patience, look), local);
+        self.unanswered = unanswered;
         match judged {
-            Judged::Within(..) if look => Ok(()),
+            Judged::Within(..) if look => {}
             Judged::Within(leases, local) => {
                 let local = local.flatten();
-                let is_full = local.as_ref().is_some_and(|local| local.full);
-                let key = local.as_ref().map_or(own, |local| local.key);
-                target.charged = SharedCharge { leases, local };
-                target.state = full.unwrap_or(State::Charged(key, Charges::default(), is_full));
-                Ok(())
+                let is_shared = local.as_ref().is_some_and(|local| local.is_shared);
+                let key = local.as_ref().map_or(of.own, |local| local.key);
+                of.charged = LeasedCharge { leases, local };
+                self.state = state.unwrap_or(State::Charged(key, Charges::default(), is_shared));
             }
             Judged::Over(local) => {
-                self.take_back_local(local.flatten());
-                target.state = full.unwrap_or(State::Over);
-                Ok(())
+                take_local_back(limiter, local.flatten());
+                self.state = state.unwrap_or(State::Over);
             }
             Judged::Waits(local) => {
-                self.take_back_local(local.flatten());
-                Err(Waits)
+                take_local_back(limiter, local.flatten());
+                return Err(Waits);
             }
         }
+        Ok(())
     }
 
-    /// Takes the charges back of a rule that nodes share.
-    pub(crate) fn take_back_shared(&self, target: &mut Target<'_>) {
-        let SharedCharge { leases, local } = std::mem::take(&mut target.charged);
-        if let (Some(cluster), Some(charge)) = (&self.cluster, &leases) {
+    /// Gives back what was charged of a rule that nodes share.
+    pub(crate) fn give_leases_back(&mut self, limiter: &Limiter) {
+        let By::Leases(of) = &mut self.by else { return };
+        let LeasedCharge { leases, local } = std::mem::take(&mut of.charged);
+        if let (Some(cluster), Some(charge)) = (&limiter.cluster, &leases) {
             cluster.leases.give_back(charge);
         }
-        self.take_back_local(local);
-    }
-
-    fn take_back_local(&self, local: Option<LocalCharge>) {
-        if let Some(LocalCharge { key, limits, charges, .. }) = local {
-            self.store.take_back(key, limits, |words| take_back(words, &charges));
-        }
+        take_local_back(limiter, local);
     }
 
     /// What is left of limits that nodes share: what this node may pass now. Other nodes may use
     /// the rest, so the time until nothing of a limit is used is the longest that it takes.
-    pub(crate) fn left_of_shared(
-        &self,
-        target: &Target<'_>,
-        moment: &Moment,
-    ) -> Vec<(RequestLimit, Left)> {
-        let (Some(cluster), Some(shared)) = (&self.cluster, &target.rule.shared) else {
+    pub(crate) fn left_of_leases(&self, at: &Context<'_>) -> Vec<(RequestLimit, Left)> {
+        let Context { limiter, moment, .. } = at;
+        let (Some(cluster), Some(shared)) = (&limiter.cluster, &self.rule.shared) else {
             return Vec::new();
         };
-        let (Some((table_key, own)), Some((whole, _))) = (&target.shared, &target.limits) else {
-            return Vec::new();
-        };
-        let local = target.charged.local.as_ref().map_or(*own, |local| local.key);
-        let all = whole.limits.all().iter().enumerate();
+        let By::Leases(of) = &self.by else { return Vec::new() };
+        let local = of.charged.local.as_ref().map_or(of.own, |local| local.key);
+        let all = of.whole.0.limits.all().iter().enumerate();
         let left = all.map(|(number, limit)| {
             let limit = limit.written;
             let remaining = shared
-                .leased(&cluster.leases, table_key, number)
-                .unwrap_or_else(|| self.left_of_share(shared, local, number, moment));
+                .leased(&cluster.leases, &of.key, number)
+                .unwrap_or_else(|| left_of_share(at, &shared.own, local, number));
             let reset = longest(&limit, moment);
-            let hits = target.together().iter().sum::<u64>().max(1);
+            let hits = self.together().iter().sum::<u64>().max(1);
             let wait = match limit.meter {
-                _ if !target.is_over() => Some(0),
+                _ if !self.is_over() => Some(0),
                 _ if hits > amount(&limit) => None,
                 Meter::TokenBucket(_) | Meter::LeakyBucket { .. } => Some(time(&limit, hits)),
                 _ => Some(reset),
@@ -179,23 +135,18 @@ impl Limiter {
         });
         left.collect()
     }
+}
 
-    fn left_of_share(
-        &self,
-        RuleShared { own, .. }: &RuleShared,
-        key: Key,
-        number: usize,
-        moment: &Moment,
-    ) -> u64 {
-        let KeyLimits { limits, .. } = own;
-        self.store.look(key, own, moment, |words, moment| {
-            limits.left(number, words, moment, &[1]).map_or(0, |left| left.remaining)
-        })
+fn take_local_back(limiter: &Limiter, local: Option<LocalCharge>) {
+    if let Some(LocalCharge { key, limits, charges, .. }) = local {
+        limiter.store.take_back(key, limits, |words| take_back(words, &charges));
     }
 }
 
-fn key_of(target: &Target<'_>) -> Key {
-    target.shared.map_or_else(|| Key::from_raw([0; 2]), |(_, own)| own)
+fn left_of_share(at: &Context<'_>, own: &KeyLimits, key: Key, number: usize) -> u64 {
+    at.limiter.store.look(key, own, &at.moment, |words, moment| {
+        own.limits.left(number, words, moment, &[1]).map_or(0, |left| left.remaining)
+    })
 }
 
 /// Nanoseconds in which so many hits come back.

@@ -18,7 +18,7 @@ use crate::buckets::arithmetic::{Limits, Places};
 use crate::buckets::key::digest;
 use crate::buckets::store::KeyLimits;
 use crate::reports::counters::Unanswered;
-use crate::shared::leases::{Charged, KeyView, LeaseCharge, LeaseTable, Standing};
+use crate::shared::leases::{KeyView, LeaseCharge, LeaseOutcome, LeaseTable, Standing};
 
 /// The part of a rule that nodes share.
 #[derive(Debug)]
@@ -201,11 +201,11 @@ impl RuleShared {
                 }
             }
             let judged = match view.charge(leased, hits, patience, look) {
-                Charged::Within(lease) => {
+                LeaseOutcome::Within(lease) => {
                     Judged::Within((!leased.is_empty()).then_some(lease), charged)
                 }
-                Charged::Waits => Judged::Waits(charged),
-                Charged::Over => Judged::Over(charged),
+                LeaseOutcome::Waits => Judged::Waits(charged),
+                LeaseOutcome::Over => Judged::Over(charged),
             };
             (judged, reason, asks && may_ask)
         });

@@ -219,18 +219,9 @@ impl Limits {
         self.0.iter().map(|limit| usize::from(limit.spec.words)).sum()
     }
 
-    /// Looks whether requests of so many hits would pass, one after the other. Changes nothing.
+    /// Looks at some of the limits whether requests of so many hits would pass, one after the
+    /// other. Changes nothing.
     pub(crate) fn peek(
-        &self,
-        words: &[AtomicU64],
-        moment: &Moment,
-        hits: &[u64],
-    ) -> Result<(), Over> {
-        self.peek_some(Places::ALL, words, moment, hits)
-    }
-
-    /// [`Limits::peek`] at some of the limits.
-    pub(crate) fn peek_some(
         &self,
         places: Places,
         words: &[AtomicU64],
@@ -245,20 +236,9 @@ impl Limits {
         Ok(())
     }
 
-    /// Charges a request to all limits, or to none: to each of them as of the first moment at which
-    /// it takes the request, within so many nanoseconds.
+    /// Charges a request to some of the limits, or to none: to each of them as of the first moment
+    /// at which it takes the request, within so many nanoseconds.
     pub(crate) fn charge(
-        &self,
-        words: &[AtomicU64],
-        moment: &Moment,
-        hits: u64,
-        ahead: u64,
-    ) -> Result<Charges, Over> {
-        self.charge_some(Places::ALL, words, moment, (hits, ahead))
-    }
-
-    /// [`Limits::charge`] of some of the limits.
-    pub(crate) fn charge_some(
         &self,
         places: Places,
         words: &[AtomicU64],
@@ -267,7 +247,7 @@ impl Limits {
     ) -> Result<Charges, Over> {
         // What is taken back of a log is of no use for a while: it is looked at first, too.
         if self.0.len() > 1 || hits > 1 && self.0.iter().any(ReadyLimit::is_log) {
-            self.peek_some(places, words, &moment.plus(ahead), &[hits])?;
+            self.peek(places, words, &moment.plus(ahead), &[hits])?;
         }
         let mut charges = Charges::default();
         for (number, limit) in self.some(places) {

@@ -111,7 +111,7 @@ pub(crate) enum Standing {
 
 /// Result of a charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Charged {
+pub(crate) enum LeaseOutcome {
     Within(LeaseCharge),
     /// More may come with the next answer.
     Waits,
@@ -272,7 +272,7 @@ impl KeyView<'_> {
         hits: u64,
         patience: Patience,
         look: bool,
-    ) -> Charged {
+    ) -> LeaseOutcome {
         let mut charged = Places::NONE;
         for place in (0..).take(MOST_PLACES).filter(|place| places.has(*place)) {
             let Some(mut line) = self.line(place) else { continue };
@@ -298,14 +298,14 @@ impl KeyView<'_> {
             };
             drop(line);
             self.give_back(charged, hits);
-            return if waits { Charged::Waits } else { Charged::Over };
+            return if waits { LeaseOutcome::Waits } else { LeaseOutcome::Over };
         }
         if look {
             self.give_back(charged, hits);
         }
         let serial = self.entry.map_or(0, |entry| entry.serial);
         let (key, slot) = (*self.key, self.slot);
-        Charged::Within(LeaseCharge { key, serial, slot, places: charged, hits })
+        LeaseOutcome::Within(LeaseCharge { key, serial, slot, places: charged, hits })
     }
 }
 

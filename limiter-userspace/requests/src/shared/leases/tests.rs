@@ -14,6 +14,6 @@ fn a_request_is_refused_at_once_where_the_next_answer_comes_after_the_deadline()
     {
         node.answered(BUDGET_LEASES, Granted { wanted: 10, units, again });
         let charged = table.with(&key, slot, |view| view.charge(place, 1, Patience::Begins, false));
-        assert_eq!(charged == Charged::Waits, waits, "{units} of 10, {again} us");
+        assert_eq!(charged == LeaseOutcome::Waits, waits, "{units} of 10, {again} us");
     }
 }
