@@ -57,7 +57,7 @@ pub(crate) fn file(shape: Shape, count: u32, rate: u32) -> String {
             Shape::Listed | Shape::Sources | Shape::Keyed => String::new(),
         };
         let source = format!("key: remote_address, value: {source}, {}", limit(&name));
-        // A string takes everything.
+        // Writing to a `String` cannot fail.
         let _infallible = if shape == Shape::Keyed {
             writeln!(text, "  - {{key: destination_port, value: 22, descriptors: [{{{source}}}]}}")
         } else {

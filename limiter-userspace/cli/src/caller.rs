@@ -13,7 +13,7 @@ pub(super) fn query(force: bool) -> String {
 
 fn of(session: Option<Session>, force: bool) -> String {
     let mut query = String::new();
-    // A string takes everything.
+    // Writing to a `String` cannot fail.
     if let Some(Session { peer, port }) = session {
         let _: std::fmt::Result = write!(query, "&peer={peer}");
         if let Some(port) = port {

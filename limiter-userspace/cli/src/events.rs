@@ -114,7 +114,7 @@ impl Ask {
         let mut path = "/v1/events".to_owned();
         let mut ask = |word: &str, value: &str| {
             path.push(if path.contains('?') { '&' } else { '?' });
-            // A string takes everything.
+            // Writing to a `String` cannot fail.
             let _: std::fmt::Result = write!(path, "{word}={}", escaped(value));
         };
         if self.follow {

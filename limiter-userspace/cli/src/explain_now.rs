@@ -53,7 +53,7 @@ pub(super) fn escaped(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"./:-_".contains(&byte) {
             escaped.push(byte.into());
         } else {
-            // A string takes everything.
+            // Writing to a `String` cannot fail.
             let _: std::fmt::Result = write!(escaped, "%{byte:02x}");
         }
     }

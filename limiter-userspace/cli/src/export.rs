@@ -142,7 +142,7 @@ fn write(new: &Path, before: Option<&Metadata>, contents: &[u8]) -> io::Result<(
 impl Render for Written {
     fn render(&self, text: &mut String) {
         let Self { generation, file } = self;
-        // A string takes everything.
+        // Writing to a `String` cannot fail.
         let _: std::fmt::Result =
             writeln!(text, "the rules of generation {generation} are in {file}");
     }

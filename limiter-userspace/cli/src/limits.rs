@@ -58,7 +58,7 @@ pub(super) fn unset(client: &Client, unset: &Unset) -> Result<Changed, Failure> 
     let target = Target::parse(unset.source.as_deref(), port, shared, direction)?;
     // The words were read: they have nothing in them that a URL would have to escape.
     let mut query = format!("shared={shared}");
-    // A string takes everything.
+    // Writing to a `String` cannot fail.
     if let Some(selector) = target.selector {
         let _: std::fmt::Result = write!(query, "&source={selector}");
     }

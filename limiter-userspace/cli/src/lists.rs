@@ -86,7 +86,7 @@ pub(super) fn set(
     let named = new + kept + skipped.len();
     let mut sums =
         format!("{named} named: {new} new on the {} list, {kept} on it before", list.name());
-    // A string takes everything.
+    // Writing to a `String` cannot fail.
     if !skipped.is_empty() {
         let _: std::fmt::Result = write!(sums, ", {} skipped", skipped.len());
     }
@@ -177,7 +177,7 @@ fn escaped(word: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
             escaped.push(char::from(byte));
         } else {
-            // A string takes everything.
+            // Writing to a `String` cannot fail.
             let _: std::fmt::Result = write!(escaped, "%{byte:02X}");
         }
     }

@@ -53,7 +53,7 @@ pub(super) fn shown(json: &str) -> String {
             shown.push(c);
         } else {
             for unit in c.encode_utf16(&mut [0; 2]) {
-                // A string takes everything.
+                // Writing to a `String` cannot fail.
                 let _: std::fmt::Result = write!(shown, "\\u{unit:04x}");
             }
         }

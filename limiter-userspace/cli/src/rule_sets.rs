@@ -59,7 +59,7 @@ pub(super) fn text(diff: &RulesDiff, colour: bool) -> String {
     let mut text = String::new();
     let mut line = |sign: char, code: u8, what: &str| {
         let what = clean(what);
-        // A string takes everything.
+        // Writing to a `String` cannot fail.
         let _: std::fmt::Result = if colour {
             writeln!(text, "\x1b[{code}m{sign} {what}\x1b[0m")
         } else {

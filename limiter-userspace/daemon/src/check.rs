@@ -338,7 +338,7 @@ fn counted(number: usize, what: &str) -> String {
 
 impl Render for Checked {
     fn render(&self, text: &mut String) {
-        // A string takes everything.
+        // Writing to a `String` cannot fail.
         let _: std::fmt::Result = writeln!(
             text,
             "ok: {} with {} in {}, {}",

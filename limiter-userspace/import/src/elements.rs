@@ -71,7 +71,7 @@ pub(super) fn import(from: &str, lists: &[Elements]) -> Imported {
     let mut rules = Vec::new();
     for list in lists {
         let name = clean(&list.name);
-        // A string takes everything.
+        // Writing to a `String` cannot fail.
         let _: std::fmt::Result = writeln!(text, "\n# {name}: {} sources", list.sources.len());
         for (source, time) in &list.sources {
             let _: std::fmt::Result = match time {

@@ -46,7 +46,7 @@ pub(super) fn commands(denied: &Denied, timed: bool) -> Vec<String> {
         for some in sources.chunks(IN_A_LINE) {
             let mut line = "limiter deny".to_owned();
             if let Some(seconds) = time {
-                // A string takes everything.
+                // Writing to a `String` cannot fail.
                 let _: std::fmt::Result = write!(line, " --for {seconds}s");
             }
             line.push(' ');

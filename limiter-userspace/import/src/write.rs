@@ -214,7 +214,7 @@ fn comment(text: &mut String, indent: &str, words: &str) {
     let mut line = String::new();
     let mut gap = "  ";
     let mut push = |line: &mut String| {
-        // A string takes everything.
+        // Writing to a `String` cannot fail.
         let _: std::fmt::Result = writeln!(text, "{indent}# {gap}{line}");
         gap = "    ";
         line.clear();

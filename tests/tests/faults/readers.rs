@@ -46,7 +46,7 @@ fn rules() -> String {
         for (key, value) in
             [("remote_address", source.to_string()), ("destination_port", (number + 1).to_string())]
         {
-            // A string takes everything.
+            // Writing to a `String` cannot fail.
             let _: std::fmt::Result = writeln!(text, "  - {{key: {key}, value: {value}, {limit}}}");
         }
     }

@@ -214,7 +214,7 @@ pub(super) fn rule_set(random: &mut Rng, language: Language, family: Family) -> 
     let (sets, text) = (String::new(), String::new());
     let mut making = Making { random, language, family, small, next: 0, sets, text };
     let mut text = String::new();
-    // A string takes everything.
+    // Writing to a `String` cannot fail.
     let mut line = |part: &str| {
         let _: std::fmt::Result = writeln!(text, "{part}");
     };

@@ -235,6 +235,6 @@ fn escaped(text: &str) -> String {
 }
 
 fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
-    // A string takes everything.
+    // Writing to a `String` cannot fail.
     let _: std::fmt::Result = text.write_fmt(what);
 }

@@ -95,7 +95,7 @@ impl Part {
             let lengths = [("v4", masks.v4), ("v6", masks.v6)];
             for (family, length) in lengths {
                 if let Some(length) = length {
-                    // A string takes everything.
+                    // Writing to a `String` cannot fail.
                     let _: std::fmt::Result = write!(text, "/{family}:{length}");
                 }
             }

@@ -144,7 +144,7 @@ fn subject(path: &Path, other: bool) -> String {
     let mut text = each.join(" and ");
     if !whose.is_empty() || direction == Direction::Out {
         let space = if whose.is_empty() { "" } else { " " };
-        // A string takes everything.
+        // Writing to a `String` cannot fail.
         let _: std::fmt::Result = write!(text, ", of {packets}{space}{}", whose.join(" "));
     }
     text + both

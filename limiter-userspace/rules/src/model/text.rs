@@ -63,7 +63,7 @@ pub fn limit_text(limit: &RuleLimit) -> String {
 
 fn limit_in(limit: &RuleLimit, form: Form) -> String {
     let mut text = meter_in(&limit.meter, form);
-    // A string takes everything.
+    // Writing to a `String` cannot fail.
     if let Meter::TokenBucket(rate) = &limit.meter {
         let _: std::fmt::Result = write!(text, " burst {}", rate.burst);
     }
@@ -193,7 +193,7 @@ impl RuleSet {
             let mut text = text;
             for (what, name) in [("name", name), ("generic_key", label)] {
                 if let Some(name) = name {
-                    // A string takes everything.
+                    // Writing to a `String` cannot fail.
                     let _: std::fmt::Result = write!(text, "; {what} {name:?}");
                 }
             }
