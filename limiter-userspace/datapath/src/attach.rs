@@ -46,8 +46,8 @@ impl Kernel {
     }
 }
 
-/// Attaches to a hook, and says how and what the largest frame is. With many interfaces, links that
-/// were looked at before save a look at each of them.
+/// Attaches to a hook. Returns the attachment and the largest frame. `known` holds links that were
+/// read before: with many interfaces it saves reading them again for each.
 pub(super) fn attach(
     kernel: &mut Kernel,
     hook: Hook,
@@ -59,7 +59,7 @@ pub(super) fn attach(
     kernel.check_pinned()?;
     let pins = kernel.held.pins.clone();
     let own = own_links::behind(&pins, hook, &state, known)?;
-    // At tc there may be others beside us, at XDP not.
+    // Other programs may share a tc hook with limiter, but not XDP.
     if let (Hook::Xdp, None, Some((_, id))) = (hook, &own, state.program) {
         return Err(foreign(&state, &pins, id));
     }
@@ -108,7 +108,7 @@ pub(super) fn attach(
         (mode, link_id, false)
     };
     let program_id = program_id.map_err(|source| {
-        // A link that nobody would remember.
+        // Without a pin, the next start would not find this link.
         if !adopted && let Err(error) = own_links::end_named(&pins, hook, interface) {
             tracing::warn!(%error, "{interface} may be limited still: run `limiter detach`");
         }
@@ -116,7 +116,7 @@ pub(super) fn attach(
     })?;
     if adopted && let Hook::Tc(direction) = hook {
         let programs = at_tc(&state, direction)?;
-        // Of those before it, the daemon warns in any case.
+        // The daemon itself warns about programs that run before limiter's.
         if order != TcOrder::First && !order.holds(&programs, program_id) {
             tracing::warn!(
                 "--tc-order {order} has no effect on {interface} at {}: the program keeps the \
@@ -139,8 +139,8 @@ pub(super) fn attach(
     Ok((attachment, state.max_frame()))
 }
 
-/// Refuses a place beside a program that is not at a hook of an interface, and one that the kernel
-/// does not have.
+/// Rejects a place beside a program that is at no hook of the interface, and a place that the
+/// kernel does not support.
 fn check_place(kernel: &Kernel, interface: &Interface, hook: Hook) -> Result<(), DatapathError> {
     let order = kernel.options.tc_order;
     let Hook::Tc(direction) = hook else {
@@ -164,8 +164,8 @@ fn check_place(kernel: &Kernel, interface: &Interface, hook: Hook) -> Result<(),
     })
 }
 
-/// The place to take at a hook. A program is mostly at one hook alone: beside one that is at the
-/// other hook of the interface, where limiter is too, this hook has the usual place.
+/// The place to take at a hook. A neighbour is usually at one hook only: if it is at the
+/// interface's other hook, and limiter is there too, this hook takes the default place.
 fn order_at(kernel: &Kernel, interface: &Interface, hook: Hook) -> Result<TcOrder, DatapathError> {
     let order = kernel.options.tc_order;
     let (Hook::Tc(direction), Some(neighbour)) = (hook, order.neighbour()) else {
@@ -181,8 +181,8 @@ fn order_at(kernel: &Kernel, interface: &Interface, hook: Hook) -> Result<TcOrde
     Ok(if is_elsewhere { TcOrder::First } else { order })
 }
 
-/// Begins the counters of an interface that is not limited yet: another one may have had its index.
-/// Counters that it shares with a limited interface go on.
+/// Resets the counters of an interface that is not limited yet, because an earlier interface may
+/// have had its index. Counters that it shares with a limited interface keep their values.
 fn begin_counters(
     kernel: &mut Kernel,
     index: u32,
@@ -201,7 +201,7 @@ fn begin_counters(
     kernel.held.maps.begin_interface(index, direction)
 }
 
-/// Attaches anew; says how, and the kernel's id of the link.
+/// Makes a new attachment. Returns its mode and the kernel's id of the link.
 fn attach_new(
     program: &mut Xdp,
     interface: &Interface,
@@ -251,15 +251,15 @@ fn attach_in(
     let id =
         program.attach_to_if_index(index, mode).map_err(|error| explain(error, interface, mode))?;
     let link = program.take_link(id).map_err(attach_error(interface))?;
-    // aya falls back to netlink in silence; that attachment would end with this process.
+    // aya silently falls back to netlink, whose attachment would end with this process.
     let link = FdLink::try_from(link)
         .map_err(|source| DatapathError::NoLink { interface: interface.to_owned(), source })?;
     pinned(link, pin)
 }
 
-/// Attaches at tc, in a place among the programs that are there. By default that is the first: one
-/// before it that ends the list (`TC_ACT_OK`, for example) would let packets pass that were never
-/// charged.
+/// Attaches at tc, in a place among the programs that are there. The default is the first place: an
+/// earlier program that ends the chain (`TC_ACT_OK`, for example) would let packets pass without a
+/// charge.
 fn attach_at_tc(
     program: &mut SchedClassifier,
     interface: &Interface,
@@ -277,8 +277,8 @@ fn attach_at_tc(
     pinned(link, pin)
 }
 
-/// Attaches at tc where the kernel has no TCX: [`clsact`]. The pin is first: a filter that no pin
-/// knows would stay.
+/// Attaches at tc where the kernel has no TCX: [`clsact`]. Pins first, because a filter without a
+/// pin would never be removed.
 fn attach_by_filter(
     program: &mut SchedClassifier,
     interface: &Interface,
@@ -299,7 +299,7 @@ fn attach_error(interface: &str) -> impl Fn(ProgramError) -> DatapathError {
     }
 }
 
-/// Pins a link; says the kernel's id of it.
+/// Pins a link. Returns the kernel's id of it.
 fn pinned(link: FdLink, pin: &Path) -> Result<u32, DatapathError> {
     let link_id =
         link.info().map(|info| info.id()).map_err(|error| DatapathError::pin(pin, error))?;
@@ -319,7 +319,7 @@ fn explain(error: ProgramError, interface: &str, mode: XdpMode) -> DatapathError
         Some(libc::EPERM | libc::EACCES) => {
             DatapathError::NotPermitted { action: "attach to the interface" }
         }
-        // No native mode, not with this MTU, not with these queues.
+        // The driver has no native mode, or none with this MTU or these queues.
         Some(code @ (libc::EOPNOTSUPP | libc::ERANGE | libc::EINVAL | libc::ENOSPC))
             if mode == XdpMode::Driver =>
         {

@@ -1,4 +1,4 @@
-//! How an interface is under limits: as it was asked for, and as it is now.
+//! How an interface is limited: what was asked for, and its state now.
 
 use std::collections::{BTreeSet, HashSet};
 use std::mem::{Discriminant, discriminant};
@@ -64,11 +64,11 @@ impl LinkState {
 /// An interface under limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// Name of the interface now; the last one, if it is not here.
+    /// Current name of the interface; the last known one if it is not here.
     pub interface: String,
     /// Name that the interface was asked for by.
     pub asked: String,
-    /// Index of the interface; 0 while there is none.
+    /// Index of the interface; 0 if it is gone.
     pub ifindex: u32,
     /// Native or generic.
     pub mode: Mode,
@@ -82,14 +82,14 @@ pub struct Attachment {
     pub state: LinkState,
 }
 
-/// The names of limited interfaces, each once, whatever hooks of it are limited.
+/// The names of limited interfaces, each once, however many of their hooks are limited.
 pub fn interfaces_of<'a>(attachments: impl IntoIterator<Item = &'a Attachment>) -> Vec<&'a str> {
     let mut known = BTreeSet::new();
     let names = attachments.into_iter().map(|at| at.interface.as_str());
     names.filter(|name| known.insert(*name)).collect()
 }
 
-/// A hook of an interface that is to be limited there, and is not.
+/// A hook that should be limited but is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Name of the interface.
@@ -100,7 +100,8 @@ pub struct Refused {
     pub error: String,
 }
 
-/// Change of an interface since the last look: once for all of its hooks, unless it names one.
+/// Change of an interface since the last look, reported once for all of its hooks unless it names
+/// one.
 #[derive(Debug)]
 pub enum LinkChange {
     /// No interface has this name any more.
@@ -116,7 +117,7 @@ pub enum LinkChange {
     },
     /// The interface is in another network namespace, and under limits there.
     Elsewhere(String),
-    /// The interface is not here, and more cannot be seen.
+    /// The interface is not here, and its state elsewhere cannot be seen.
     Unseen(String),
     /// An interface is there without the program at a hook: somebody removed the pin of its link.
     /// That is a bypass, so it is not attached again.
@@ -133,13 +134,13 @@ pub enum LinkChange {
     /// An interface that was limited by a pattern is no longer here by a name that matches. It is
     /// not under limits any more, wherever it is.
     Left(String),
-    /// An interface is there that is to be limited, and cannot be. It is tried again, and reported
-    /// again if the reason is another one.
+    /// An interface that should be limited is there but cannot be. limiter tries again, and reports
+    /// it again if the reason changes.
     Refused(Refused),
 }
 
 impl LinkChange {
-    /// The interface that it is about as a whole; none of one that is about a hook, or about none.
+    /// The interface, if the change affects all of its hooks.
     fn interface(&self) -> Option<&str> {
         match self {
             Self::Gone(name)
@@ -154,7 +155,7 @@ impl LinkChange {
     }
 }
 
-/// Changes of interfaces, each once: what happens to an interface happens at all of its hooks.
+/// Removes duplicates: a change of an interface is seen at each of its hooks.
 pub(super) fn once(changes: Vec<LinkChange>) -> Vec<LinkChange> {
     let mut known: HashSet<(Discriminant<LinkChange>, String)> = HashSet::new();
     let is_new = |change: &LinkChange| match change.interface() {

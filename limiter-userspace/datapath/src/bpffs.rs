@@ -23,7 +23,7 @@ pub const USUAL_MOUNT: &str = "/sys/fs/bpf";
 /// Directory of the maps in force.
 const MAPS: &str = "maps";
 
-/// Directory of the maps that take their place.
+/// Directory of the maps that will replace them.
 const NEXT: &str = "maps-next";
 
 /// The pin directory of one instance.
@@ -35,33 +35,31 @@ pub(super) struct PinDir {
 }
 
 impl PinDir {
-    /// Names it, without touching it.
     pub(super) fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), maps: MAPS }
     }
 
-    /// This directory, with the place of the maps that are to take the place of those in force.
+    /// This directory, with [`NEXT`] as the directory of maps.
     pub(super) fn next(&self) -> Self {
         Self { path: self.path.clone(), maps: NEXT }
     }
 
-    /// Puts the maps of [`PinDir::next`] in the place of those in force, in one step, and those in
-    /// the place of the others.
+    /// Exchanges [`NEXT`] and [`MAPS`] in one step.
     pub(super) fn exchange(&self) -> Result<(), DatapathError> {
         let [now, next] = [MAPS, NEXT].map(|name| self.path.join(name));
         renameat_with(CWD, &next, CWD, &now, RenameFlags::EXCHANGE)
             .map_err(|error| DatapathError::path("exchanging with maps-next", now)(error.into()))
     }
 
-    /// Removes what is in the place of next maps, and the place.
+    /// Removes the directory of next maps and everything in it.
     pub(super) fn remove_next(&self) -> Result<(), DatapathError> {
         let next = self.path.join(NEXT);
         remove_files(&next)?;
         remove_directory(&next)
     }
 
-    /// Makes the directory itself, mounting the BPF file system at its usual place if that is
-    /// missing.
+    /// Creates the directory itself. Mounts the BPF file system at its usual place if it is missing
+    /// there.
     pub(super) fn create(&self) -> Result<(), DatapathError> {
         if !self.is_on_bpffs() {
             let failed = |source| DatapathError::NoBpffs { path: self.path.clone(), source };
@@ -77,7 +75,7 @@ impl PinDir {
         make(&self.path)
     }
 
-    /// The directory itself, or the nearest one above it that is there.
+    /// The directory itself, or its nearest ancestor that exists.
     pub(super) fn existing(&self) -> &Path {
         self.path.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"))
     }
@@ -87,18 +85,18 @@ impl PinDir {
         is_bpffs(self.existing())
     }
 
-    /// True if it is at the usual place, which a start mounts.
+    /// True if it is below the usual mount point, where a start mounts the file system.
     pub(super) fn is_usual(&self) -> bool {
         self.path.starts_with(USUAL_MOUNT)
     }
 
-    /// True if a directory that is still to be made has a dot in its name.
+    /// True if a directory that must still be created has a dot in its name.
     pub(super) fn has_dot(&self) -> bool {
         let rest = self.path.strip_prefix(self.existing());
         rest.is_ok_and(|rest| rest.to_string_lossy().contains('.'))
     }
 
-    /// Makes what is in it: by the one that has it locked.
+    /// Creates the subdirectories. The caller holds the lock.
     pub(super) fn create_parts(&self) -> Result<(), DatapathError> {
         make(&self.maps())?;
         Hook::ALL.iter().try_for_each(|hook| make(&self.links(*hook)))
@@ -108,7 +106,8 @@ impl PinDir {
         &self.path
     }
 
-    /// Places of other pin directories: the usual one, and the root of this one's file system.
+    /// Where to look for other pin directories: the usual mount point, and the root of this one's
+    /// file system.
     pub(super) fn roots(&self) -> Vec<PathBuf> {
         let absolute =
             fs::canonicalize(self.existing()).unwrap_or_else(|_| self.existing().to_owned());
@@ -122,13 +121,13 @@ impl PinDir {
         self.maps().join(name)
     }
 
-    /// A name on this file system has no dot, and that of an interface no colon (`dev_valid_name`
-    /// in net/core/dev.c), so `eth0.100` is pinned as `eth0:100`.
+    /// Path of a link's pin. Names on this file system have no dot, and interface names have no
+    /// colon (`dev_valid_name` in net/core/dev.c), so `eth0.100` is pinned as `eth0:100`.
     pub(super) fn link(&self, hook: Hook, interface: &str) -> PathBuf {
         self.links(hook).join(interface.replace('.', ":"))
     }
 
-    /// True if anything is pinned there, as far as that can be seen.
+    /// True if anything visible is pinned there.
     pub(super) fn has_parts(&self) -> bool {
         let has_any =
             |path: PathBuf| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some());
@@ -140,7 +139,7 @@ impl PinDir {
         Ok(!self.link_pins()?.is_empty())
     }
 
-    /// The pinned links, each with its hook and the name of the interface that it was for.
+    /// The pinned links, each with its hook and the interface name that the pin has.
     pub(super) fn link_pins(&self) -> Result<Vec<(Hook, String, PathBuf)>, DatapathError> {
         let mut pins = Vec::new();
         for hook in Hook::ALL {
@@ -160,15 +159,15 @@ impl PinDir {
         Ok(pins)
     }
 
-    /// True if the path is a directory of pins: on a BPF file system, with our directories in it.
-    /// Nothing of another one is ours to remove.
+    /// True if the path is a directory of pins: on a BPF file system, with our subdirectories.
+    /// limiter removes nothing from other directories.
     pub(super) fn has_pins(&self) -> bool {
         is_bpffs(&self.path) && (self.maps().is_dir() || self.links(Hook::Xdp).is_dir())
     }
 
-    /// Removes every pin and the directories, behind [`super::own_links::end_filters`]. Links
-    /// first: from then on packets pass. Then `CONTROL`: without it, what a removal that was cut
-    /// short leaves is no rule set to adopt.
+    /// Removes every pin and the directories, after [`super::own_links::end_filters`]. Links go
+    /// first: from then on packets pass. `CONTROL` goes next: without it, an interrupted removal
+    /// leaves no rule set that could be adopted.
     pub(super) fn remove(&self) -> Result<(), DatapathError> {
         let links = || Hook::ALL.into_iter().map(|hook| self.links(hook));
         links().try_for_each(|links| remove_files(&links))?;
@@ -184,14 +183,14 @@ impl PinDir {
             remove_directory(&directory)?;
         }
         match remove_directory(&self.path) {
-            // An empty directory may be left to anybody who made it for a user that may not, as a
-            // unit does.
+            // Whoever created the empty directory for an unprivileged user, as a systemd unit does,
+            // may also leave it.
             Err(_) if is_empty(&self.path) => Ok(()),
             done => done,
         }
     }
 
-    /// Removes the directories, as far as nothing is in them.
+    /// Removes the directories that are empty.
     pub(super) fn remove_if_empty(&self) {
         let maps = [NEXT, MAPS].map(|name| self.path.join(name));
         let links = Hook::ALL.into_iter().map(|hook| self.links(hook));
@@ -202,26 +201,26 @@ impl PinDir {
         }
     }
 
-    /// Removes the directory itself, if nothing is in it.
+    /// Removes the directory itself if it is empty.
     pub(super) fn remove_own(&self) {
         if let Err(error) = remove_directory(&self.path) {
             tracing::debug!(%error, "kept");
         }
     }
 
-    /// Removes a pin that was made a moment ago, after something else failed.
+    /// Removes a new pin after a later step failed.
     pub(super) fn drop_pin(path: &Path) {
         if let Err(error) = fs::remove_file(path) {
             tracing::warn!(%error, path = %path.display(), "a pin is left: remove it");
         }
     }
 
-    /// Removes the maps of a start that did not finish.
+    /// Removes the maps of an unfinished start.
     pub(super) fn remove_maps(&self) -> Result<(), DatapathError> {
         remove_files(&self.maps())
     }
 
-    /// Only the owner and the group may read a pin.
+    /// Lets only the owner and the group read a pin.
     pub(super) fn restrict(path: &Path) -> Result<(), DatapathError> {
         fs::set_permissions(path, fs::Permissions::from_mode(0o640))
             .map_err(DatapathError::path("restricting", path))
@@ -245,7 +244,7 @@ fn make(path: &Path) -> Result<(), DatapathError> {
     builder.recursive(true).mode(0o750).create(path).map_err(DatapathError::path("creating", path))
 }
 
-/// True of what is on a BPF file system.
+/// True if the path is on a BPF file system.
 pub(super) fn is_bpffs(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(BPF_FS_MAGIC))
 }
@@ -256,7 +255,7 @@ fn remove_files(directory: &Path) -> Result<(), DatapathError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(DatapathError::path("reading", directory)(error)),
     };
-    // One that stays does not keep the others.
+    // A failure does not stop the other removals.
     let mut all = Ok(());
     for entry in entries {
         let path = entry.map_err(DatapathError::path("reading", directory))?.path();

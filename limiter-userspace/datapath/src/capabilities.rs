@@ -1,4 +1,4 @@
-//! Giving up what a started daemon does not need.
+//! Drops the privileges that a started daemon does not need.
 
 use std::io;
 
@@ -8,24 +8,24 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// Keeps `CAP_BPF` and `CAP_NET_ADMIN` of what this process holds, and gives up the rest for good:
-/// nothing that it starts can have it either. To be called before there are other threads: each has
-/// capabilities of its own.
+/// Keeps `CAP_BPF` and `CAP_NET_ADMIN` if this process holds them, and drops all other capabilities
+/// for good, also for programs that it starts. Call it before there are other threads, because each
+/// thread has its own capabilities.
 pub(super) fn keep_needed() -> io::Result<()> {
     let held = capabilities(None)?;
-    // Kernels without `CAP_BPF` take `CAP_SYS_ADMIN` for it.
+    // Kernels without `CAP_BPF` require `CAP_SYS_ADMIN` instead.
     let bpf = if held.permitted.contains(CapabilitySet::BPF) {
         CapabilitySet::BPF
     } else {
         CapabilitySet::SYS_ADMIN
     };
     let kept = held.permitted & (bpf | CapabilitySet::NET_ADMIN);
-    // The bounding set is for anybody who may change it; the capabilities of others grow by nothing
-    // but a program with file capabilities, which the last step rules out.
+    // Changing the bounding set needs `CAP_SETPCAP`. Without it, capabilities can grow only through
+    // a program with file capabilities, which the last step rules out.
     if held.effective.contains(CapabilitySet::SETPCAP) {
         drop_from_bounding_set(kept)?;
     }
-    // Ambient capabilities go with the inheritable ones.
+    // Clearing the inheritable capabilities also clears the ambient ones.
     set_capabilities(
         None,
         CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() },
@@ -42,7 +42,7 @@ fn drop_from_bounding_set(kept: CapabilitySet) -> io::Result<()> {
                 remove_capability_from_bounding_set(capability)?;
             }
             Ok(_) => {}
-            // The kernel knows no further ones.
+            // The kernel knows no capability beyond this one.
             Err(Errno::INVAL) => break,
             Err(error) => return Err(error.into()),
         }

@@ -7,22 +7,21 @@ use super::maps::MapSource;
 use super::pod::Wire;
 use super::{DatapathError, PinDir};
 
-/// Least bytes that a record takes in the ring, with the head that the kernel puts before it.
+/// Minimum size of a record in the ring, including the kernel's header.
 const LEAST: usize = size_of::<CaptureRecord>() + 8;
 
-/// A packet that was reported, and its first bytes.
+/// A reported packet and its first bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturedPacket {
-    /// The facts that the program had of it.
+    /// What the program determined about the packet.
     pub record: CaptureRecord,
     /// The bytes, as they came in.
     pub bytes: Vec<u8>,
 }
 
-/// The filter, the ring and the counts.
 pub(super) struct CaptureMaps {
     filter: Array<MapData, Wire<CaptureFilter>>,
-    /// Mapped for the first capture: from then on it counts as memory of the daemon.
+    /// Mapped at the first capture: from then on it counts as memory of the daemon.
     ring: Option<RingBuf<MapData>>,
     budget: PerCpuArray<MapData, Wire<CaptureBudget>>,
 }
@@ -42,8 +41,7 @@ impl CaptureMaps {
         })
     }
 
-    /// Opens the pinned ring, and empties it, as far as it was full, of what nobody has read of
-    /// another capture.
+    /// Opens the pinned ring, and discards what an earlier capture left unread.
     pub(super) fn open_ring(&mut self, pins: &PinDir) -> Result<(), DatapathError> {
         let failed = DatapathError::map(map::CAPTURED);
         let data = MapData::from_pin(pins.map(map::CAPTURED));
@@ -57,22 +55,23 @@ impl CaptureMaps {
         Ok(())
     }
 
-    /// Says which packets are reported.
+    /// Sets which packets are reported.
     pub(super) fn set_filter(&mut self, filter: &CaptureFilter) -> Result<(), DatapathError> {
         self.filter.set(0, Wire(*filter), 0).map_err(DatapathError::map(map::CAPTURE))
     }
 
-    /// The oldest packet that nobody has taken.
+    /// Takes the oldest unread packet.
     pub(super) fn next(&mut self) -> Option<CapturedPacket> {
         let item = self.ring.as_mut()?.next()?;
         let (record, bytes) = item.split_at_checked(size_of::<CaptureRecord>())?;
         let record: CaptureRecord = bytemuck::try_pod_read_unaligned(record).ok()?;
-        // Another length would be another program's: the ABI number rules that out.
+        // A record of another length would come from another program: the ABI number rules that
+        // out.
         let bytes = bytes.get(..record.captured as usize)?.to_vec();
         Some(CapturedPacket { record, bytes })
     }
 
-    /// Counts of all packets that were to be reported since the maps were made, over all CPUs.
+    /// Counts of all packets that matched a capture since the maps were made, over all CPUs.
     pub(super) fn counts(&self) -> Result<CaptureBudget, DatapathError> {
         let failed = DatapathError::map(map::CAPTURE_BUDGET);
         let values = self.budget.get(&0, 0).map_err(failed)?;

@@ -13,13 +13,11 @@ impl ChangeMap {
         Ok(Self(source(map::CHANGES)?.try_into().map_err(DatapathError::map(map::CHANGES))?))
     }
 
-    /// The word at the place of a generation.
     pub(super) fn get(&self, generation: u32) -> Result<Moment, DatapathError> {
         let word = self.0.get(&Moment::index(generation), 0);
         Ok(Moment::from_raw(word.map_err(DatapathError::map(map::CHANGES))?))
     }
 
-    /// Sets the word at the place of a generation.
     pub(super) fn set(&mut self, generation: u64, moment: Moment) -> Result<(), DatapathError> {
         let index = Moment::index(low_bits(generation));
         self.0.set(index, moment.raw(), 0).map_err(DatapathError::map(map::CHANGES))

@@ -1,8 +1,8 @@
-//! When rule sets came into force, and what left force with them: what the program needs to count
+//! When rule sets came into force, and what they replaced: the program needs this to account for
 //! the time since a change ([`limiter_decision::change`]).
 //!
-//! All of this is written once the rule set is in force. Until then, and if it fails, the program
-//! takes a later instant: a source gets less, never more.
+//! All of it is written after the rule set is in force. Until then, and if the write fails, the
+//! program assumes a later instant: a source may get less, but never more.
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Moment, ended_in};
@@ -12,8 +12,8 @@ use limiter_rules::place::Slots;
 use super::{DatapathError, Kernel, Observed as _};
 
 impl Kernel {
-    /// Before a generation is put in force: its time is not known. On trial, the one after it
-    /// begins at `end`, unless the trial is confirmed.
+    /// Called before a generation is put in force: its time is still unknown. For a trial, the
+    /// generation after it begins at `end` unless the trial is confirmed.
     pub(super) fn begin_change(
         &mut self,
         generation: u64,
@@ -26,8 +26,8 @@ impl Kernel {
         }
     }
 
-    /// After the present generation was put in force in place of `before`, since `at` at the
-    /// latest; on trial or not.
+    /// Called after the present generation replaced `before`, at `at` at the latest; on trial or
+    /// not.
     pub(super) fn note_change(&mut self, before: &Installed, at: Ticks, on_trial: bool) {
         let generation = self.generation();
         let mut noted =
@@ -41,7 +41,7 @@ impl Kernel {
         reported(noted);
     }
 
-    /// After a trial was confirmed: nothing of it ends with the next generation.
+    /// Called after a trial was confirmed: nothing of it ends with the next generation.
     pub(super) fn note_confirmed(&mut self, before: &Installed) {
         let next = self.generation() + 1;
         let kept = self.installed().not_in(before).ended(0);
@@ -49,7 +49,7 @@ impl Kernel {
         reported(noted);
     }
 
-    /// After a trial of `tried` was taken back, at `at` at the latest: what it had ended is in
+    /// Called after a trial of `tried` was reverted, at `at` at the latest: what it had ended is in
     /// force again.
     pub(super) fn note_reverted(&mut self, tried: &Installed, at: Ticks) {
         let generation = self.generation();
@@ -69,7 +69,7 @@ impl Kernel {
     }
 }
 
-/// The rule set is in force by now, so what fails here is reported and is no failure of it.
+/// Reports an error without failing: the rule set is already in force.
 fn reported(noted: Result<(), DatapathError>) {
     if let Err(error) = noted {
         tracing::warn!(

@@ -1,7 +1,7 @@
-//! Filters of clsact: the place at tc before Linux 6.6, which has no TCX.
+//! Filters of clsact: the tc hook before Linux 6.6, which has no TCX.
 //!
-//! A filter is no link: it stays until somebody removes it, and cannot be pinned. Its program can,
-//! so the pin of an interface is one of the program, and the filter is found by the program's id.
+//! A filter is not a link: it stays until somebody removes it, and cannot be pinned. Its program
+//! can, so limiter pins the program for each interface, and finds the filter by the program's id.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -22,17 +22,16 @@ use super::{Hook, netlink, tcx};
 /// Index of the loopback interface in every network namespace (`LOOPBACK_IFINDEX`).
 const LOOPBACK: u32 = 1;
 
-/// Preference of limiter's filters: the first. Of filters with the same one, the kernel asks the
+/// Priority of limiter's filters: the first. Among filters of one priority, the kernel runs the
 /// newest first (`cls_bpf_change` in `net/sched/cls_bpf.c`).
 const FIRST: u16 = 1;
 
-/// Marks the ids of filters among those of links, which the kernel counts from 1.
+/// Distinguishes the ids of filters from those of links, which the kernel counts from 1.
 const ID: u32 = 1 << 31;
 
 /// A filter that runs a BPF program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Filter {
-    /// Index of its interface.
     interface: u32,
     direction: Direction,
     preference: u16,
@@ -46,13 +45,12 @@ pub(super) fn is_used() -> bool {
     matches!(tcx::programs(LOOPBACK, Direction::In), Ok(None))
 }
 
-/// An id of limiter's filter of an interface in a direction, which no link has.
+/// The id of limiter's filter for an interface and a direction. No link has this id.
 pub(super) fn id(interface: u32, direction: Direction) -> u32 {
     ID | interface << 1 | u32::from(direction == Direction::Out)
 }
 
-/// The filters with BPF programs of an interface in a direction, in the order in which they are
-/// asked.
+/// The filters with BPF programs of an interface in a direction, in the order in which they run.
 ///
 /// # Errors
 ///
@@ -70,7 +68,7 @@ pub(super) fn filters(interface: u32, direction: Direction) -> io::Result<Vec<Fi
     let mut filters = Vec::new();
     for answer in answers {
         let RouteNetlinkMessage::NewTrafficFilter(filter) = answer else { continue };
-        // The kernel lists a preference before its filters, without a program.
+        // The kernel lists a priority, without a program, before its filters.
         let Some(program_id) = filter.attributes.iter().find_map(program_id) else {
             continue;
         };
@@ -81,7 +79,7 @@ pub(super) fn filters(interface: u32, direction: Direction) -> io::Result<Vec<Fi
     Ok(filters)
 }
 
-/// The program in the options of a filter of BPF.
+/// The program in the options of a BPF filter.
 fn program_id(attribute: &TcAttribute) -> Option<u32> {
     let TcAttribute::Options(options) = attribute else {
         return None;
@@ -92,7 +90,7 @@ fn program_id(attribute: &TcAttribute) -> Option<u32> {
     })
 }
 
-/// Adds a filter with the program, before all others of clsact.
+/// Adds a filter with the program before all others of clsact.
 pub(super) fn add(
     program: &mut SchedClassifier,
     interface: &str,
@@ -100,7 +98,7 @@ pub(super) fn add(
 ) -> Result<(), ProgramError> {
     match qdisc_add_clsact(interface) {
         Ok(()) => {}
-        // It is there. aya has an error for that, and does not make it:
+        // The qdisc exists already. aya has an error for this case, but does not return it:
         // findings/aya-clsact-twice.sh.
         Err(TcError::NetlinkError(error)) if error.raw_os_error() == Some(libc::EEXIST) => {}
         Err(error) => return Err(error.into()),
@@ -112,12 +110,12 @@ pub(super) fn add(
 }
 
 impl Filter {
-    /// Its id among links.
+    /// The filter's id among links.
     pub(super) fn id(&self) -> u32 {
         id(self.interface, self.direction)
     }
 
-    /// Puts another program in the place of its own: every packet meets one of them.
+    /// Replaces the filter's program: every packet meets either the old or the new one.
     pub(super) fn replace(
         &self,
         program: &mut SchedClassifier,
@@ -129,7 +127,7 @@ impl Filter {
         Ok(())
     }
 
-    /// Removes it from the interface.
+    /// Removes the filter from the interface.
     pub(super) fn remove(&self, interface: &str) -> Result<(), ProgramError> {
         self.link(interface).map_err(TcError::IoError)?.detach()
     }
@@ -141,7 +139,7 @@ impl Filter {
     }
 }
 
-/// Keeps a filter when this process forgets it: aya would remove it.
+/// Keeps a filter when this process drops its handle: aya would remove it.
 fn keep(link: SchedClassifierLink) {
     let _kept = ManuallyDrop::new(link);
 }

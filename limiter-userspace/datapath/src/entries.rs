@@ -1,4 +1,4 @@
-//! Typed handles on the maps beside the tables of entries.
+//! Typed handles on the maps of entry-table settings and counts.
 
 use aya::maps::{Array, MapData, PerCpuArray};
 use limiter_common::wire::{Admission, EntryKind, EntryTable, map};
@@ -22,7 +22,6 @@ macro_rules! take {
 }
 
 impl EntryMaps {
-    /// Takes the maps by name.
     pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
         Ok(Self {
             entry_tables: take!(source, map::SPACES),
@@ -30,7 +29,8 @@ impl EntryMaps {
         })
     }
 
-    /// Gives new maps their settings. `source_store` and `keys` are what the maps are made for.
+    /// Writes the settings of new maps. `source_store` and `keys` give the sizes that the maps are
+    /// made for.
     pub(super) fn begin(
         &mut self,
         source_store: &SourceStore,
@@ -42,7 +42,7 @@ impl EntryMaps {
             (EntryKind::Keyed, keys, random()?),
             (EntryKind::Compact, keys, random()?),
         ] {
-            // Adopted maps have settings already, and what their program has written beside them.
+            // Adopted maps already have settings, and counts that their program wrote beside them.
             if self.entry_table(kind)?.entries == 0 {
                 self.set_entry_table(kind, EntryTable::new(entries, seed))?;
             }
@@ -64,14 +64,14 @@ impl EntryMaps {
             .map_err(DatapathError::map(map::SPACES))
     }
 
-    /// Admission of new entries by CPU.
+    /// Admission counts of new entries, per CPU.
     pub(super) fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, DatapathError> {
         let values = self.admission.get(&kind.index(), 0);
         let values = values.map_err(DatapathError::map(map::ADMISSION))?;
         Ok(values.iter().map(|value| value.0).collect())
     }
 
-    /// Counts of new entries, over all CPUs.
+    /// Admission counts of new entries, summed over all CPUs.
     pub(super) fn admission(&self, kind: EntryKind) -> Result<Admission, DatapathError> {
         let values = self.admission.get(&kind.index(), 0);
         let mut sum = Admission::default();

@@ -29,13 +29,13 @@ pub enum DatapathError {
         /// Action that was tried.
         action: &'static str,
     },
-    /// No right to load or attach.
+    /// The process lacks the privileges to load or attach.
     #[error("no privilege to limit interfaces: run as root, or with CAP_BPF and CAP_NET_ADMIN")]
     NoPrivilege,
-    /// The system does not say what this process may do.
+    /// The system does not report the capabilities of this process.
     #[error("cannot read this process's capabilities: {0}: check its sandbox")]
     Capabilities(io::Error),
-    /// The kernel has not all that the program needs.
+    /// The kernel lacks a feature that the program needs.
     #[error(
         "this kernel, Linux {release}, lacks {lacking}: run a newer one, or one configured with \
          BPF and XDP"
@@ -57,7 +57,7 @@ pub enum DatapathError {
         /// Why it could not be mounted.
         source: io::Error,
     },
-    /// The BPF file system takes no such name.
+    /// The BPF file system does not allow a dot in a name.
     #[error("{0}: a BPF file system takes no name with a dot: name another --pin-dir")]
     DottedPin(PathBuf),
     /// A file operation failed.
@@ -87,7 +87,7 @@ pub enum DatapathError {
         /// Why it failed.
         source: MapError,
     },
-    /// The process has no file descriptor left for it.
+    /// The process has no file descriptor left for the map.
     #[error("map {map}: cannot wait for it: {source}: check the limit of open files")]
     Descriptor {
         /// Map that could not be used.
@@ -98,7 +98,7 @@ pub enum DatapathError {
     /// No such interface here.
     #[error("there is no interface {0} in this network namespace: {way}", way = names(.0))]
     NoInterface(String),
-    /// There is none of this name, but others that are limited.
+    /// No interface has this name, but another interface that is limited may be meant.
     #[error(
         "there is no interface {interface} in this network namespace, but {left}: {}",
         way_on(interface, left)
@@ -121,19 +121,20 @@ pub enum DatapathError {
         interface: String,
         /// The program's name, as the kernel has it.
         name: String,
-        /// The kernel's id of it.
+        /// The kernel's id of the program.
         id: u32,
-        /// The pins that keep it there, if it is a limiter's and they are found.
+        /// The pins that keep the program there, if it belongs to another limiter and they are
+        /// found.
         other: Option<OtherPins>,
     },
-    /// Another daemon has the pin directory.
+    /// Another daemon uses the pin directory.
     #[error(
         "{}: another daemon{} uses this pin directory: {SECOND_DAEMON}", path.display(), pid_text(*pid)
     )]
     PinsInUse {
         /// The directory.
         path: PathBuf,
-        /// The other's process, if that can be seen.
+        /// Process of the other daemon, if visible.
         pid: Option<u32>,
     },
     /// Somebody removed the pins.
@@ -149,7 +150,7 @@ pub enum DatapathError {
         /// Error of the kernel.
         source: io::Error,
     },
-    /// Attaching failed otherwise.
+    /// Attaching failed for another reason.
     #[error("attaching to {interface}: {}", Reported(source.as_ref()))]
     Attach {
         /// Interface that the error is about.
@@ -157,7 +158,7 @@ pub enum DatapathError {
         /// Error of the kernel.
         source: Box<ProgramError>,
     },
-    /// The kernel made an attachment that dies with the process.
+    /// The kernel made an attachment that ends with the process.
     #[error(
         "{interface}: this kernel makes no XDP link, so the limits would end with the daemon: \
          Linux 5.9 or newer is needed"
@@ -168,7 +169,7 @@ pub enum DatapathError {
         /// Error of aya for the attachment.
         source: LinkError,
     },
-    /// The program beside which limiter's was to be is not there.
+    /// The program beside which limiter's program should be placed is not there.
     #[error(
         "{interface}: --tc-order {order}: no program of that id is at {hook} ({}): give the id of \
          one that is, or first or last",
@@ -184,7 +185,7 @@ pub enum DatapathError {
         /// Ids and names of the programs that are at the hook, in the order in which they run.
         there: Vec<(u32, Option<String>)>,
     },
-    /// Filters of clsact have no other place than the first.
+    /// Filters of clsact can only be placed first.
     #[error(
         "{interface}: --tc-order {order} takes Linux 6.6: before, limiter is a filter of clsact, \
          and the first one: leave --tc-order out"
@@ -195,7 +196,7 @@ pub enum DatapathError {
         /// The place that was asked for.
         order: TcOrder,
     },
-    /// The program that was to go on with what passes cannot.
+    /// The program that should continue with the packets that pass cannot do so.
     #[error("--then {}: {fault}", pin.display())]
     Then {
         /// The pin that was named.
@@ -211,7 +212,7 @@ pub enum DatapathError {
         /// Why it failed.
         source: io::Error,
     },
-    /// Frames that begin with neither an Ethernet nor an IP header, as far as is known.
+    /// The interface's frames begin with neither an Ethernet nor an IP header, as far as is known.
     #[error(
         "{interface} is of a kind ({kind}) whose frames limiter cannot read: limit the interface \
          that its packets come in by"
@@ -222,7 +223,7 @@ pub enum DatapathError {
         /// Type of the device: `ARPHRD_...` of `include/uapi/linux/if_arp.h`.
         kind: String,
     },
-    /// The device that holds packets which come in could not be made or removed.
+    /// The device in which incoming packets wait could not be made or removed.
     #[error(
         "the device {name} (ifb with fq), in which packets that come in wait: {}",
         Reported(source)
@@ -233,7 +234,7 @@ pub enum DatapathError {
         /// Why it failed.
         source: io::Error,
     },
-    /// The kernel has no fq for the device in which packets that come in wait.
+    /// The kernel has no fq for the device in which incoming packets wait.
     #[error(
         "the device {name} (ifb with fq), in which packets that come in wait: {}",
         super::queueing::NO_FQ
@@ -267,7 +268,7 @@ pub enum DatapathError {
     /// A rule set is on trial.
     #[error("a rule set is on trial: `limiter confirm` or `limiter revert` it first")]
     OnTrial,
-    /// An interface that is to be free is not limited.
+    /// The interface to be freed is not limited.
     #[error("{name} is not limited by this limiter: limited are {}", list(limited))]
     NotLimited {
         /// The interface that was named.
@@ -294,7 +295,7 @@ pub enum DatapathError {
         /// Interfaces that the program is on.
         limited: Vec<String>,
     },
-    /// A daemon changed the maps whenever they were read.
+    /// A daemon changed the maps during every attempt to read them.
     #[error("a daemon changes the rules in {0} at this moment: try again")]
     Changing(PathBuf),
 }
@@ -315,7 +316,7 @@ fn list(names: &[String]) -> String {
 }
 
 impl DatapathError {
-    /// True if the user can mend it: exit code 2 rather than 1.
+    /// True if the user can fix it: exit code 2 instead of 1.
     pub fn is_refusal(&self) -> bool {
         if let Self::FoundPins { source, .. } = self {
             return source.is_refusal();
@@ -330,15 +331,15 @@ impl DatapathError {
         )
     }
 
-    /// True of a foreign program that is a limiter's.
+    /// True if the error is about the program of another limiter.
     pub fn is_of_limiter(&self) -> bool {
         matches!(self, Self::Foreign { name, .. } if is_limiter(name))
     }
 
-    /// The error without its remedy, and the remedy.
+    /// Splits the text into the problem and the remedy.
     pub fn parts(&self) -> (String, String) {
         let text = self.to_string();
-        // Of a foreign program the remedy has colons of its own.
+        // The remedy for a foreign program contains colons of its own.
         let parts = match self {
             Self::Foreign { .. } => {
                 text.split_once("ours: ").map(|(what, how)| (format!("{what}ours"), how))
@@ -348,7 +349,7 @@ impl DatapathError {
         parts.map_or_else(|| (text.clone(), String::new()), |(what, how)| (what, how.to_owned()))
     }
 
-    /// The error of a start on what was pinned before: it may be that which is wrong.
+    /// Wraps an error of a start on existing pins: the pins themselves may be the cause.
     #[must_use]
     pub(super) fn on_found_pins(self, path: &std::path::Path) -> Self {
         match self {
@@ -378,7 +379,7 @@ impl DatapathError {
     }
 }
 
-/// Facts about the limits in maps of any layout.
+/// Describes whether limits are in force in maps of any layout.
 fn in_force(bypass: bool, limited: &[String]) -> String {
     match (limited, bypass) {
         ([], _) => "no interface is limited by them".to_owned(),
@@ -391,8 +392,8 @@ fn pid_text(pid: Option<u32>) -> String {
     pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
 }
 
-/// How a program that is not ours leaves the interface. The kernel keeps a program that is behind a
-/// pinned link, as a limiter's is, against `xdp off`.
+/// How to remove another program from the interface. `xdp off` fails for a program behind a pinned
+/// link, such as a limiter's.
 fn removal(name: &str, interface: &str, other: Option<&OtherPins>) -> String {
     match other {
         Some(other) => format!("another limiter: {other}"),
@@ -401,7 +402,7 @@ fn removal(name: &str, interface: &str, other: Option<&OtherPins>) -> String {
              THAT is the --pin-dir that it was started with"
                 .to_owned()
         }
-        // The program of libxdp that calls those of others.
+        // The dispatcher of libxdp, which calls the programs of others.
         None if name == "xdp_dispatcher" => {
             format!("`xdp-loader unload {interface} --all`, with all programs that it calls")
         }
@@ -412,7 +413,7 @@ fn removal(name: &str, interface: &str, other: Option<&OtherPins>) -> String {
     }
 }
 
-/// How limiter limits an interface beside a program that is not a limiter's.
+/// How to limit an interface that has a program of something other than limiter.
 fn beside(name: &str, other: Option<&OtherPins>) -> &'static str {
     if other.is_some() || is_limiter(name) {
         return "";
@@ -421,7 +422,7 @@ fn beside(name: &str, other: Option<&OtherPins>) -> &'static str {
      --then PIN"
 }
 
-/// The remedy where there is no interface of a name.
+/// The remedy for a missing interface name.
 fn names(interface: &str) -> &'static str {
     if interface.contains(',') {
         "give --iface once for each"
@@ -433,7 +434,7 @@ fn names(interface: &str) -> &'static str {
     }
 }
 
-/// The remedy where another interface may be meant.
+/// The remedy if another interface may be meant.
 fn way_on(interface: &str, left: &LeftBehind) -> String {
     if left.here {
         format!("if that is the one, give --iface {}", left.name)

@@ -1,4 +1,4 @@
-//! Single drops, as the program reports them: the ring and its budget.
+//! Single drops that the program reports: the ring and its budget.
 
 use std::num::NonZero;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -12,10 +12,8 @@ use super::DatapathError;
 use super::maps::MapSource;
 use super::pod::Wire;
 
-/// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// The ring and the counts.
 pub(super) struct EventMaps {
     ring: RingBuf<MapData>,
     budget: PerCpuArray<MapData, Wire<EventBudget>>,
@@ -28,12 +26,12 @@ macro_rules! take {
 }
 
 impl EventMaps {
-    /// Takes them by name. What is left in an adopted ring is from before, and
-    /// nobody's news.
+    /// Takes the maps by name. Discards events left in an adopted ring, because they are from an
+    /// earlier daemon.
     pub(super) fn take(source: &mut MapSource<'_>) -> Result<Self, DatapathError> {
         let mut maps =
             Self { ring: take!(source, map::EVENTS), budget: take!(source, map::EVENT_BUDGET) };
-        // As many as ever fit: while packets are dropped, more come meanwhile.
+        // Bounded by the ring's capacity: while packets are dropped, events keep coming.
         for _ in 0..EVENT_BYTES as usize / size_of::<Event>() {
             if maps.ring.next().is_none() {
                 break;
@@ -42,20 +40,21 @@ impl EventMaps {
         Ok(maps)
     }
 
-    /// The oldest event that nobody has taken.
+    /// Takes the oldest event.
     pub(super) fn next(&mut self) -> Option<Event> {
         let item = self.ring.next()?;
-        // Another length would be another program's: the ABI number rules that out.
+        // An event of another length would come from another program: the ABI number rules that
+        // out.
         bytemuck::try_pod_read_unaligned(&item).ok()
     }
 
-    /// Becomes readable when there is an event.
+    /// A descriptor that becomes readable when there is an event.
     pub(super) fn descriptor(&self) -> Result<OwnedFd, DatapathError> {
         let failed = |source| DatapathError::Descriptor { map: map::EVENTS, source };
         self.ring.as_fd().try_clone_to_owned().map_err(failed)
     }
 
-    /// Counts of all drops since the maps were made, over all CPUs.
+    /// Counts of all drops since the maps were made, summed over all CPUs.
     pub(super) fn counts(&self) -> Result<EventBudget, DatapathError> {
         let failed = DatapathError::map(map::EVENT_BUDGET);
         let values = self.budget.get(&0, 0).map_err(failed)?;
@@ -65,12 +64,12 @@ impl EventMaps {
     }
 }
 
-/// The words of a capture's filter for so many packets a second on each CPU, and so many at once.
+/// The words of a capture's filter for so many packets per second and at once on each CPU.
 pub fn capture_rate(per_second: NonZero<u32>, burst: NonZero<u32>) -> EventRate {
     rate(Some(per_second), burst)
 }
 
-/// The words of `CONTROL` for so many events a second on each CPU, and so many at once.
+/// The words of `CONTROL` for so many events per second and at once on each CPU.
 pub(super) fn rate(per_second: Option<NonZero<u32>>, burst: NonZero<u32>) -> EventRate {
     per_second.map_or_else(EventRate::default, |per_second| {
         let nanos = SECOND.div_ceil(u64::from(per_second.get()));

@@ -1,5 +1,5 @@
-//! Features that the program needs of the kernel, asked before anything is loaded: a kernel that is
-//! too old is named with the ones that it lacks, where the verifier would say `unknown func`.
+//! Checks the kernel features that the program needs before anything is loaded: on a kernel that is
+//! too old, the error names the missing ones, where the verifier would say `unknown func`.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use aya::sys::{BpfHelper, is_helper_supported, is_map_supported, is_program_supp
 
 use super::DatapathError;
 
-/// Something the kernel has from a version on.
+/// A kernel feature.
 #[derive(Clone, Copy, Debug)]
 enum Feature {
     Xdp,
@@ -17,9 +17,9 @@ enum Feature {
     Helper(BpfHelper, &'static str),
 }
 
-/// Features that the program and its maps use, with the first Linux that has them. Atomic
-/// compare-and-exchange (5.12) and frames in several buffers (5.18) cannot be asked for; the
-/// helpers of 5.18 stand for them.
+/// Features that the program and its maps use, with the first Linux version that has them. Atomic
+/// compare-and-exchange (5.12) and multi-buffer frames (5.18) cannot be probed; the helpers of 5.18
+/// stand in for them.
 const NEEDED: [(Feature, &str); 11] = [
     (Feature::Xdp, "4.8"),
     (Feature::Map(MapType::LruHash, "lru_hash"), "4.10"),
@@ -45,8 +45,8 @@ impl fmt::Display for Feature {
 }
 
 impl Feature {
-    /// True if the running kernel has the feature; none if that cannot be found out, as without
-    /// privileges.
+    /// Whether the running kernel has the feature; `None` if that cannot be found out, for example
+    /// without privileges.
     fn is_there(self) -> Option<bool> {
         match self {
             Self::Xdp => is_program_supported(ProgramType::Xdp).ok(),
@@ -56,31 +56,30 @@ impl Feature {
     }
 }
 
-/// The running kernel, held against what the program needs.
+/// What the running kernel offers of the features that the program needs.
 #[derive(Debug)]
 pub struct Features {
     /// Release of the kernel, by `uname -r`.
     pub release: String,
-    /// Features that cannot be found out about: loading will say.
+    /// Features that could not be probed; loading shows whether they are there.
     pub unseen: Vec<String>,
-    /// Error if something is missing.
+    /// An error if a feature is missing.
     pub checked: Result<(), DatapathError>,
 }
 
-/// Refuses a kernel that lacks something.
 pub(super) fn check() -> Result<(), DatapathError> {
     look().checked
 }
 
-/// Asks for each feature, by loading a small program or making a small map that ends at once.
+/// Probes each feature, by loading a small program or making a small map, which is freed at once.
 pub fn look() -> Features {
     let system = rustix::system::uname();
     look_with(&system.release().to_string_lossy(), Feature::is_there)
 }
 
 fn look_with(release: &str, is_there: impl Fn(Feature) -> Option<bool>) -> Features {
-    // A kernel that cannot answer at the moment may say no, as with E2BIG or EINVAL: a no counts if
-    // it comes twice.
+    // A kernel that is temporarily unable to answer may report that a feature is missing, for
+    // example by E2BIG or EINVAL. So this counts only if it comes twice.
     let asked = |feature| match is_there(feature) {
         Some(false) => is_there(feature),
         answer => answer,
@@ -106,7 +105,7 @@ fn look_with(release: &str, is_there: impl Fn(Feature) -> Option<bool>) -> Featu
 mod tests {
     use super::*;
 
-    /// Linux 5.15 as far as this table goes.
+    /// Whether Linux 5.15 has the feature, as far as this table tells.
     fn of_5_15(feature: Feature) -> bool {
         let is_new = |(needed, since): &(Feature, &str)| {
             *since == "5.18" && needed.to_string() == feature.to_string()
@@ -127,7 +126,7 @@ mod tests {
         assert_eq!(none.unseen.len(), NEEDED.len());
     }
 
-    /// Whatever call of the look fails once, no feature is denied for that.
+    /// One failed call, whichever it is, reports no feature as missing.
     #[test]
     fn a_no_that_does_not_stay_denies_no_feature() {
         for failing in 0..NEEDED.len() {

@@ -1,5 +1,4 @@
-//! An interface with a program that is not ours. If that is another limiter's, it is found by its
-//! pins.
+//! Interfaces with a program that is not ours. If it is another limiter's, its pins are looked for.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,10 +8,10 @@ use super::interface::Interface;
 use super::other_pins::OtherPins;
 use super::{DatapathError, Hook, PinDir, own_links, programs};
 
-/// How deep pin directories are looked for, below the root of a BPF file system.
+/// Depth of the search for pin directories below the root of a BPF file system.
 const DEPTH: usize = 4;
 
-/// How many directories are looked at.
+/// Largest number of directories to search.
 const DIRECTORIES: usize = 4096;
 
 /// Error for an interface with a program that is not behind one of these pins.
@@ -22,7 +21,7 @@ pub(super) fn foreign(interface: &Interface, pins: &PinDir, id: u32) -> Datapath
     DatapathError::Foreign { interface: interface.name.clone(), name, id, other }
 }
 
-/// Looks for the limiter that has a program at a hook of an interface, on the usual BPF file system
+/// Looks for the limiter whose program is at a hook of an interface, on the usual BPF file system
 /// and on the one of our pins.
 pub(super) fn other_pins(
     interface: &Interface,

@@ -1,4 +1,5 @@
-//! Reads of single entries: no such entry is `None`, and no error.
+//! Results of reading, removing and making single entries, where a missing or an existing entry is
+//! not an error.
 
 use std::io::ErrorKind;
 
@@ -10,7 +11,7 @@ use super::DatapathError;
 /// Result of a read: `None` without an entry.
 pub(super) type Read<T> = limiter_model::Read<T, DatapathError>;
 
-/// No such entry is an answer.
+/// A missing entry is `None`, not an error.
 pub(super) fn found<T>(map: &'static str, read: Result<T, MapError>) -> Read<T> {
     match read {
         Ok(value) => Ok(Some(value)),
@@ -19,7 +20,7 @@ pub(super) fn found<T>(map: &'static str, read: Result<T, MapError>) -> Read<T> 
     }
 }
 
-/// Value that a trie has for a whole key.
+/// The value of a trie for a full-length key.
 pub(super) fn longest<K: aya::Pod, V: aya::Pod>(
     map: &'static str,
     trie: &LpmTrie<MapData, K, V>,
@@ -29,7 +30,7 @@ pub(super) fn longest<K: aya::Pod, V: aya::Pod>(
     found(map, trie.get(&Key::new(bits, key), 0))
 }
 
-/// Whether something was removed: no such entry is an answer.
+/// Whether an entry was removed; a missing entry is not an error.
 pub(super) fn removed(
     map: &'static str,
     removal: Result<(), MapError>,
@@ -37,7 +38,7 @@ pub(super) fn removed(
     match removal {
         Ok(()) => Ok(true),
         Err(MapError::KeyNotFound) => Ok(false),
-        // The system call as it is: removing says it in this way, looking up in the other.
+        // aya reports a missing entry differently for removals and look-ups.
         Err(MapError::SyscallError(call)) if call.io_error.kind() == ErrorKind::NotFound => {
             Ok(false)
         }
@@ -45,7 +46,7 @@ pub(super) fn removed(
     }
 }
 
-/// Whether an entry was made that was not to replace any: one that is there is an answer.
+/// Whether an entry was made; an existing entry is not an error.
 pub(super) fn made(
     map: &'static str,
     insertion: Result<(), MapError>,

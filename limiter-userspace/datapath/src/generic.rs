@@ -1,4 +1,5 @@
-//! Generic netlink: a question to a family by its name, and the attributes of the answer.
+//! Generic netlink: sends a request to a family by its name, and reads the attributes of the
+//! answer.
 
 use std::convert::Infallible;
 use std::io;
@@ -11,22 +12,24 @@ use netlink_sys::{Socket, protocols::NETLINK_GENERIC};
 
 use super::netlink;
 
-/// `include/uapi/linux/genetlink.h`: who knows the numbers of families, and its question.
+/// `include/uapi/linux/genetlink.h`: the controller, which knows the ids of families, and its
+/// request.
 const GENL_ID_CTRL: u16 = 0x10;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 
-/// `include/uapi/linux/ethtool_netlink.h`: the header of each of its questions.
+/// `include/uapi/linux/ethtool_netlink.h`: the header of each request.
 const ETHTOOL_A_HEADER: u16 = 1;
 const ETHTOOL_A_HEADER_DEV_NAME: u16 = 2;
 
 const VERSION: u8 = 1;
 
-/// Before the attributes: command, version, two bytes of nothing.
+/// Bytes before the attributes: command, version, two reserved bytes.
 const HEADER: usize = 4;
 
-/// Asks the family of `ethtool` about an interface: the attributes of the answer.
+/// Sends a request about an interface to the `ethtool` family. Returns the attributes of the
+/// answer.
 pub(super) fn ask_ethtool(command: u8, interface: &str) -> io::Result<Vec<u8>> {
     let name = [interface.as_bytes(), &[0]].concat();
     let name = DefaultNla::new(ETHTOOL_A_HEADER_DEV_NAME, name);
@@ -34,7 +37,7 @@ pub(super) fn ask_ethtool(command: u8, interface: &str) -> io::Result<Vec<u8>> {
     ask_family("ethtool", command, &[header])
 }
 
-/// Asks a family by its name. A kernel without the family answers `ENOENT`.
+/// Sends a request to a family by its name. A kernel without the family answers `ENOENT`.
 pub(super) fn ask_family(name: &str, command: u8, request: &[DefaultNla]) -> io::Result<Vec<u8>> {
     let socket = netlink::open(NETLINK_GENERIC)?;
     let called = DefaultNla::new(CTRL_ATTR_FAMILY_NAME, [name.as_bytes(), &[0]].concat());
@@ -46,7 +49,6 @@ pub(super) fn ask_family(name: &str, command: u8, request: &[DefaultNla]) -> io:
     ask(&socket, family, command, request)
 }
 
-/// The attributes of the answer to a request.
 fn ask(socket: &Socket, family: u16, command: u8, request: &[DefaultNla]) -> io::Result<Vec<u8>> {
     let body = [&[command, VERSION, 0, 0][..], &bytes(request)].concat();
     let answer = netlink::ask(socket, Generic { family, body })?;

@@ -1,4 +1,4 @@
-//! Finding in the maps which rule set they hold.
+//! Reads from the maps which rule set they hold.
 
 use std::cell::RefCell;
 
@@ -11,8 +11,8 @@ use super::tables::TableMaps;
 use super::words::{header_of, own_budgets_of};
 use super::{DatapathError, PinDir};
 
-/// The rules in the maps. One that cannot be read is an error: without it, its slot would seem to
-/// be free.
+/// Reads the rules in the maps. A rule that cannot be read is an error: otherwise its slot would
+/// seem to be free.
 pub(super) fn adopt(
     maps: &Maps,
     tables: &TableMaps,
@@ -31,12 +31,12 @@ pub(super) fn adopt(
     failed.into_inner().map_or(Ok(installed), Err)
 }
 
-/// Value that was read, `None` after an error, which is kept in `failed`.
+/// The value that was read; `None` after an error, which is stored in `failed`.
 fn noted<T>(failed: &RefCell<Option<DatapathError>>, found: Result<T, DatapathError>) -> Option<T> {
     found.map_err(|error| failed.replace(Some(error))).ok()
 }
 
-/// Rules that the maps hold beside the source table.
+/// Rules in the maps outside the source table.
 fn held(
     maps: &Maps,
     tables: &TableMaps,

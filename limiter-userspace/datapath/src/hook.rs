@@ -9,12 +9,12 @@ use limiter_model::Framing;
 pub enum Hook {
     /// Frames that come in, as the driver receives them.
     Xdp,
-    /// Packets that come in behind XDP and generic receive offload, or that go out.
+    /// Incoming packets after XDP and generic receive offload, or outgoing packets.
     Tc(Direction),
 }
 
 impl Hook {
-    /// Its name for people.
+    /// The name shown to users.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Xdp => "XDP",
@@ -23,10 +23,10 @@ impl Hook {
         }
     }
 
-    /// All of them.
+    /// All hooks.
     pub const ALL: [Self; 3] = [Self::Xdp, Self::Tc(Direction::In), Self::Tc(Direction::Out)];
 
-    /// The direction of its packets.
+    /// The direction of the hook's packets.
     pub const fn direction(self) -> Direction {
         match self {
             Self::Xdp => Direction::In,
@@ -34,7 +34,7 @@ impl Hook {
         }
     }
 
-    /// The place at tc in aya's terms; none of XDP.
+    /// The tc attach type in aya's terms; `None` for XDP.
     pub(super) const fn tc(self) -> Option<TcAttachType> {
         match self {
             Self::Xdp => None,
@@ -44,7 +44,7 @@ impl Hook {
     }
 }
 
-/// True if a limiter's program is called so.
+/// True if a limiter's program has this name.
 pub(super) fn is_limiter(program: &str) -> bool {
     Framing::ALL.iter().any(|framing| framing.program() == program)
 }

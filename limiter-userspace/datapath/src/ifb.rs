@@ -1,5 +1,5 @@
-//! The `ifb` that holds packets which come in at tc and are to wait: a device whose queueing
-//! discipline, `fq`, waits until their departure, and which gives them back behind tc.
+//! The `ifb` in which packets that come in at tc wait: its queueing discipline, `fq`, holds each
+//! until its departure time, and the device then returns it after tc.
 
 use std::io;
 use std::path::Path;
@@ -22,14 +22,14 @@ use super::{DatapathError, clsact, interface, netlink};
 const LONGEST: Duration = Duration::from_millis(2_200);
 
 impl Kernel {
-    /// Lets packets that come in wait, so many of one flow; `None` if none is to wait.
+    /// Lets incoming packets wait, at most `packets` of one flow; `None` if none is to wait.
     pub(super) fn hold_incoming(&mut self, packets: Option<u64>) -> Result<(), DatapathError> {
         self.held_back = packets;
         self.keep_ifb()
     }
 
-    /// Sets the device up if packets are to wait, also after somebody has removed it: packets that
-    /// are sent to a device which is not there are lost.
+    /// Sets the device up if packets are to wait, also after somebody removed it: packets that are
+    /// sent to a missing device are lost.
     pub(super) fn keep_ifb(&mut self) -> Result<(), DatapathError> {
         let index = match self.held_back {
             Some(packets) => Ifb::of(self.held.pins.path()).set_up(packets),
@@ -46,12 +46,12 @@ impl Kernel {
 /// The device of a limiter.
 struct Ifb {
     name: String,
-    /// Its alias, which says whose it is: nothing else of that name is touched.
+    /// Its alias, which identifies its owner. limiter touches no other device of that name.
     alias: String,
 }
 
 impl Ifb {
-    /// That of the limiter with a pin directory.
+    /// The device of the limiter with this pin directory.
     fn of(pins: &Path) -> Self {
         let alias = format!("limiter, pins in {}", pins.display());
         if pins == Path::new(USUAL_MOUNT).join("limiter") {
@@ -65,7 +65,7 @@ impl Ifb {
         Self { name: format!("lim-{hash:08x}"), alias }
     }
 
-    /// The index of the device, if it is there. An error if something else has its name.
+    /// The index of the device, if it exists. An error if another device has its name.
     fn index(&self) -> Result<Option<u32>, DatapathError> {
         let Some(link) = self.link().map_err(|error| self.failed(error))? else {
             return Ok(None);
@@ -81,14 +81,14 @@ impl Ifb {
         ))))
     }
 
-    /// The device of the name, whosever it is.
+    /// The device of this name, whoever owns it.
     fn link(&self) -> io::Result<Option<LinkMessage>> {
         let mut asked = LinkMessage::default();
         asked.attributes.push(LinkAttribute::IfName(self.name.clone()));
         interface::request(asked)
     }
 
-    /// Makes the device, if it is not there, and gives its `fq` enough room; its index.
+    /// Makes the device if it is missing, and gives its `fq` enough room. Returns its index.
     fn set_up(&self, packets: u64) -> Result<u32, DatapathError> {
         if clsact::is_used() {
             let before = "before Linux 6.6 the kernel loses what a BPF program sends there";
@@ -122,7 +122,7 @@ impl Ifb {
         asked.attributes.push(LinkAttribute::IfName(self.name.clone()));
         asked.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Ifb)]));
         change(RouteNetlinkMessage::NewLink(asked), NLM_F_CREATE | NLM_F_EXCL)?;
-        // A new link takes no alias.
+        // The alias can be set only after the link exists.
         let made = self.link()?.ok_or_else(|| io::Error::other("it is gone again"))?;
         let mut asked = LinkMessage::default();
         asked.header.index = made.header.index;
@@ -130,7 +130,7 @@ impl Ifb {
         change(RouteNetlinkMessage::SetLink(asked), 0)
     }
 
-    /// The error of a kernel that gives the device no `fq`: ENOENT of one that has none.
+    /// The error of a kernel that refuses the device an `fq`; ENOENT means that it has none.
     fn no_fq(&self, error: io::Error) -> DatapathError {
         match error.raw_os_error() {
             Some(libc::ENOENT) => DatapathError::NoFq { name: self.name.clone() },
@@ -143,10 +143,10 @@ impl Ifb {
     }
 }
 
-/// Removes the device of a limiter to which nothing is sent any more, when all has left it.
+/// Removes the device of a limiter once nothing is sent to it and it is empty.
 pub(super) fn remove(pins: &Path) -> Result<(), DatapathError> {
     let ifb = Ifb::of(pins);
-    // Something else of that name stays.
+    // A foreign device of that name stays.
     let Ok(Some(index)) = ifb.index() else {
         return Ok(());
     };
@@ -160,7 +160,7 @@ fn delete(index: u32) -> io::Result<()> {
     change(RouteNetlinkMessage::DelLink(asked), 0)
 }
 
-/// Gives a device an `fq` with room for so many packets of a flow.
+/// Gives a device an `fq` with room for so many packets per flow.
 fn hold(index: u32, packets: u64) -> io::Result<()> {
     let mut asked = TcMessage::with_index(i32::try_from(index).map_err(io::Error::other)?);
     asked.header.parent = TcHandle::ROOT;

@@ -1,5 +1,5 @@
-//! State of an interface by the kernel, over route netlink. Not from sysfs, which shows the
-//! network namespace that it was mounted in rather than the one that we are in.
+//! State of an interface by route netlink. Not by sysfs, which shows the network namespace that it
+//! was mounted in instead of ours.
 
 use std::io;
 
@@ -11,22 +11,22 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 use super::{DatapathError, Hook, Mode, clsact, netlink, tcx};
 
-/// An interface, as far as it matters here.
+/// An interface and its properties that matter here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Name of the interface, which may change.
     pub name: String,
-    /// Index of the interface, which stays as long as it does.
+    /// Index of the interface, which does not change.
     pub index: u32,
     /// Largest network packet in bytes.
     pub mtu: u32,
-    /// Header that the frames begin with.
+    /// Header at the beginning of its frames.
     pub framing: Framing,
-    /// The XDP program on it: how it is attached, and the kernel's id.
+    /// The XDP program on the interface: its mode, and the kernel's id.
     pub program: Option<(Mode, u32)>,
 }
 
-/// Ethernet header and two VLAN tags: what a frame has over the MTU.
+/// Ethernet header and two VLAN tags: the bytes of a frame beyond the MTU.
 const FRAME_OVERHEAD: u32 = 22;
 
 /// A frame of the usual MTU with two VLAN tags.
@@ -48,7 +48,7 @@ impl Interface {
         }
     }
 
-    /// Asks for the one of an index in this network namespace, if there is one.
+    /// Asks for the interface with this index in this network namespace, if there is one.
     pub(super) fn at(index: u32) -> Result<Option<Self>, DatapathError> {
         let mut asked = LinkMessage::default();
         asked.header.index = index;
@@ -70,7 +70,7 @@ impl Interface {
         }
     }
 
-    /// True unless there is no program at a hook of the interface.
+    /// False only if a hook of the interface is known to have no program.
     pub(super) fn may_have_program(&self, hook: Hook) -> bool {
         match hook {
             Hook::Xdp => self.program.is_some(),
@@ -91,8 +91,8 @@ impl Interface {
         }
     }
 
-    /// Ids of the programs at tc, in the order in which they are run: those of TCX, or of clsact
-    /// where the kernel has no TCX.
+    /// Ids of the programs at tc, in the order in which they run: by TCX, or by clsact on kernels
+    /// without TCX.
     pub(super) fn programs_at_tc(&self, direction: Direction) -> io::Result<Vec<u32>> {
         if let Some(programs) = tcx::programs(self.index, direction)? {
             return Ok(programs);
@@ -106,7 +106,7 @@ impl Interface {
         u64::from(self.mtu) + u64::from(FRAME_OVERHEAD)
     }
 
-    /// The state that a message of the kernel has.
+    /// Reads the state from a message of the kernel.
     pub(super) fn from_link(name: &str, link: &LinkMessage) -> Result<Self, DatapathError> {
         let framing = match link.header.link_layer_type {
             LinkLayerType::Ether | LinkLayerType::Loopback => Framing::Ethernet,
@@ -143,7 +143,7 @@ impl Interface {
     }
 }
 
-/// The kernel's answer about a link; none if there is no such one.
+/// The kernel's answer about a link; `None` if there is no such link.
 pub(super) fn request(asked: LinkMessage) -> io::Result<Option<LinkMessage>> {
     match netlink::ask(&netlink::open(NETLINK_ROUTE)?, RouteNetlinkMessage::GetLink(asked)) {
         Ok(RouteNetlinkMessage::NewLink(link)) => Ok(Some(link)),

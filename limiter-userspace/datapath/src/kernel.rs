@@ -42,23 +42,23 @@ pub struct Kernel {
     pub(super) ebpf: Ebpf,
     /// The programs for tc that are loaded, by direction.
     tc: BTreeMap<Direction, Ebpf>,
-    /// Held as long as this lives.
+    /// Held until this is dropped.
     lock: Arc<PinLock>,
     pub(super) held: OpenMaps,
     /// The interfaces that it was asked to limit.
     pub(super) wanted: Wanted,
-    /// Hooks of interfaces that are wanted and could not be attached to.
+    /// Wanted hooks that could not be attached to.
     pub(super) retries: Retries,
     pub(super) events: EventMaps,
     pub(super) captures: CaptureMaps,
     pub(super) then: ThenMap,
     pub(super) trial: Option<Trial>,
-    /// Maps of another layout that these are to replace.
+    /// Maps of another layout that these maps will replace.
     pub(super) predecessor: Option<Box<Predecessor>>,
     pub(super) choice: ModeChoice,
-    /// Packets of a flow that come in and may wait, if rules let any wait.
+    /// How many incoming packets of a flow may wait, if a rule lets any wait.
     pub(super) held_back: Option<u64>,
-    /// Members of bonds that the program knows, and their bonds, by their indices.
+    /// Indices of the bond members that the program knows, each with the index of its bond.
     pub(super) members: Vec<(u32, u32)>,
     logging: bool,
     /// True if this opening made the maps.
@@ -67,36 +67,36 @@ pub struct Kernel {
     pub(super) fresh: bool,
 }
 
-/// Finding in the place of the maps.
+/// What is found in the directory of the maps.
 enum Found {
     Ours,
-    /// No maps that anybody uses.
+    /// No maps in use.
     None,
     Others(Box<Predecessor>),
 }
 
 impl Kernel {
-    /// Loads the program, with new maps or with the pinned ones of the same ABI. Nothing is
-    /// attached and no rule changes. Beside maps of another ABI it makes new ones, for which the
-    /// program is attached by [`Datapath::take_over`](super::Datapath::take_over).
+    /// Loads the program, with new maps or with pinned ones of the same ABI. Attaches nothing and
+    /// changes no rule. Beside maps of another ABI it makes new ones;
+    /// [`Datapath::take_over`](super::Datapath::take_over) then attaches the program for them.
     pub fn open(objects: Objects, options: &Options) -> Result<Self, DatapathError> {
         if (objects.xdp)().is_empty() {
             return Err(DatapathError::NoObject);
         }
         features::check()?;
         let pins = PinDir::new(&options.pin_dir);
-        // Before anything of it is looked at: what another daemon is making is no rest of a start
-        // that was cut short.
+        // Lock before looking: what another daemon is still making could be mistaken for the
+        // remains of an interrupted start.
         let lock = Arc::new(PinLock::take(&pins)?);
         let mut made = None;
         let found = pins.has_parts();
         pins.create_parts()
-            // Left by a change of the layout that was cut short.
+            // An interrupted change of the layout may have left this.
             .and_then(|()| pins.remove_next())
             .and_then(|()| Self::open_at(objects, options, &pins, &lock, &mut made))
             .inspect_err(|_| {
                 if let Some(made) = made {
-                    // Nothing is attached to these maps, and nobody can use them.
+                    // Nothing is attached to these maps, and nothing can use them.
                     if let Err(error) = made.remove_maps() {
                         tracing::warn!(%error, "half-made maps are left: the next start removes them");
                     }
@@ -106,13 +106,13 @@ impl Kernel {
             .map_err(|error| if found { error.on_found_pins(&options.pin_dir) } else { error })
     }
 
-    /// A second handle on the same maps, under the same lock: a restart as the maps see it, and
-    /// changes beside packets that are run by this one.
+    /// A second handle on the same maps, under the same lock. To the maps it looks like a restart,
+    /// and it can make changes while this handle processes packets.
     pub fn open_again(&self, objects: Objects, options: &Options) -> Result<Self, DatapathError> {
         Self::open_at(objects, options, &self.held.pins, &self.lock, &mut None)
     }
 
-    /// Says in `made` where new maps are.
+    /// Sets `made` to the directory of new maps.
     fn open_at(
         objects: Objects,
         options: &Options,
@@ -145,8 +145,8 @@ impl Kernel {
         let max_keys = capacity(pins, map::KEYED)?;
         held.entries.begin(&source_store, max_keys)?;
         programs::loaded::<Xdp>(&mut ebpf, Framing::Ethernet)?;
-        // Before a packet could pass without it. What the kernel lets be called depends on the
-        // program that was loaded with the array.
+        // Must come before any packet can pass without it. Which programs the kernel allows in the
+        // array depends on the program that was loaded with it.
         if let Some(pin) = &options.then {
             then.set(pin)?;
         }
@@ -161,11 +161,11 @@ impl Kernel {
             before.carry_lists(&mut held.lists)?;
         }
         held.maps.set_control(Control::Lists, held.lists.word())?;
-        // A daemon that is gone reads no packets any more.
+        // The daemon that read captured packets is gone.
         held.maps.set_control(Control::CaptureEnd, 0)?;
-        // Those of an earlier start may be others by now.
+        // The members known to an earlier start may have changed.
         held.maps.set_members(&[])?;
-        // The last step: from here on a restart adopts.
+        // This comes last: from here on, a restart adopts the maps.
         held.maps.set_control(Control::Abi, ABI_VERSION)?;
         warn_of_size("--max-keys", options.max_keys, max_keys);
         warn_of_size("--max-sources", options.max_sources, source_store.sources);
@@ -193,21 +193,21 @@ impl Kernel {
         })
     }
 
-    /// Interfaces that an earlier start attached and this one was not asked to. Pins of interfaces
-    /// that are gone leave. Of an interface that was asked for, other hooks are not among them:
-    /// they are to be ended by [`Datapath::take_over`](super::Datapath::take_over).
+    /// Interfaces that an earlier start attached and this one was not asked to. Removes the pins of
+    /// interfaces that are gone. Excludes other hooks of interfaces that were asked for:
+    /// [`Datapath::take_over`](super::Datapath::take_over) ends those.
     pub fn left_behind(&self) -> Result<Vec<LeftBehind>, DatapathError> {
         own_links::left_behind(&self.held.pins, &self.held.attachments)
     }
 
-    /// Ends the links of earlier starts at hooks that this start was not asked for, of the
-    /// interfaces that it was asked for: a packet that meets two of them is charged twice. What
-    /// replaces them is in force by now.
+    /// Ends the links of earlier starts at hooks that this start was not asked for, on the
+    /// interfaces that it was asked for: a packet that meets two of them is charged twice. Their
+    /// replacements are already in force.
     pub(super) fn end_other_hooks(&self) -> Result<(), DatapathError> {
         own_links::end_other_hooks(&self.held.pins, &self.held.attachments)
     }
 
-    /// Fails without its pins, before something is pinned: the directory may be another daemon's by
+    /// Fails if its pins are gone, before anything is pinned: another daemon may own the directory
     /// now.
     pub(super) fn check_pinned(&self) -> Result<(), DatapathError> {
         if self.is_pinned() {
@@ -216,8 +216,8 @@ impl Kernel {
         Err(DatapathError::PinsGone(self.held.pins.path().to_owned()))
     }
 
-    /// Changes the settings of a table of entries. The size stays, and so do the lines of sources
-    /// until the program is loaded anew.
+    /// Changes the settings of an entry table. The size stays, and the lines of sources stay until
+    /// the program is loaded again.
     pub fn set_entry_table(
         &mut self,
         kind: EntryKind,
@@ -231,24 +231,24 @@ impl Kernel {
         self.held.maps.set_control(Control::WallOffset, offset.nanos())
     }
 
-    /// Says from when on the daemon counts as lost, for rules that then only count. Later than 0.
+    /// Sets the time from which the daemon counts as lost, so that its rules only count. Must be
+    /// later than 0.
     pub fn set_daemon_lost(&mut self, from: Ticks) -> Result<(), DatapathError> {
         self.held.maps.set_control(Control::DaemonLost, from.get())
     }
 
-    /// The program's own log, once; `None` when the level is off.
+    /// Takes the program's own log; `None` if the level is off, or on a second call.
     pub fn take_log(&mut self) -> Option<KernelLog> {
         if self.logging { KernelLog::take(&mut self.ebpf) } else { None }
     }
 
-    /// The kernel's id of the program for such frames at a hook, which is loaded first if it is not
-    /// yet.
+    /// The kernel's id of the program for a hook and framing. Loads the program if necessary.
     pub fn program_id(&mut self, hook: Hook, framing: Framing) -> Result<u32, DatapathError> {
         let id = self.program(hook, framing)?.id();
         id.map_err(|error| DatapathError::Verify(Box::new(error)))
     }
 
-    /// The program for such frames at a hook, loaded if it was not yet.
+    /// The program for a hook and framing. Loads it if necessary.
     pub(super) fn program(
         &mut self,
         hook: Hook,
@@ -280,7 +280,7 @@ impl Found {
             PinnedControl::open(pins).and_then(|control| Ok((control.get(Control::Abi)?, control)));
         match found {
             Ok((ABI_VERSION, _)) => Ok(Self::Ours),
-            // A start that was cut short: nothing is attached to these maps yet.
+            // An interrupted start: nothing is attached to these maps yet.
             Ok((0, _)) | Err(_) if !pins.has_links()? => Ok(Self::None),
             Ok((abi, control)) => Ok(Self::Others(Box::new(Predecessor::open(pins, abi, control)))),
             Err(error) => Err(error),

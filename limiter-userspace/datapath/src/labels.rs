@@ -1,9 +1,9 @@
-//! Names of what is behind interfaces: a container's or a guest's, as far as the kernel has one.
+//! Names of the containers or guests behind interfaces, as far as the kernel knows them.
 //!
-//! An interface may have an alias, which anybody who names containers can set. The other end of a
-//! veth pair is in a network namespace, which may have a name in `/run/netns`: those of `ip netns`
-//! and of container runtimes that work with CNI. What only root may read is not asked: sockets and
-//! files of docker and libvirt, and the namespaces of other users' processes.
+//! An interface may have an alias, which whatever names containers can set. The other end of a veth
+//! pair is in a network namespace, which may have a name in `/run/netns`: those of `ip netns` and
+//! of container runtimes that work with CNI. limiter does not read what only root may read: sockets
+//! and files of docker and libvirt, and the namespaces of other users' processes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,10 +21,9 @@ use rustix::fs::OFlags;
 
 use super::netlink;
 
-/// Directory in which network namespaces have names.
 const NAMES: &str = "/run/netns";
 
-/// The names of what is behind these interfaces of this network namespace, by index.
+/// Labels of interfaces in this network namespace, by index.
 pub(super) fn labels(indices: impl Iterator<Item = u32>) -> io::Result<BTreeMap<u32, String>> {
     let socket = netlink::open(NETLINK_ROUTE)?;
     let mut labels = BTreeMap::new();
@@ -52,14 +51,14 @@ pub(super) fn labels(indices: impl Iterator<Item = u32>) -> io::Result<BTreeMap<
     Ok(labels)
 }
 
-/// The alias of an interface, and the kernel's id of the network namespace of its other end, if
-/// that is another one.
+/// The alias of an interface, and the kernel's id of its peer's network namespace, if that is
+/// another one.
 fn of_interface(socket: &Socket, index: u32) -> io::Result<(Option<String>, Option<i32>)> {
     let mut asked = LinkMessage::default();
     asked.header.index = index;
     let link = match netlink::ask(socket, RouteNetlinkMessage::GetLink(asked)) {
         Ok(RouteNetlinkMessage::NewLink(link)) => link,
-        // It is gone by now.
+        // The interface is gone.
         Ok(_) => return Ok((None, None)),
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok((None, None)),
         Err(error) => return Err(error),
@@ -77,11 +76,11 @@ fn of_interface(socket: &Socket, index: u32) -> io::Result<(Option<String>, Opti
     Ok((alias, namespace))
 }
 
-/// The names of network namespaces in a directory, by the ids that they have in this one.
+/// The names of network namespaces in a directory, by their ids in this namespace.
 fn names(socket: &Socket, directory: &Path) -> io::Result<BTreeMap<i32, String>> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
-        // Nobody has named any, or not to us.
+        // There are no names, or this process may not read them.
         Err(error)
             if matches!(
                 error.kind(),
@@ -95,12 +94,12 @@ fn names(socket: &Socket, directory: &Path) -> io::Result<BTreeMap<i32, String>>
     let mut names = BTreeMap::new();
     for entry in entries {
         let entry = entry?;
-        // Whatever it is, opening it does not wait.
+        // Opening must not block, whatever kind of file it is.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let opened = fs::OpenOptions::new().read(true).custom_flags(flags).open(entry.path());
         let Some(id) = opened.ok().and_then(|file| id_of(socket, &file)) else { continue };
         let name = entry.file_name().to_string_lossy().into_owned();
-        // Of two names, the same one each time.
+        // If a namespace has two names, choose the same one each time.
         let kept = names.entry(id).or_insert_with(|| name.clone());
         if name < *kept {
             *kept = name;
@@ -109,8 +108,8 @@ fn names(socket: &Socket, directory: &Path) -> io::Result<BTreeMap<i32, String>>
     Ok(names)
 }
 
-/// The id that a network namespace has in this one. None without an id: then no interface here has
-/// its other end there. None for a file that is no network namespace.
+/// The id of a network namespace in this one. `None` without an id, which means that no interface
+/// here has its peer there, and `None` for a file that is not a network namespace.
 fn id_of(socket: &Socket, file: &File) -> Option<i32> {
     let mut asked = NsidMessage::default();
     asked.attributes.push(NsidAttribute::Fd(file.as_raw_fd().cast_unsigned()));

@@ -1,5 +1,5 @@
 //! The leases of shared limits, mapped from the kernel: read and written without a system call. And
-//! which keys have some, or ask for some: the maps beside them.
+//! the maps beside them, of keys that have leases or ask for some.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -19,13 +19,13 @@ use super::found::{Read, found};
 use super::pod::Wire;
 use super::{DatapathError, PinDir};
 
-/// All leases. They are mapped as long as this is there, whatever becomes of the data path.
+/// All leases. They stay mapped until this is dropped, independently of the data path.
 pub struct LeaseMemory {
     leases: MmapRaw,
     keys: Mutex<KeyMaps>,
 }
 
-/// Keys that have leases, and those that ask for some.
+/// Keys that have leases, and requests for leases.
 struct KeyMaps {
     leased: HashMap<MapData, Wire<TableKey>, u64>,
     asks: RingBuf<MapData>,
@@ -39,7 +39,7 @@ impl LeaseMemory {
             map: map::LEASES,
             source: MapError::SyscallError(SyscallError { call: "mmap", io_error }),
         };
-        // The map has at least as many: its size is in the object.
+        // The size in the object guarantees at least as many leases.
         let bytes = MAX_LEASES as usize * size_of::<HostLease>();
         let fd = data.fd().as_fd();
         let memory = MmapOptions::new().len(bytes).map_raw(&fd).map_err(mapped)?;
@@ -49,13 +49,12 @@ impl LeaseMemory {
     /// The leases, by [`limiter_common::wire::lease_of_budget`].
     #[expect(unsafe_code, reason = "memory that the kernel shares")]
     pub fn all(&self) -> &[HostLease] {
-        // SAFETY: so many bytes are mapped, from the beginning of a page on, until this is dropped,
-        // of a map whose values are leases. A lease is atomics alone, of the same layout, for which
-        // any bytes do.
+        // SAFETY: so many bytes are mapped, from the beginning of a page on, until this is dropped.
+        // The map's values are leases: atomics only, of the same layout, and valid for any bytes.
         unsafe { std::slice::from_raw_parts(self.leases.as_ptr().cast(), MAX_LEASES as usize) }
     }
 
-    /// A lease as it stands.
+    /// The current value of a lease.
     pub(super) fn read(&self, index: u32) -> Option<Lease> {
         self.get(index).map(HostLease::read)
     }
@@ -66,7 +65,8 @@ impl LeaseMemory {
         Ok(found(map::LEASED, leased)?.map(KeyLeases::from_raw))
     }
 
-    /// Gives a key leases, or takes them away, and what it has asked.
+    /// Sets the leases of a key. `None` removes its entry, also one that only says that it has
+    /// asked.
     pub fn set_leased(
         &self,
         key: &TableKey,
@@ -86,13 +86,14 @@ impl LeaseMemory {
         .map_err(DatapathError::map(map::LEASED))
     }
 
-    /// Takes the keys that have asked since the last time, the oldest first.
+    /// Takes the keys that have asked since the last call, the oldest first.
     pub fn take_asks(&self) -> Vec<Ask> {
         self.with_keys(|keys| {
             let mut asks = Vec::new();
-            // As many as ever fit: more may come meanwhile.
+            // Bounded by the ring's capacity: more may come meanwhile.
             while let Some(item) = keys.asks.next() {
-                // Another length would be another program's: the ABI number rules that out.
+                // A record of another length would come from another program: the ABI number rules
+                // that out.
                 asks.extend(bytemuck::try_pod_read_unaligned::<Ask>(&item));
                 if asks.len() >= ASK_BYTES as usize / size_of::<Ask>() {
                     break;
@@ -123,7 +124,7 @@ impl KeyMaps {
     }
 }
 
-/// The leases, as the thread of the cluster holds them.
+/// The leases, as the cluster's thread uses them.
 pub(super) struct HeldLeases(pub(super) Arc<LeaseMemory>);
 
 impl Leases for HeldLeases {
@@ -134,9 +135,9 @@ impl Leases for HeldLeases {
     fn set_leased(&mut self, key: &TableKey, leases: Option<KeyLeases>) {
         match (self.0.set_leased(key, leases), leases) {
             (Ok(()), _) => {}
-            // Without an entry the key has its share, and asks again.
+            // Without an entry the key uses its own share, and asks again.
             (Err(error), Some(_)) => tracing::debug!(%error, "a key finds no room for its leases"),
-            // With an old one, other leases may be taken for its own.
+            // With an outdated entry, the key could use the leases of another one.
             (Err(error), None) => tracing::warn!(%error, "the leases of a key are not taken away"),
         }
     }

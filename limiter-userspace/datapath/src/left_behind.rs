@@ -1,15 +1,15 @@
-//! An interface that stays limited though this start was not asked to limit it.
+//! Interfaces that stay limited though this start was not asked to limit them.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// An interface that an earlier start attached and this one was not asked to: the same maps, and
-/// the program of then.
+/// An interface that an earlier start attached and this one was not asked to. It uses the same
+/// maps, and the earlier start's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftBehind {
     /// The interface's name: the last one known, if it is not here.
     pub name: String,
-    /// The name before, if it has another one now.
+    /// The previous name, if it was renamed.
     pub was: Option<String>,
     /// True if the interface is in this network namespace.
     pub here: bool,
@@ -18,7 +18,7 @@ pub struct LeftBehind {
 }
 
 impl LeftBehind {
-    /// What ends the limits there, or has them go on as those of this start.
+    /// How to end the limits there, or to continue them under this start.
     pub fn remedy(&self) -> String {
         if self.here {
             format!("name it with --iface, or run `limiter detach --iface {}`", self.name)

@@ -1,4 +1,4 @@
-//! The line table as the daemon reads it: mapped, a part at a time.
+//! Reads the line table from user space: mapped, one part at a time.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use super::mapped::Window;
 use super::source_store::SourceStore;
 use super::{DatapathError, PinDir};
 
-/// Lines of both families, and of compact keys.
+/// The lines of both families and of compact keys.
 pub(super) struct LineMaps {
     data: MapData,
     sources: u32,
@@ -29,7 +29,6 @@ impl LineMaps {
         Ok(Self { data, sources, compact, seed })
     }
 
-    /// The lines of a kind.
     const fn of(&self, kind: EntryKind) -> line::Lines {
         let count = match kind {
             EntryKind::V4 | EntryKind::V6 => self.sources,
@@ -38,7 +37,7 @@ impl LineMaps {
         line::Lines { count, seed: self.seed }
     }
 
-    /// Some lines of a kind.
+    /// Maps some lines of a kind.
     fn window(&self, kind: EntryKind, first: u32, count: u32) -> Result<Window, DatapathError> {
         let failed = |io_error: io::Error| DatapathError::Map {
             map: map::LINES,
@@ -47,7 +46,7 @@ impl LineMaps {
         Window::open(&self.data, self.sources * kind.index() + first, count).map_err(failed)
     }
 
-    /// The bucket of a key: its lines are looked at, one after the other.
+    /// The bucket of a key. Looks at the key's lines one after the other.
     pub(super) fn bucket(&self, bucket_key: &BucketKey) -> Result<Option<Bucket>, DatapathError> {
         let Some(name) = bucket_key.name() else {
             return Ok(None);
@@ -63,7 +62,7 @@ impl LineMaps {
         Ok(None)
     }
 
-    /// Reads on: at most about `most` entries of a kind, and the place after them.
+    /// Reads about `most` entries of a kind, at most. Returns them and where to continue.
     pub(super) fn read(
         &self,
         (kind, from): (EntryKind, Option<u32>),

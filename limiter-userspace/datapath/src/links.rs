@@ -1,6 +1,6 @@
-//! Interfaces that go away, come back, move and are renamed. The kernel ends a link with its
-//! interface; one of the same name that comes later has no program. With the interface's name or
-//! network namespace the link stays.
+//! Interfaces that disappear, come back, move and are renamed. The kernel ends a link together with
+//! its interface; a later interface of the same name has no program. A link survives a change of
+//! name or network namespace.
 
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ use super::matching::Look;
 use super::own_links::{self, Place};
 use super::{Attachment, Datapath as _, DatapathError, Hook, LinkChange, LinkState, attach};
 
-/// Looks at every interface, and attaches to those that came back or match a pattern. Says what
-/// changed.
+/// Looks at every interface, and attaches to those that came back or match a pattern. Returns the
+/// changes.
 pub(super) fn look_after(kernel: &mut Kernel) -> Vec<LinkChange> {
-    // The pins may be another daemon's by now.
+    // The pins may belong to another daemon now.
     if !kernel.is_pinned() {
         return Vec::new();
     }
@@ -65,7 +65,7 @@ impl Kernel {
         let before = self.held.attachments.get(index)?.clone();
         let (state, here) = match find(&before, look) {
             Ok(found) => found,
-            // The next look may say so.
+            // The next look may find out.
             Err(error) => {
                 tracing::debug!(%error, interface = before.interface, "not looked at");
                 return None;
@@ -77,7 +77,7 @@ impl Kernel {
             now.interface = here.name;
         }
         if state == LinkState::Gone {
-            // No interface has it: whatever comes back is another one.
+            // The interface of this index is gone: whatever comes back is another one.
             now.ifindex = 0;
             now.interface.clone_from(&now.asked);
         }
@@ -91,7 +91,7 @@ impl Kernel {
         let change = match state {
             _ if same => None,
             LinkState::Attached if was != name => {
-                // Not of one that is let go.
+                // An interface that is let go keeps its pin's name.
                 if is_meant || !is_by_pattern {
                     self.rename_pin(&now);
                 }
@@ -112,8 +112,8 @@ impl Kernel {
         change
     }
 
-    /// Ends links at other hooks than those of this start, on interfaces that could not be attached
-    /// to at the start and are by now.
+    /// Ends links that an earlier start made at other hooks, on interfaces that could not be
+    /// attached to at the start but are attached now.
     fn end_hooks_of_before(&self) {
         let is_other = |(hook, _, _): &(Hook, _, _)| !self.held.hooks.contains(hook);
         let ended = self.held.pins.link_pins().and_then(|pins| {
@@ -124,19 +124,19 @@ impl Kernel {
         }
     }
 
-    /// Gives the pin of a link the name that its interface has now.
+    /// Renames the pin of a link after its interface.
     fn rename_pin(&self, at: &Attachment) {
         let renamed = own_links::of_id(&self.held.pins, at.link_id).and_then(|link| match link {
             Some(mut link) => own_links::rename(&self.held.pins, &mut link, &at.interface),
             None => Ok(()),
         });
-        // The next start finds it by its interface.
+        // The next start finds the link by its interface.
         if let Err(error) = renamed {
             tracing::warn!(%error, "the pin of {} keeps its name", at.interface);
         }
     }
 
-    /// Attaches to an interface that is there, and not under limits by that name.
+    /// Attaches to an existing interface that is not limited under that name.
     fn attach_again(&mut self, hook: Hook, name: &str, look: &mut Look) -> Option<LinkChange> {
         if self.has_it(hook, name) {
             return None;
@@ -155,7 +155,7 @@ impl Kernel {
         self.attach_found(hook, &found, look).then(|| LinkChange::Back(name.to_owned()))
     }
 
-    /// True if an interface is known by a name, with or without the program at a hook.
+    /// True if an interface is known under this name, with or without the program at the hook.
     fn has_it(&self, hook: Hook, name: &str) -> bool {
         self.held.attachments.iter().any(|at| {
             at.interface == name
@@ -164,27 +164,27 @@ impl Kernel {
         })
     }
 
-    /// Attaches to a hook of an interface that was found, unless it is known already or is to be
-    /// tried later. Says whether it is under limits since.
+    /// Attaches to a hook of a found interface, unless it is already known or must be retried
+    /// later. Returns whether it is limited now.
     pub(super) fn attach_found(&mut self, hook: Hook, found: &Interface, look: &mut Look) -> bool {
         let (name, now) = (found.name.as_str(), Instant::now());
         if self.has_it(hook, name) || !self.retries.is_due(name, hook, Some(found), now) {
             return false;
         }
         let is_at_hook = |at: &Attachment| at.mode.hook() == hook;
-        // Renamed after this look came to it: the next one sees that.
+        // It was renamed after this look had passed it: the next look handles that.
         let is_it = |at: &Attachment| {
             at.ifindex == found.index && is_at_hook(at) && at.state == LinkState::Attached
         };
         if self.held.attachments.iter().any(is_it) {
             return false;
         }
-        // Only an interface with a program may have a link of ours.
+        // Only an interface with a program can have one of our links.
         let known = if found.may_have_program(hook) { look.links().ok() } else { None };
         let (attachment, frame) = match attach::attach(self, hook, name, known) {
             Ok(attached) => attached,
             Err(error) => {
-                // Not of one that is gone by now.
+                // No retry for an interface that is gone.
                 if matches!(Interface::at(found.index), Ok(Some(_))) {
                     self.retries.failed(name, self.tried(hook), Some(found), &error, now);
                 }
@@ -203,7 +203,7 @@ impl Kernel {
         true
     }
 
-    /// Forgets interfaces that are gone and have a successor.
+    /// Forgets interfaces that are gone and have been replaced.
     fn forget_replaced(&mut self) {
         if !self.held.attachments.iter().any(|at| at.state == LinkState::Gone) {
             return;
@@ -223,7 +223,7 @@ impl Kernel {
     }
 }
 
-/// State of an interface, and the interface if it is here with the program on it.
+/// State of an interface. Also returns the interface if it is here with the program on it.
 fn find(at: &Attachment, look: &mut Look) -> Result<(LinkState, Option<Interface>), DatapathError> {
     if at.state == LinkState::Gone {
         return Ok((LinkState::Gone, None));
@@ -235,7 +235,7 @@ fn find(at: &Attachment, look: &mut Look) -> Result<(LinkState, Option<Interface
     {
         return Ok((LinkState::Attached, Some(found.clone())));
     }
-    // An interface may have a second name, and be known by that.
+    // An alternative name of an interface also finds it.
     match Interface::query(&at.interface) {
         Ok(found) if found.index == at.ifindex && runs(&found) => {
             return Ok((LinkState::Attached, Some(found)));

@@ -1,4 +1,4 @@
-//! Allow and deny lists in the kernel: single sources in a hash, prefixes in a trie.
+//! Allow and deny lists in the kernel: single sources in a hash map, prefixes in a trie.
 
 use aya::maps::lpm_trie::{Key, LpmTrie};
 use aya::maps::{HashMap, MapData, MapError};
@@ -12,30 +12,31 @@ use super::found::{found, longest, made, removed};
 use super::maps::MapSource;
 use super::pod::Wire;
 
-/// All of IPv4, as the trie has it: inside prefixes of IPv6.
+/// All of IPv4 in the trie, where it lies inside prefixes of IPv6.
 const V4: TriePrefix = TriePrefix { length: MAPPED_BITS, address: Source::V4([0; 4]).trie_key() };
 
-/// The entry of [`V4`] where IPv4 is on no list and a prefix of IPv6 around it is: it has no
-/// verdict, so that the prefix is not for IPv4.
+/// Entry at [`V4`] if IPv4 is on no list but an IPv6 prefix contains it. It has no verdict, so the
+/// prefix does not apply to IPv4.
 const APART: ListEntry = ListEntry { expires: 0, verdict: 0 };
 
-/// Flag of the system call: there is to be no such entry.
+/// Flag of the system call: fail if the entry exists.
 const BPF_NOEXIST: u64 = 1;
 
-/// Result of an insertion, and its map.
+/// The map, and the result of the insertion.
 type Inserted = (&'static str, Result<(), MapError>);
 
-/// Both list maps, and how many entries they have.
+/// Both list maps and their numbers of entries.
 pub(super) struct Lists {
     exact: HashMap<MapData, [u8; 16], Wire<ListEntry>>,
     prefixes: LpmTrie<MapData, [u8; 16], Wire<ListEntry>>,
     counts: [usize; 2],
-    /// True if the maps say who wrote an entry: [`LISTS_AUTHORS`].
+    /// True if the entries in the maps have authors: [`LISTS_AUTHORS`].
     authors: bool,
 }
 
 impl Lists {
-    /// Takes them by name and counts what adopted ones hold, whose word in `CONTROL` is `word`.
+    /// Takes the maps by name and counts the entries of adopted ones. `word` is the current word in
+    /// `CONTROL`.
     pub(super) fn take(source: &mut MapSource<'_>, word: u64) -> Result<Self, DatapathError> {
         let exact = source(map::LISTED)?.try_into().map_err(DatapathError::map(map::LISTED))?;
         let prefixes = source(map::LISTED_PREFIXES)?
@@ -47,13 +48,14 @@ impl Lists {
         Ok(lists)
     }
 
-    /// An entry of the maps, with its author.
+    /// Converts an entry of the maps, with its author.
     const fn entry(&self, found: Wire<ListEntry>) -> ListEntry {
         if self.authors { found.0 } else { found.0.before_authors() }
     }
 
-    /// Writes entries of an earlier version as this one reads them, and keeps IPv4 apart. To be
-    /// followed by [`Lists::word`] in `CONTROL`; without that the next start does the same again.
+    /// Rewrites entries of an earlier version in this one's format, and separates IPv4. The caller
+    /// must then write [`Lists::word`] to `CONTROL`; without that, the next start repeats the
+    /// conversion.
     pub(super) fn settle(&mut self) -> Result<(), DatapathError> {
         if !self.authors {
             for (selector, entry) in self.all()? {
@@ -69,19 +71,19 @@ impl Lists {
         Ok(())
     }
 
-    /// The entry of a source itself.
+    /// The entry of exactly this source.
     pub(super) fn of_source(&self, source: &Source) -> Result<Option<ListEntry>, DatapathError> {
         let found = found(map::LISTED, self.exact.get(&source.trie_key(), 0))?;
         Ok(found.map(|entry| self.entry(entry)))
     }
 
-    /// The entry of the longest prefix around a source.
+    /// The entry of the longest prefix that contains a source.
     pub(super) fn around(&self, source: &Source) -> Result<Option<ListEntry>, DatapathError> {
         let entry = longest(map::LISTED_PREFIXES, &self.prefixes, SOURCE_BITS, source.trie_key());
         Ok(entry?.map(|entry| self.entry(entry)))
     }
 
-    /// Puts a prefix on a list, in place of what was there. [`Selector::Every`] changes nothing.
+    /// Puts a prefix on a list, replacing its entry. [`Selector::Every`] changes nothing.
     pub(super) fn put(
         &mut self,
         selector: &Selector,
@@ -91,7 +93,7 @@ impl Lists {
             return Ok(());
         };
         if at.contains(&V4) && at != V4 {
-            // Before it is for any packet of IPv4.
+            // Comes first, so that the new prefix never applies to an IPv4 packet.
             self.add(&V4, APART)?;
         }
         if !self.add(&at, entry)? {
@@ -100,7 +102,7 @@ impl Lists {
         Ok(())
     }
 
-    /// Takes a prefix off its list; says whether it was on one.
+    /// Removes a prefix from its list. Returns whether it was on one.
     pub(super) fn remove(&mut self, selector: &Selector) -> Result<bool, DatapathError> {
         let Some(at) = key(selector) else {
             return Ok(false);
@@ -117,8 +119,8 @@ impl Lists {
         Ok(removed)
     }
 
-    /// Makes an entry where there is none; says whether it did. A look-up in the trie would find a
-    /// shorter prefix.
+    /// Makes an entry unless it exists. Returns whether it did. A look-up in the trie is no check,
+    /// because it could find a shorter prefix.
     fn add(&mut self, at: &TriePrefix, entry: ListEntry) -> Result<bool, DatapathError> {
         let (name, inserted) = self.insert(at, entry, BPF_NOEXIST);
         let is_new = made(name, inserted)?;
@@ -128,7 +130,7 @@ impl Lists {
         Ok(is_new)
     }
 
-    /// Writes an entry over the one that is there.
+    /// Writes an entry, replacing an existing one.
     fn write(&mut self, at: &TriePrefix, entry: ListEntry) -> Result<(), DatapathError> {
         let (name, inserted) = self.insert(at, entry, 0);
         inserted.map_err(DatapathError::map(name))
@@ -161,13 +163,13 @@ impl Lists {
         if is_exact(at) { exact } else { prefixes }
     }
 
-    /// True if a prefix of IPv6 has IPv4 inside.
+    /// True if an IPv6 prefix that contains IPv4 is listed.
     fn is_around_v4(&self) -> Result<bool, DatapathError> {
         let around = longest(map::LISTED_PREFIXES, &self.prefixes, V6_BITS - 1, V4.address);
         Ok(around?.is_some())
     }
 
-    /// The entry for all of IPv4, where there is one, or none around.
+    /// The entry for all of IPv4, or of a prefix that contains it.
     fn v4(&self) -> Result<Option<ListEntry>, DatapathError> {
         let entry = longest(map::LISTED_PREFIXES, &self.prefixes, V4.length, V4.address);
         Ok(entry?.map(|entry| entry.0))
@@ -197,7 +199,7 @@ impl Lists {
         matches!(self.counts, [0, 0])
     }
 
-    /// The word that tells the program which lists to ask: none while there are no entries.
+    /// The word that tells the program which lists to search: none without entries.
     pub(super) const fn word(&self) -> u64 {
         let [exact, prefixes] = self.counts;
         let mut word = 0;
@@ -214,12 +216,12 @@ impl Lists {
     }
 }
 
-/// True if a prefix is one source: an IPv4 address, or an IPv6 /64.
+/// True if the prefix is a single source: an IPv4 address, or an IPv6 /64.
 fn is_exact(prefix: &TriePrefix) -> bool {
     *prefix == TriePrefix::of_source(prefix.address)
 }
 
-/// The one trie prefix of a list entry; lists have no entry for every source of both families.
+/// The trie prefix of a list entry. Lists have no entry for all sources of both families.
 fn key(selector: &Selector) -> Option<TriePrefix> {
     match selector.trie_prefixes().as_slice() {
         [prefix] => Some(*prefix),

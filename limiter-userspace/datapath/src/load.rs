@@ -1,4 +1,4 @@
-//! From the object file to a program and its maps, made anew or found where they are pinned.
+//! Loads an object file: yields a program and its maps, new or pinned.
 
 use aya::{Ebpf, EbpfLoader};
 use limiter_common::header::Direction;
@@ -10,8 +10,8 @@ use super::programs::refused_or;
 use super::source_store::SourceStore;
 use super::{DatapathError, Options, PinDir};
 
-/// Gives an object file, in memory aligned for the ELF reader: to 8 bytes. Empty where the program
-/// was built without a toolchain for BPF.
+/// Returns an object file, in memory aligned to 8 bytes for the ELF reader. Empty if it was built
+/// without a BPF toolchain.
 pub type Object = fn() -> Vec<u8>;
 
 /// The object files of the programs, one for each kind of hook.
@@ -23,10 +23,10 @@ pub struct Objects {
     pub tc: Object,
 }
 
-/// The constant of the program for tc that says in which direction packets go.
+/// The constant that tells the tc program the direction of its packets.
 const OUT: &str = "OUT";
 
-/// Loads the object for a hook, with maps of the sizes asked for or with those that are pinned.
+/// Loads the object for a hook, with pinned maps, or new ones of the requested sizes.
 pub(super) fn load(
     objects: Objects,
     hook: Hook,
@@ -67,12 +67,12 @@ pub(super) fn load(
     Ok(ebpf)
 }
 
-/// CPUs that there may ever be; the kernel refuses a map of more.
+/// The number of possible CPUs; the kernel rejects a larger map.
 fn possible_cpus() -> u32 {
     aya::util::nr_cpus().ok().and_then(|cpus| u32::try_from(cpus).ok()).unwrap_or(1)
 }
 
-/// Adopted maps keep the size that they were made with.
+/// Warns that adopted maps keep their size.
 pub(super) fn warn_of_size(option: &str, wanted: u32, found: u32) {
     if wanted != found {
         tracing::warn!(

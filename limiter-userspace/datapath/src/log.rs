@@ -6,16 +6,16 @@ use aya::Ebpf;
 use aya_log::EbpfLogger;
 use log::{Level, Log, Metadata, Record};
 
-/// The ring buffer that the program writes to. Readable when there is something.
+/// The ring buffer that the program writes to. Readable when it has an entry.
 pub struct KernelLog(EbpfLogger<Forward>);
 
 impl KernelLog {
-    /// Takes it from a loaded object; `None` when the verifier removed the logging.
+    /// Takes the log from a loaded object; `None` if the verifier removed the logging.
     pub(super) fn take(ebpf: &mut Ebpf) -> Option<Self> {
         EbpfLogger::init_with_logger(ebpf, Forward).ok().map(Self)
     }
 
-    /// Forwards what has come.
+    /// Forwards all new entries.
     pub fn flush(&mut self) {
         self.0.flush();
     }

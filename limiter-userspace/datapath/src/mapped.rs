@@ -1,4 +1,5 @@
-//! A part of a map of lines in the memory of this process: read without a system call for each.
+//! A part of a map of lines, mapped into the memory of this process: read without a system call for
+//! each line.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -7,7 +8,7 @@ use aya::maps::MapData;
 use limiter_decision::line::HostLine;
 use memmap2::{MmapOptions, MmapRaw};
 
-/// Some lines that follow each other. They are mapped as long as this is there: all of the map
+/// Consecutive lines, mapped until this is dropped. The whole map is not mapped, because all of it
 /// would count as memory of this process.
 pub(super) struct Window {
     memory: MmapRaw,
@@ -15,7 +16,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Maps `count` lines from `first` on. They are in the map.
+    /// Maps `count` lines from `first` on. The caller ensures that they are in the map.
     pub(super) fn open(map: &MapData, first: u32, count: u32) -> io::Result<Self> {
         let offset = u64::from(first) * size_of::<HostLine>() as u64;
         let count = usize::try_from(count).map_err(io::Error::other)?;
@@ -29,8 +30,8 @@ impl Window {
     #[expect(unsafe_code, reason = "memory that the kernel shares")]
     pub(super) fn lines(&self) -> &[HostLine] {
         // SAFETY: so many lines are mapped, until this is dropped, from a multiple of their size
-        // on, of a map whose values are lines. A line is atomics alone, of the same layout, for
-        // which any bytes do; they are only loaded.
+        // on. The map's values are lines: atomics only, of the same layout, and valid for any
+        // bytes; they are only loaded.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.count) }
     }
 }

@@ -21,7 +21,7 @@ use super::found::found;
 use super::pod::Wire;
 use super::{DatapathError, PinDir, batch, tries};
 
-/// Counters that are zeroed by one call: 64 bytes each, on every CPU.
+/// Counters zeroed per call: 64 bytes each, on every CPU.
 const CLEARED_AT_ONCE: usize = 4096;
 
 type Trie = LpmTrie<MapData, [u8; 16], u32>;
@@ -43,10 +43,9 @@ macro_rules! take {
     };
 }
 
-/// Maps by their names, each taken once.
+/// Provides each map once, by its name.
 pub(super) type MapSource<'a> = dyn FnMut(&'static str) -> Result<Map, DatapathError> + 'a;
 
-/// The maps of a loaded object.
 pub(super) fn of_object(ebpf: &mut Ebpf) -> impl FnMut(&'static str) -> Result<Map, DatapathError> {
     |name| {
         let missing = DatapathError::Map { map: name, source: MapError::KeyNotFound };
@@ -54,7 +53,7 @@ pub(super) fn of_object(ebpf: &mut Ebpf) -> impl FnMut(&'static str) -> Result<M
     }
 }
 
-/// The pinned maps, without the object.
+/// Provides the pinned maps, without the object.
 pub(super) fn of_pins(pins: &PinDir) -> impl FnMut(&'static str) -> Result<Map, DatapathError> {
     |name| {
         let data = MapData::from_pin(pins.map(name)).map_err(DatapathError::map(name))?;
@@ -62,15 +61,15 @@ pub(super) fn of_pins(pins: &PinDir) -> impl FnMut(&'static str) -> Result<Map, 
     }
 }
 
-/// The entries that a pinned map was made for.
+/// The number of entries that a pinned map was made for.
 pub(super) fn capacity(pins: &PinDir, map: &'static str) -> Result<u32, DatapathError> {
     let failed = |source: MapError| DatapathError::Map { map, source };
     let info = MapInfo::from_pin(pins.map(map)).map_err(failed)?;
     Ok(info.max_entries())
 }
 
-/// The pinned words of `CONTROL`, whatever version made them: the ABI number and the bypass have
-/// had their places since the first one.
+/// The pinned words of `CONTROL`, from any version: the ABI number and the bypass have kept their
+/// places since the first version.
 pub(super) struct PinnedControl(Array<MapData, u64>);
 
 impl PinnedControl {
@@ -105,15 +104,15 @@ impl Maps {
         self.control.get(&word.index(), 0).map_err(DatapathError::map(map::CONTROL))
     }
 
-    /// Stores a word after all that was stored before, in any map: the program reads a generation
-    /// first, and then what it refers to.
+    /// Stores a word after all earlier stores to any map: the program first reads a generation, and
+    /// then what it refers to.
     pub(super) fn set_control(&mut self, word: Control, value: u64) -> Result<(), DatapathError> {
         fence(Ordering::Release);
         self.control.set(word.index(), value, 0).map_err(DatapathError::map(map::CONTROL))
     }
 
-    /// Says which interfaces are members of bonds, as many as there is room for. In the place of a
-    /// member that has left, nothing is found.
+    /// Tells the program which interfaces are members of bonds, as many as fit. Clears the places
+    /// of members that left.
     pub(super) fn set_members(&mut self, members: &[Member]) -> Result<(), DatapathError> {
         let all = members.iter().copied().chain(std::iter::repeat(Member::default()));
         for (place, member) in (Control::Members.index() + 1..Control::COUNT).zip(all) {
@@ -124,7 +123,7 @@ impl Maps {
         self.set_control(Control::Members, count as u64)
     }
 
-    /// Rules that there is room for.
+    /// The number of rules that fit.
     pub(super) fn capacity(&self) -> u32 {
         self.rule_stats.len()
     }
@@ -137,7 +136,7 @@ impl Maps {
         Ok(found(map::LIMITS, self.limits.get(&slot.index(), 0))?.map(|limit| limit.0))
     }
 
-    /// The trie of a generation, to look up single sources.
+    /// The trie of a generation, for looking up single sources.
     pub(super) fn rules_of(
         &self,
         generation: Generation,
@@ -173,7 +172,7 @@ impl Maps {
             .collect()
     }
 
-    /// Puts a whole new trie in the place of a generation.
+    /// Replaces the whole trie of a generation.
     pub(super) fn set_trie(
         &mut self,
         generation: u64,
@@ -212,7 +211,7 @@ impl Maps {
         Ok(sum)
     }
 
-    /// Begins the counters of an interface that no packet is counted for.
+    /// Resets the counters of an interface for which no packet is being counted.
     pub(super) fn begin_interface(
         &mut self,
         index: u32,
@@ -226,8 +225,7 @@ impl Maps {
         self.interface_stats.set(place, zeros, 0).map_err(failed)
     }
 
-    /// Drops that are not counted in the buckets of their sources yet: at most one source of each
-    /// CPU.
+    /// Drops not yet counted in the buckets of their sources: at most one source per CPU.
     pub(super) fn uncounted(&self) -> Result<Vec<(BucketKey, u64)>, DatapathError> {
         let values = self.uncounted.get(&0, 0).map_err(DatapathError::map(map::UNCOUNTED))?;
         Ok(values.iter().map(|value| value.0.held()).filter(|(_, drops)| *drops > 0).collect())
@@ -260,8 +258,8 @@ impl Maps {
         Ok(())
     }
 
-    /// Adds the counts of rules that ended to those of all that ended. The program never writes
-    /// there, so nothing is lost.
+    /// Adds the counts of rules that ended to the total of ended rules. The program never writes to
+    /// the total, so no count is lost.
     pub(super) fn retire_rule_counters(&mut self, numbers: &[u32]) -> Result<(), DatapathError> {
         if numbers.is_empty() {
             return Ok(());

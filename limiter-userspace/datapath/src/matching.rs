@@ -1,9 +1,9 @@
-//! Interfaces by patterns of names: limited as they appear, and let go as they leave this network
-//! namespace or get a name that does not match.
+//! Interfaces by patterns of names: limited when they appear, and released when they leave this
+//! network namespace or get a name that does not match.
 //!
-//! One that moves to another namespace is let go, unlike one that was asked for by name: what makes
-//! a container makes both ends of a veth pair here, and gives one of them to the container, where
-//! the directions are the other ones.
+//! An interface that moves to another namespace is released, unlike one that was asked for by name:
+//! container runtimes create both ends of a veth pair here and move one end into the container,
+//! where the directions are reversed.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -18,12 +18,11 @@ use super::{
     Attachment, DatapathError, Hook, LinkChange, LinkState, Mode, ModeChoice, PinDir, Wanted,
 };
 
-/// Interfaces that one look attaches to: the kernel takes some milliseconds for each, in which the
-/// daemon does nothing else.
+/// Interfaces attached per look. The kernel takes some milliseconds for each, and the daemon waits
+/// meanwhile.
 const A_LOOK: usize = 8;
 
-/// The interfaces here whose names match a pattern, without the loopback and those that are wanted
-/// by name.
+/// The interfaces here whose names match a pattern, except the loopback and those wanted by name.
 pub(super) fn matching(wanted: &Wanted) -> Result<Vec<Link>, DatapathError> {
     if wanted.patterns.is_empty() {
         return Ok(Vec::new());
@@ -34,12 +33,12 @@ pub(super) fn matching(wanted: &Wanted) -> Result<Vec<Link>, DatapathError> {
     Ok(links()?.into_iter().filter(is_meant).collect())
 }
 
-/// What one look at all interfaces has asked the kernel, so that it is asked once.
+/// Answers of the kernel during one look at all interfaces, so that each question is asked once.
 pub(super) struct Look {
     pins: PinDir,
-    /// Interfaces that match a pattern; none if the kernel did not say.
+    /// Interfaces that match a pattern; `None` if the kernel did not answer.
     matching: Option<Vec<Link>>,
-    /// Those whose frames can be read, by index.
+    /// Matching interfaces whose frames can be read, by index.
     here: HashMap<u32, Interface>,
     links: Option<Vec<OwnLink>>,
 }
@@ -74,8 +73,8 @@ impl Look {
 }
 
 impl Kernel {
-    /// Attaches to the hooks of all interfaces that are wanted, or adopts their links. Of one that
-    /// matches a pattern an error is kept, and it is tried again later.
+    /// Attaches to the hooks of all wanted interfaces, or adopts their links. If an interface that
+    /// matches a pattern fails, its error is kept and it is retried later.
     pub(super) fn attach_wanted(
         &mut self,
         wanted: &Wanted,
@@ -88,10 +87,11 @@ impl Kernel {
         }
         self.choice = mode;
         self.held.hooks = hooks.to_vec();
-        // What no interface could have is an error of the start, also where there is none yet.
+        // If no interface could ever be attached, the start fails, even if no interface matches
+        // yet.
         for hook in hooks {
-            // Of either kind, one may appear when this process may not load programs any more:
-            // Linux before 6.18 takes them with `CAP_PERFMON` alone.
+            // Load both kinds now. A matching interface may appear when this process may no longer
+            // load programs: Linux before 6.18 needs `CAP_PERFMON` for them.
             for framing in Framing::ALL {
                 self.program_id(*hook, framing)?;
             }
@@ -103,8 +103,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Attaches to so many interfaces that match a pattern and are not under limits. Says which are
-    /// now.
+    /// Attaches to a limited number of interfaces that match a pattern and are not limited yet.
+    /// Returns those that are now.
     pub(super) fn attach_some(&mut self, look: &mut Look) -> Vec<LinkChange> {
         self.attach_matching(look, A_LOOK)
     }
@@ -149,18 +149,18 @@ impl Kernel {
         }
     }
 
-    /// True of one that was asked for by a pattern alone.
+    /// True if the interface was asked for only by a pattern.
     pub(super) fn is_by_pattern(&self, at: &Attachment) -> bool {
         !self.wanted.names.contains(&at.asked)
     }
 
-    /// True if an interface that was asked for by a pattern is still meant by one.
+    /// True if an interface that was asked for by a pattern still matches one.
     pub(super) fn is_still_meant(&self, at: &Attachment) -> bool {
         matches!(at.state, LinkState::Attached | LinkState::Detached)
             && self.wanted.matches(&at.interface)
     }
 
-    /// Ends the link of an interface that no pattern means any more.
+    /// Ends the link of an interface that no longer matches a pattern.
     pub(super) fn let_go(&mut self, at: &Attachment, look: &mut Look) {
         let ended = match look.link_of(at.link_id) {
             Ok(Some(link)) => own_links::end(&self.held.pins, &link),

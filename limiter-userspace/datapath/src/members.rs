@@ -1,5 +1,5 @@
-//! Members of bonds: in native mode the driver of a member runs the program that is on its bond,
-//! and shows it the member as the interface. The program is told whose packets these are.
+//! Members of bonds. In native mode a member's driver runs the program of its bond, but passes the
+//! member as the interface. So the program must know which bond each member belongs to.
 
 use limiter_common::wire::{MAX_MEMBERS, Member};
 
@@ -7,11 +7,12 @@ use super::kernel::Kernel;
 use super::machine::ports;
 use super::{DatapathError, Mode, Observed as _};
 
-/// Interfaces up to which the members of each are asked for, and not those of all at once.
+/// Up to so many bonds, the members of each are requested separately instead of all members at
+/// once.
 const FEW: usize = 8;
 
 impl Kernel {
-    /// Tells the program the members of the bonds that it is on, as they are now.
+    /// Tells the program the current members of the bonds that it is attached to.
     pub(super) fn keep_members(&mut self) {
         let native = self.attachments().iter();
         let native = native.filter(|at| at.mode == Mode::Native && at.state.is_attached());
@@ -40,7 +41,7 @@ impl Kernel {
         }
     }
 
-    /// Tells the program which interfaces, by their indices, are members of which bonds.
+    /// Tells the program the members of bonds: pairs of a member's and its bond's index.
     pub fn set_members(&mut self, members: &[(u32, u32)]) -> Result<(), DatapathError> {
         if self.members == members {
             return Ok(());

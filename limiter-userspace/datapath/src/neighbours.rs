@@ -1,4 +1,4 @@
-//! Programs of others at the hooks of an interface.
+//! Other programs at the hooks of an interface.
 
 use std::fmt;
 
@@ -7,24 +7,23 @@ use limiter_common::header::Direction;
 use super::other_pins::OtherPins;
 use super::{DatapathError, Hook, Interface, PinDir, foreign, hook, programs};
 
-/// A program at a hook of an interface that is not this limiter's.
+/// A program at a hook of an interface that does not belong to this limiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// The hook that it is at.
     pub hook: Hook,
-    /// The kernel's id of it.
+    /// The kernel's id of the program.
     pub program_id: u32,
-    /// Its name; none where this process may not ask for it (`CAP_SYS_ADMIN`).
+    /// Its name; `None` if this process may not ask for it (`CAP_SYS_ADMIN`).
     pub name: Option<String>,
-    /// True if it runs before this limiter's program at the same hook. What it decides, the program
-    /// behind it does not see.
+    /// True if it runs before this limiter's program at the same hook. limiter does not see the
+    /// packets that it decides.
     pub is_before: bool,
-    /// The pins that keep it there, if it is a limiter's and they are found.
+    /// The pins that keep the program there, if it belongs to another limiter and they are found.
     pub pins: Option<OtherPins>,
 }
 
 impl Neighbour {
-    /// True if it is the program of another limiter, as far as can be seen.
+    /// True if the program is known to belong to another limiter.
     pub fn is_limiter(&self) -> bool {
         self.pins.is_some() || self.name.as_deref().is_some_and(hook::is_limiter)
     }
@@ -40,8 +39,8 @@ impl fmt::Display for Neighbour {
     }
 }
 
-/// The programs at the hooks of an interface for a direction that are not among `own`, each hook's
-/// in the order in which they run.
+/// The programs at the hooks of an interface for a direction that are not among `own`, in the order
+/// in which each hook runs them.
 pub(super) fn neighbours(
     interface: &Interface,
     direction: Direction,

@@ -1,4 +1,4 @@
-//! A question over netlink, and its answer: one message, or all that the kernel has.
+//! Requests over netlink: for one message, or a dump of all objects.
 
 use std::io;
 
@@ -8,14 +8,15 @@ use netlink_packet_core::{
 };
 use netlink_sys::{Socket, SocketAddr};
 
-/// A socket to the kernel for a protocol, as `NETLINK_ROUTE`.
+/// Opens a socket to the kernel for a protocol such as `NETLINK_ROUTE`.
 pub(super) fn open(protocol: isize) -> io::Result<Socket> {
     let socket = Socket::new(protocol)?;
     socket.connect(&SocketAddr::new(0, 0))?;
     Ok(socket)
 }
 
-/// Asks, and takes the answer. An error is the kernel's, with its number, or about the exchange.
+/// Sends a request and receives the answer. An error is the kernel's, with its number, or an error
+/// of the exchange.
 pub(super) fn ask<T>(socket: &Socket, request: T) -> io::Result<T>
 where
     NetlinkPayload<T>: From<T>,
@@ -32,7 +33,7 @@ where
     }
 }
 
-/// Asks for a change; returns when the kernel has made it.
+/// Requests a change. Returns when the kernel has made it.
 pub(super) fn change<T>(socket: &Socket, request: T, flags: u16) -> io::Result<()>
 where
     NetlinkPayload<T>: From<T>,
@@ -49,7 +50,7 @@ where
     }
 }
 
-/// Asks for all that there is of a kind. Of a change meanwhile a part may be seen.
+/// Dumps all objects of a kind. Not atomic: a concurrent change may be seen in part.
 pub(super) fn dump<T>(socket: &Socket, request: T) -> io::Result<Vec<T>>
 where
     NetlinkPayload<T>: From<T>,

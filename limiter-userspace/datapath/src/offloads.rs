@@ -1,5 +1,6 @@
-//! Changes that a card makes to frames before the program sees them, over generic netlink. There is
-//! no other way without `unsafe`: the `ioctl` takes pointers, and sysfs does not have it.
+//! Offloads by which a card changes frames before the program sees them, by generic netlink.
+//! Without `unsafe` there is no other way: the `ioctl` takes pointers, and sysfs does not list
+//! them.
 
 use std::io;
 
@@ -8,7 +9,8 @@ use netlink_packet_core::NlasIterator;
 use super::DatapathError;
 use super::generic::{ask_ethtool, attribute};
 
-/// `include/uapi/linux/ethtool_netlink.h`: the question, and the way to the names in the answer.
+/// `include/uapi/linux/ethtool_netlink.h`: the request, and the attributes that lead to the names
+/// in the answer.
 const ETHTOOL_MSG_FEATURES_GET: u8 = 11;
 const ETHTOOL_A_FEATURES_HW: u16 = 2;
 const ETHTOOL_A_FEATURES_ACTIVE: u16 = 4;
@@ -18,36 +20,36 @@ const ETHTOOL_A_BITSET_BITS: u16 = 3;
 const ETHTOOL_A_BITSET_BIT_NAME: u16 = 2;
 const ETHTOOL_A_BITSET_BIT_VALUE: u16 = 3;
 
-/// Name of the kernel for `rx-vlan-offload` of `ethtool`.
+/// The kernel's name for ethtool's `rx-vlan-offload`.
 pub const STRIPS_TAGS: &str = "rx-vlan-hw-parse";
 
-/// Changes of frames that an interface makes.
+/// Offloads of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
-    /// Names of those that are on, as the kernel calls them: `rx-gro`, `rx-vlan-hw-parse`.
+    /// Kernel names of the active offloads: `rx-gro`, `rx-vlan-hw-parse`.
     pub active: Vec<String>,
-    /// Names of those that the driver lets be switched.
+    /// Names of the offloads that the driver allows to be switched.
     pub switchable: Vec<String>,
 }
 
 impl Offloads {
-    /// True if it is on.
+    /// True if the offload is on.
     pub fn is_on(&self, name: &str) -> bool {
         self.active.iter().any(|active| active == name)
     }
 
-    /// True if it can be switched on and off.
+    /// True if the offload can be switched on and off.
     pub fn is_switchable(&self, name: &str) -> bool {
         self.switchable.iter().any(|switchable| switchable == name)
     }
 }
 
-/// True if an interface takes VLAN tags off, as far as the driver says so.
+/// True if the driver reports that an interface removes VLAN tags.
 pub fn strips_tags(interface: &str) -> Result<bool, DatapathError> {
     offloads(interface).map(|offloads| offloads.is_on(STRIPS_TAGS))
 }
 
-/// Remedy for an interface that takes VLAN tags off before they are seen.
+/// Remedy for an interface that removes VLAN tags before limiter sees them.
 pub fn keep_tags(interface: &str) -> String {
     format!(
         "ethtool -K {interface} rxvlan off; the other end of a veth pair takes them off, too: \
@@ -72,7 +74,7 @@ fn features(interface: &str) -> io::Result<Offloads> {
     Ok(Offloads { active, switchable })
 }
 
-/// Names of the bits that are set. A set without a mask has no others.
+/// Names of the set bits. A bitset without a mask lists only set bits.
 fn names(bitset: &[u8]) -> io::Result<Vec<String>> {
     let has_mask = attribute(bitset, ETHTOOL_A_BITSET_NOMASK)?.is_none();
     let bits = attribute(bitset, ETHTOOL_A_BITSET_BITS)?.unwrap_or_default();
@@ -93,7 +95,7 @@ fn names(bitset: &[u8]) -> io::Result<Vec<String>> {
 mod tests {
     use super::*;
 
-    /// The loopback interface takes no tags off, and says what else it does.
+    /// The loopback interface strips no tags, and reports its other offloads.
     #[test]
     fn the_kernel_answers_anybody() {
         let offloads = features("lo").unwrap();

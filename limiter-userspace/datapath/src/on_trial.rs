@@ -1,4 +1,4 @@
-//! A rule set on trial, its outcome, and one that a daemon left behind.
+//! A rule set on trial, its outcome, and a trial that a daemon left behind.
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, RuleSetHeader};
@@ -11,7 +11,7 @@ use super::words::header_of;
 /// A rule set on trial.
 #[derive(Debug)]
 pub(super) struct Trial {
-    /// Rules that the maps held before.
+    /// Rules that were installed before.
     pub(super) before: Installed,
     /// Rule numbers that the trial began.
     pub(super) begun: Vec<u32>,
@@ -20,7 +20,7 @@ pub(super) struct Trial {
     pub(super) end: Ticks,
 }
 
-/// End of a trial.
+/// Outcome of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrialOutcome {
     /// The rule set stays.
@@ -29,8 +29,8 @@ pub enum TrialOutcome {
     Reverted,
 }
 
-/// A generation on trial that a daemon left behind: nobody is there to confirm it, so the one
-/// before is put in force. Returns the generation in force.
+/// Ends a trial that a daemon left behind: nobody is there to confirm it, so the previous rule set
+/// is put in force. Returns the generation in force.
 pub(super) fn settle(maps: &mut Maps, generation: u64) -> Result<u64, DatapathError> {
     let header = RuleSetHeader::from_raw(maps.control(header_of(generation))?);
     if !header.is_on_trial() {

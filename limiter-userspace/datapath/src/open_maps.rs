@@ -1,5 +1,5 @@
-//! The opened maps of one pin directory, with the rule set that they hold: all that is read of
-//! them, by the daemon that has them and by commands without one.
+//! The opened maps of one pin directory and the rule set in them: everything that is read from
+//! them, by their daemon or by commands without a daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -38,7 +38,7 @@ use super::{
     PinDir, Queueing, SourceTable, Sweep, held_rules, labels, queueing,
 };
 
-/// Handles on all maps but those of events, and what is known of them.
+/// Handles on all maps except those of events, and what is known about them.
 pub(super) struct OpenMaps {
     pub(super) pins: PinDir,
     pub(super) maps: Maps,
@@ -48,13 +48,13 @@ pub(super) struct OpenMaps {
     pub(super) source_store: SourceStore,
     pub(super) lists: Lists,
     pub(super) tables: TableMaps,
-    /// Mapped when first needed: they would be a fourth of the daemon's memory, also without a
-    /// shared limit.
+    /// Mapped when first needed: the leases would be a quarter of the daemon's memory even without
+    /// a shared limit.
     leases: OnceLock<Arc<LeaseMemory>>,
     pub(super) entries: EntryMaps,
     pub(super) program_maps: ProgramMaps,
     pub(super) attachments: Vec<Attachment>,
-    /// Hooks that each interface is to be limited at; none where nobody was asked for any.
+    /// Hooks at which each interface should be limited; empty if nobody asked for any.
     pub(super) hooks: Vec<Hook>,
     /// Largest frame of the interfaces in bytes.
     pub(super) max_frame: u64,
@@ -64,7 +64,7 @@ pub(super) struct OpenMaps {
 }
 
 impl OpenMaps {
-    /// Takes the maps by name. The rules in them are still to be read: [`OpenMaps::adopt`].
+    /// Takes the maps by name. The caller then reads the rules: [`OpenMaps::adopt`].
     pub(super) fn take(
         source: &mut MapSource<'_>,
         pins: &PinDir,
@@ -101,8 +101,8 @@ impl OpenMaps {
         Ok(self.leases.get_or_init(|| leases))
     }
 
-    /// The number of the rule set that packets meet now: with a trial that is over, the one after
-    /// it.
+    /// The number of the rule set that packets meet now: after an expired trial, the next
+    /// generation.
     pub(super) fn generation_in_force(&self) -> Result<u64, DatapathError> {
         let generation = self.maps.control(Control::Generation)?;
         let header = RuleSetHeader::from_raw(self.maps.control(header_of(generation))?);
@@ -110,8 +110,8 @@ impl OpenMaps {
         Ok(if header.is_on_trial() && over { generation + 1 } else { generation })
     }
 
-    /// Reads the rules of a generation, the one in force. Returns limits and records whose slots
-    /// still say that they had left force.
+    /// Reads the rules of the generation in force. Returns the limits and records whose slots are
+    /// still marked as having left force.
     pub(super) fn adopt(&mut self, generation: u64) -> Result<Slots, DatapathError> {
         self.generation = generation;
         self.installed = held_rules::adopt(&self.maps, &self.tables, generation, &self.pins)?;
@@ -119,7 +119,7 @@ impl OpenMaps {
     }
 }
 
-/// Data paths over opened maps.
+/// A data path over opened maps.
 pub(super) trait HasMaps {
     fn held(&self) -> &OpenMaps;
 }
@@ -130,7 +130,7 @@ impl HasMaps for OpenMaps {
     }
 }
 
-/// Adds the drops that CPUs have not added to the buckets yet.
+/// Adds the drops that CPUs have not yet added to the buckets.
 fn add_uncounted(
     held: &OpenMaps,
     bucket_keys: &mut [(BucketKey, Bucket)],
@@ -192,7 +192,7 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
 
     fn interface_index(&self, name: &str) -> Option<u32> {
         let found = Interface::query(name).ok().map(|interface| interface.index);
-        // Rules on an interface that was renamed stay in force, unless another one has its name.
+        // Rules on a renamed interface stay in force, unless another interface has its name now.
         let renamed = |at: &&Attachment| at.asked == name && at.ifindex != 0;
         found.or_else(|| self.held().attachments.iter().find(renamed).map(|at| at.ifindex))
     }
@@ -285,7 +285,7 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
         if let Some((EntryKind::Compact, from)) = from {
             let (mut compact, next) = held.sources.compact(from, most)?;
             add_uncounted(held, &mut compact)?;
-            // Others are left of tables that are not compact any more.
+            // The remaining entries belong to tables that are no longer compact.
             let key = |(bucket_key, bucket): &_| {
                 Some((tables.compact_key(bucket_key)?, of_compact(bucket)))
             };
@@ -293,7 +293,7 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
             return Ok((compact.iter().filter_map(key).collect(), next));
         }
         let (mut keys, next) = held.keyed.keys(from.and_then(|(_, from)| from), most)?;
-        // Left from when their table was not compact.
+        // Left over from when their table was not compact.
         keys.retain(|(key, _)| tables.compact_bucket_key(key).is_none());
         let next = match next {
             Some(next) => Some((EntryKind::Keyed, Some(next))),

@@ -14,14 +14,14 @@ pub struct Options {
     pub max_sources: u32,
     /// Store of the buckets of sources.
     pub source_table: SourceTable,
-    /// Rules, and rules being replaced.
+    /// Largest number of rules, including those being replaced.
     pub max_rules: u32,
-    /// Keys of tables tracked, over all tables beside the source table.
+    /// Keys of tables tracked, over all tables except the source table.
     pub max_keys: u32,
     /// Level of the program's own log: 0 off, 1 error to 5 trace.
     pub kernel_log: u8,
-    /// Place among the programs at tc of an interface, for attachments that are made anew.
+    /// Place among the programs at tc of an interface, for new attachments.
     pub tc_order: TcOrder,
-    /// Pin of an XDP program of somebody else that goes on with the packets that pass.
+    /// Pin of another XDP program that continues with the packets that pass.
     pub then: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! The limiter that an interface is under, if that is not this one.
+//! The pins of another limiter that limits an interface.
 
 use std::fmt;
 use std::path::PathBuf;

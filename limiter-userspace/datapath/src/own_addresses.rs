@@ -21,7 +21,8 @@ pub(super) fn own_addresses() -> io::Result<Vec<(u32, IpNet)>> {
     Ok(found.filter_map(|address| of(&address)).collect())
 }
 
-/// The own address of a message: `IFA_LOCAL`, which IPv6 has only on point-to-point links.
+/// The interface's own address in a message: `IFA_LOCAL`, which IPv6 has only on point-to-point
+/// links.
 fn of(message: &AddressMessage) -> Option<(u32, IpNet)> {
     let local = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Local(address) => Some(*address),
@@ -47,7 +48,7 @@ mod tests {
     fn the_loopback_address_is_an_own_one() {
         let found = own_addresses().unwrap();
         let loopback: IpAddr = [127, 0, 0, 1].into();
-        // A namespace whose loopback interface is down has none.
+        // There are no addresses if the loopback interface of the namespace is down.
         assert!(
             found.is_empty() || found.iter().any(|(_, net)| net.addr() == loopback),
             "{found:?}"

@@ -1,8 +1,8 @@
-//! The links that are pinned, and the interface that each is on by now. The name of a pin is the
-//! one that its interface had when it was last looked at; the kernel knows what became of that.
+//! The pinned links, and the interface that each is on now. A pin's name is the interface's name at
+//! the last look; the kernel knows what became of that interface.
 //!
-//! Where the kernel has no TCX, what is pinned for tc is a program, and a filter of clsact takes
-//! the place of the link: [`clsact`].
+//! On kernels without TCX, the pin for tc is a program, and a clsact filter replaces the link:
+//! [`clsact`].
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,10 +21,10 @@ use super::machine::links;
 use super::programs::HookProgram;
 use super::{Attachment, DatapathError, Hook, Mode, PinDir};
 
-/// The kernel's word on the descriptors of this process, links among them.
+/// What the kernel reports about this process's descriptors, including links.
 const DESCRIPTORS: &str = "/proc/self/fdinfo";
 
-/// Links that are open at a time: a process may have 1,024 descriptors by default.
+/// Links open at the same time: a process may have 1,024 descriptors by default.
 const OPEN_AT_ONCE: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -33,24 +33,23 @@ pub(super) struct OwnLink {
     /// The interface's name, as the pin has it.
     pub(super) called: String,
     pub(super) pin: PathBuf,
-    /// The kernel's id of the link, or [`Filter::id`]; 0 of a filter that is gone.
+    /// The kernel's id of the link, or [`Filter::id`]; 0 if the filter is gone.
     pub(super) id: u32,
     pub(super) program_id: u32,
     pub(super) place: Place,
     /// The interface, if it is in this network namespace.
     pub(super) here: Option<Interface>,
-    /// The filter in the place of a link.
+    /// The filter used instead of a link.
     filter: Option<Filter>,
 }
 
-/// The interface that a link is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The one of this index, in whichever network namespace that is.
+    /// The interface with this index, which may be in another network namespace.
     On(u32),
-    /// None: it is gone.
+    /// The interface is gone.
     Nowhere,
-    /// The kernel does not report it.
+    /// The kernel does not report the interface.
     Unknown,
 }
 
@@ -64,7 +63,7 @@ impl OwnLink {
         self.here.as_ref().map(|found| found.index)
     }
 
-    /// The mode of the attachment; native where that cannot be seen.
+    /// The mode of the attachment; native if it cannot be seen.
     pub(super) fn mode(&self) -> Mode {
         match self.hook {
             Hook::Xdp => {
@@ -75,12 +74,12 @@ impl OwnLink {
         }
     }
 
-    /// True if it is the link of one of these.
+    /// True if this is the link of one of these attachments.
     fn is_of(&self, attached: &[Attachment]) -> bool {
         attached.iter().any(|at| at.link_id == self.id)
     }
 
-    /// True if it is on the interface of one of these.
+    /// True if it is on the interface of one of these attachments.
     fn is_on(&self, attached: &[Attachment]) -> bool {
         attached.iter().any(|at| self.index_here() == Some(at.ifindex))
     }
@@ -90,7 +89,7 @@ impl OwnLink {
         self.here.as_ref().is_some_and(|found| found.name == self.called)
     }
 
-    /// Ends it: removes the filter, if it is one, and the pin.
+    /// Ends the link: removes its filter, if it has one, and the pin.
     fn remove(&self) -> Result<(), DatapathError> {
         self.remove_filter()?;
         fs::remove_file(&self.pin).map_err(DatapathError::path("removing", &self.pin))
@@ -117,8 +116,8 @@ impl OwnLink {
     }
 }
 
-/// Opens pinned links to look at them. They are open at the same time, because the kernel says by
-/// descriptor what a link is on, and reading all descriptors takes longer than opening one.
+/// Opens pinned links to inspect them. Opens them together, because the kernel reports a link's
+/// interface by its descriptor, and reading all descriptors takes longer than opening one.
 fn open_together(pins: &[(Hook, String, PathBuf)]) -> Vec<Result<OwnLink, DatapathError>> {
     let (at_tc, links): (Vec<_>, Vec<_>) =
         pins.iter().cloned().partition(|(hook, _, _)| *hook != Hook::Xdp && clsact::is_used());
@@ -154,8 +153,8 @@ fn open_links(pins: &[(Hook, String, PathBuf)]) -> Vec<Result<OwnLink, DatapathE
     opened.into_iter().zip(pins).map(looked_at).collect()
 }
 
-/// Opens pinned programs, and looks for their filters at all interfaces: first by the name of the
-/// pin, and then, of an interface that was renamed, among those that no other pin has.
+/// Opens pinned programs and finds their filters at all interfaces: first by the name of the pin,
+/// then, for renamed interfaces, among the filters that no other pin has.
 fn open_programs(pins: &[(Hook, String, PathBuf)]) -> Vec<Result<OwnLink, DatapathError>> {
     let mut running = running().unwrap_or_else(|error| {
         tracing::debug!(%error, "not known where the filters are");
@@ -193,7 +192,7 @@ fn open_programs(pins: &[(Hook, String, PathBuf)]) -> Vec<Result<OwnLink, Datapa
     looked_at.collect()
 }
 
-/// All filters with BPF programs, and their interfaces.
+/// All BPF filters and their interfaces.
 fn running() -> Result<Vec<(Hook, Interface, Filter)>, DatapathError> {
     let mut running = Vec::new();
     for here in links()?.into_iter().filter_map(|link| link.interface.ok()) {
@@ -207,7 +206,7 @@ fn running() -> Result<Vec<(Hook, Interface, Filter)>, DatapathError> {
     Ok(running)
 }
 
-/// All of them. What cannot be opened is no link of ours, and left out.
+/// All links. A pin that cannot be opened is not one of our links, and is left out.
 pub(super) fn all(pins: &PinDir) -> Result<Vec<OwnLink>, DatapathError> {
     let mut links: Vec<OwnLink> = Vec::new();
     for some in pins.link_pins()?.chunks(OPEN_AT_ONCE) {
@@ -218,8 +217,8 @@ pub(super) fn all(pins: &PinDir) -> Result<Vec<OwnLink>, DatapathError> {
             }
         }
     }
-    // Another network namespace has indices of its own: of two links on the same one, the other is
-    // there.
+    // Each network namespace has its own indices: if two links have the same index, the other one
+    // is in another namespace.
     links.sort_by_key(|link| !link.is_named_right());
     for at in 1..links.len() {
         let (before, from) = links.split_at_mut(at);
@@ -235,15 +234,15 @@ pub(super) fn all(pins: &PinDir) -> Result<Vec<OwnLink>, DatapathError> {
     Ok(links)
 }
 
-/// The one behind our program at a hook of an interface, whatever its pin is called: among links
-/// that were looked at before, or else among all.
+/// The link of our program at a hook of an interface, whatever its pin is called. Searches `known`,
+/// or else all links.
 pub(super) fn behind(
     pins: &PinDir,
     hook: Hook,
     interface: &Interface,
     known: Option<&[OwnLink]>,
 ) -> Result<Option<OwnLink>, DatapathError> {
-    // With many links a look at each of them takes a while.
+    // Looking at all links takes a while if there are many.
     if !interface.may_have_program(hook) {
         return Ok(None);
     }
@@ -263,7 +262,7 @@ pub(super) fn behind(
     if found.is_some() || !is_there(&pin) {
         return Ok(found);
     }
-    // Of one that cannot be opened it is better to say so than to call the program somebody else's.
+    // If it cannot be opened, report that instead of calling the program foreign.
     Ok(Some(OwnLink::open(hook, interface.name.clone(), pin)?).filter(is_behind))
 }
 
@@ -271,7 +270,7 @@ pub(super) fn of_id(pins: &PinDir, id: u32) -> Result<Option<OwnLink>, DatapathE
     Ok(all(pins)?.into_iter().find(|link| link.id == id))
 }
 
-/// Gives the pin of a link the name that its interface has by now.
+/// Renames the pin of a link after its interface.
 pub(super) fn rename(pins: &PinDir, link: &mut OwnLink, name: &str) -> Result<(), DatapathError> {
     let pin = pins.link(link.hook, name);
     if pin == link.pin {
@@ -283,7 +282,7 @@ pub(super) fn rename(pins: &PinDir, link: &mut OwnLink, name: &str) -> Result<()
     Ok(())
 }
 
-/// Ends a link that was looked at before, whatever its pin is called by now.
+/// Ends a link that was inspected before, whatever its pin is called now.
 pub(super) fn end(pins: &PinDir, link: &OwnLink) -> Result<(), DatapathError> {
     let is_as_before = OwnLink::open(link.hook, link.called.clone(), link.pin.clone())
         .is_ok_and(|now| now.id == link.id);
@@ -292,17 +291,17 @@ pub(super) fn end(pins: &PinDir, link: &OwnLink) -> Result<(), DatapathError> {
     now.map_or(Ok(()), |now| now.remove())
 }
 
-/// Ends what was pinned for a hook of an interface a moment ago, by that name.
+/// Ends what was just pinned for a hook of an interface under that name.
 pub(super) fn end_named(pins: &PinDir, hook: Hook, interface: &str) -> Result<(), DatapathError> {
     OwnLink::open(hook, interface.to_owned(), pins.link(hook, interface))?.remove()
 }
 
-/// Removes the filters of all pins, which do not end with them. Links end with their pins.
+/// Removes the filters of all pins, because they do not end with their pins. Links do.
 pub(super) fn end_filters(pins: &PinDir) -> Result<(), DatapathError> {
     if clsact::is_used() { all(pins)?.iter().try_for_each(OwnLink::remove_filter) } else { Ok(()) }
 }
 
-/// Replaces the program behind a link; every packet meets the old or the new one.
+/// Replaces the program of a link; every packet meets the old or the new one.
 pub(super) fn adopt(
     program: HookProgram<'_>,
     own: &OwnLink,
@@ -317,7 +316,7 @@ pub(super) fn adopt(
     let opened = PinnedLink::from_pin(&own.pin);
     let link = FdLink::from(opened.map_err(|error| DatapathError::pin(&own.pin, error))?);
     let no_link = |source| DatapathError::NoLink { interface: interface.to_owned(), source };
-    // Taken out, so that dropping the program closes a descriptor and the pin keeps the link.
+    // Taken out, so that dropping the program closes a descriptor while the pin keeps the link.
     let replaced = match program {
         HookProgram::Xdp(program) => {
             let link = XdpLink::try_from(link).map_err(no_link)?;
@@ -334,7 +333,7 @@ pub(super) fn adopt(
     })
 }
 
-/// Replaces the program behind a filter. At every moment there is a pin of the program that runs.
+/// Replaces the program of a filter. The running program always has a pin.
 fn adopt_filter(
     program: &mut SchedClassifier,
     own: &OwnLink,
@@ -355,13 +354,13 @@ fn adopt_filter(
     fs::rename(&next, &own.pin).map_err(DatapathError::path("renaming the pin", next))
 }
 
-/// Pins a program in the place of a link.
+/// Pins a program instead of a link.
 pub(super) fn pin_program(program: &mut SchedClassifier, pin: &Path) -> Result<(), DatapathError> {
     program.pin(pin).map_err(|error| DatapathError::pin(pin, error))?;
     PinDir::restrict(pin).inspect_err(|_| PinDir::drop_pin(pin))
 }
 
-/// Takes the pin of an interface's name away, unless its link is in force somewhere: then it gets a
+/// Frees the pin of an interface's name. If its link is still in force somewhere, the pin gets a
 /// name that no interface has.
 pub(super) fn make_room(pins: &PinDir, hook: Hook, name: &str) -> Result<(), DatapathError> {
     let pin = pins.link(hook, name);
@@ -370,7 +369,7 @@ pub(super) fn make_room(pins: &PinDir, hook: Hook, name: &str) -> Result<(), Dat
     }
     let other = OwnLink::open(hook, name.to_owned(), pin.clone())?;
     if other.place == Place::Nowhere {
-        // A link whose interface is gone, or a start that was cut short.
+        // The pin is left from an interrupted start, or its interface is gone.
         return fs::remove_file(&pin).map_err(DatapathError::path("removing", pin));
     }
     let aside = pins.link(hook, &format!("moved-interface-{}", other.id));
@@ -383,8 +382,8 @@ pub(super) fn make_room(pins: &PinDir, hook: Hook, name: &str) -> Result<(), Dat
     fs::rename(&pin, aside).map_err(DatapathError::path("renaming the pin", pin))
 }
 
-/// The interfaces that are under limits by these pins, but for those that are attached; pins of
-/// interfaces that are gone leave.
+/// The interfaces limited by these pins, except those in `attached`. Removes the pins of interfaces
+/// that are gone.
 pub(super) fn left_behind(
     pins: &PinDir,
     attached: &[Attachment],
@@ -407,14 +406,14 @@ pub(super) fn left_behind(
     Ok(left)
 }
 
-/// The same, without changing anything.
+/// Like [`left_behind`], without changing anything.
 pub(super) fn limited_beside(pins: &PinDir, attached: &[Attachment]) -> Vec<LeftBehind> {
     let links = all(pins).unwrap_or_default();
     let others = links.iter().filter(|link| !link.is_of(attached) && !link.is_on(attached));
     others.filter_map(OwnLink::left_behind).collect()
 }
 
-/// Ends the links on interfaces that are attached, at hooks that are not.
+/// Ends the links on attached interfaces at hooks that are not attached.
 pub(super) fn end_other_hooks(pins: &PinDir, attached: &[Attachment]) -> Result<(), DatapathError> {
     for link in all(pins)? {
         if link.is_of(attached) || !link.is_on(attached) {
@@ -431,12 +430,12 @@ pub(super) fn end_other_hooks(pins: &PinDir, attached: &[Attachment]) -> Result<
     Ok(())
 }
 
-/// The ones that are under limits, as far as can be seen, without changing anything.
+/// The interfaces known to be limited. Changes nothing.
 pub(super) fn limited(pins: &PinDir) -> Vec<LeftBehind> {
     all(pins).unwrap_or_default().iter().filter_map(OwnLink::left_behind).collect()
 }
 
-/// Ends the link on one interface, by the name that it has now.
+/// Ends the link on one interface, by its current name.
 pub(super) fn free(pins: &PinDir, name: &str) -> Result<(), DatapathError> {
     let links = all(pins)?;
     let found: Vec<_> =
@@ -449,13 +448,13 @@ pub(super) fn free(pins: &PinDir, name: &str) -> Result<(), DatapathError> {
     of_name().try_for_each(|(_, link)| link.remove())
 }
 
-/// The names of the interfaces that are free once these pins are removed.
+/// The names of the interfaces that removing these pins will free.
 pub(super) fn names(pins: &PinDir) -> Result<Vec<String>, DatapathError> {
     let mut names = Vec::new();
     for (hook, called, pin) in pins.link_pins()? {
         match OwnLink::open(hook, called.clone(), pin) {
             Ok(link) => names.extend(link.left_behind().map(|left| left.name)),
-            // A link that cannot be opened is removed all the same.
+            // A link that cannot be opened is removed as well.
             Err(_) => names.push(called),
         }
     }
@@ -469,11 +468,11 @@ fn is_there(pin: &Path) -> bool {
 }
 
 /// Asks the kernel for the interface of each link that this process has open, by the link's id. aya
-/// has no name for it.
+/// does not offer this.
 fn places() -> io::Result<BTreeMap<u32, Place>> {
     let mut places = BTreeMap::new();
     for descriptor in fs::read_dir(DESCRIPTORS)? {
-        // One that was closed meanwhile is another one's.
+        // A descriptor that was closed meanwhile is not ours.
         let Ok(text) = fs::read_to_string(descriptor?.path()) else { continue };
         let field = |name: &str| {
             let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

@@ -1,5 +1,5 @@
-//! The lock of a pin directory: one daemon has it, by whatever path. It is on the directory itself,
-//! so it ends with its process, however that ends.
+//! The lock of a pin directory: one daemon has it, whatever path it uses. The lock is on the
+//! directory itself, so it ends with its process.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -9,19 +9,18 @@ use rustix::fs::{major, minor};
 
 use super::{DatapathError, PinDir};
 
-/// How often a directory that is removed in the moment of locking it is made again.
+/// Attempts to make a directory that is removed while it is being locked.
 const TRIES: u32 = 16;
 
-/// A pin directory that no other daemon has.
 #[derive(Debug)]
 pub(super) struct PinLock {
     pins: PinDir,
-    /// Closing it releases the lock.
+    /// Closing the file releases the lock.
     directory: File,
 }
 
 impl PinLock {
-    /// Makes the directory if it is not there, and locks it.
+    /// Makes the directory if it is missing, and locks it.
     pub(super) fn take(pins: &PinDir) -> Result<Self, DatapathError> {
         for _ in 0..TRIES {
             pins.create()?;
@@ -42,7 +41,7 @@ impl PinLock {
                 Err(TryLockError::Error(source)) => return Err(failed(source)),
             }
             let lock = Self { pins: pins.clone(), directory };
-            // Otherwise another directory is there by now, and this lock keeps nobody out of it.
+            // Otherwise the path holds another directory now, which this lock does not protect.
             if lock.holds() {
                 return Ok(lock);
             }
@@ -51,7 +50,7 @@ impl PinLock {
         Err(DatapathError::path("locking", pins.path())(gone))
     }
 
-    /// True if the directory that is locked is still the one of its path.
+    /// True if the path still holds the locked directory.
     pub(super) fn holds(&self) -> bool {
         let Ok(locked) = self.directory.metadata() else { return true };
         match fs::metadata(self.pins.path()) {
@@ -61,8 +60,7 @@ impl PinLock {
     }
 }
 
-/// The process that has the lock, as far as that can be seen: it helps, but is not needed to
-/// refuse.
+/// The process that holds the lock, if it can be seen. It only improves the error message.
 fn holder(directory: &File) -> Option<u32> {
     let file = directory.metadata().ok()?;
     let device = file.dev();
@@ -70,12 +68,12 @@ fn holder(directory: &File) -> Option<u32> {
     held_by(&fs::read_to_string("/proc/locks").ok()?, &key)
 }
 
-/// Process that has the lock of a file by flock(2), in the lines of `/proc/locks`.
+/// Process that holds the lock of a file by flock(2), from the lines of `/proc/locks`.
 fn held_by(locks: &str, key: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();
         let [_, "FLOCK", _, _, pid, file, ..] = fields[..] else { return None };
-        // One of another PID namespace has no number here.
+        // A process of another PID namespace has no number here.
         (file == key).then(|| pid.parse().ok()).flatten().filter(|pid| *pid > 0)
     })
 }

@@ -1,4 +1,4 @@
-//! The data path without a daemon, by its pins: the bypass, and a look at what is in force.
+//! The data path without a daemon, by its pins: the bypass, and reading what is in force.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use super::own_links::{self, OwnLink, Place};
 use super::source_store::SourceStore;
 use super::{Attachment, DatapathError, LeftBehind, LinkState, Observed, PinDir, ifb};
 
-/// How often the maps are read again that a daemon has changed meanwhile.
+/// Attempts to read the maps if a daemon changes them meanwhile.
 const TRIES: u32 = 16;
 
-/// Opens the pinned maps to read them. Nothing is loaded, locked or written.
+/// Opens the pinned maps for reading. Loads, locks and writes nothing.
 pub fn read(pin_dir: &Path) -> Result<Box<dyn Observed>, DatapathError> {
     match machine::pinned(pin_dir) {
         Pinned::Maps { .. } => {}
@@ -32,7 +32,7 @@ pub fn read(pin_dir: &Path) -> Result<Box<dyn Observed>, DatapathError> {
         let mut open = OpenMaps::take(&mut of_pins(&pins), &pins, source_store)?;
         let generation = open.generation_in_force()?;
         let read = open.adopt(generation);
-        // A daemon may have started meanwhile, and have put another rule set there.
+        // A daemon may have started meanwhile and replaced the rule set.
         if open.generation_in_force()? != generation {
             continue;
         }
@@ -48,7 +48,7 @@ pub fn read(pin_dir: &Path) -> Result<Box<dyn Observed>, DatapathError> {
     Err(DatapathError::Changing(pin_dir.to_owned()))
 }
 
-/// The interface of a link; none if that is gone.
+/// The interface of a link; `None` if it is gone.
 fn attachment(link: &OwnLink) -> Option<Attachment> {
     let here = link.here.as_ref();
     let (state, ifindex) = match (here, link.place) {
@@ -70,7 +70,7 @@ fn attachment(link: &OwnLink) -> Option<Attachment> {
     })
 }
 
-/// `limiter off` and `on`.
+/// Sets the bypass: `limiter off` and `on`.
 pub fn set_bypass(pin_dir: &Path, engaged: bool) -> Result<(), DatapathError> {
     open(pin_dir)?.set(Control::Bypass, u64::from(engaged))
 }
@@ -80,8 +80,8 @@ pub fn bypass(pin_dir: &Path) -> Result<bool, DatapathError> {
     Ok(open(pin_dir)?.get(Control::Bypass)? != 0)
 }
 
-/// Removes every pin, and with the links the program. Says which interfaces are free now. A daemon
-/// that has these pins ends when it sees that they are gone.
+/// Removes every pin, and the program together with the links. Returns the interfaces that were
+/// freed. A daemon that uses these pins ends when it notices that they are gone.
 pub fn detach(pin_dir: &Path) -> Result<Vec<String>, DatapathError> {
     let pins = PinDir::new(pin_dir);
     if !pins.has_pins() {
@@ -94,7 +94,7 @@ pub fn detach(pin_dir: &Path) -> Result<Vec<String>, DatapathError> {
     Ok(interfaces)
 }
 
-/// Ends the limits on one interface, and keeps everything else.
+/// Ends the limits on one interface and keeps everything else.
 pub fn free(pin_dir: &Path, interface: &str) -> Result<(), DatapathError> {
     let pins = PinDir::new(pin_dir);
     if !pins.has_pins() {
@@ -103,7 +103,7 @@ pub fn free(pin_dir: &Path, interface: &str) -> Result<(), DatapathError> {
     own_links::free(&pins, interface)
 }
 
-/// The interfaces that the pins keep limited: none, if that cannot be seen.
+/// The interfaces that the pins keep limited; empty if they cannot be seen.
 pub fn limited(pin_dir: &Path) -> Vec<LeftBehind> {
     own_links::limited(&PinDir::new(pin_dir))
 }

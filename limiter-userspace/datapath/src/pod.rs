@@ -1,4 +1,4 @@
-//! The wire types as aya wants them.
+//! Wraps the wire types for aya.
 
 use bytemuck::Pod;
 
@@ -9,5 +9,5 @@ pub(super) struct Wire<T>(pub(super) T);
 
 #[expect(unsafe_code, reason = "aya asks for a promise that bytemuck has proven")]
 // SAFETY: `repr(transparent)` around a type that bytemuck has proven to be plain data: `Copy`,
-// `'static`, without padding and valid for every bit pattern, which is all that aya asks.
+// `'static`, without padding and valid for every bit pattern, which is all that aya requires.
 unsafe impl<T: Pod> aya::Pod for Wire<T> {}

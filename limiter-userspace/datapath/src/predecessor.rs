@@ -1,4 +1,4 @@
-//! Maps of another layout, and what can be carried over of them.
+//! Maps of another layout, and what can be carried over from them.
 
 use std::ops::RangeInclusive;
 
@@ -11,10 +11,11 @@ use super::maps::{PinnedControl, of_pins};
 use super::pod::Wire;
 use super::{DatapathError, Hook, PinDir, Wanted};
 
-/// [`Ban::rule`] of a ban by a rule of maps of another layout, which had numbers of its own.
+/// [`Ban::rule`] of a ban by a rule in maps of another layout, whose rule numbers do not apply
+/// here.
 pub const BANNED_BEFORE: u64 = u64::MAX - 1;
 
-/// Layouts whose `BANS` and lists are as those of this one.
+/// Layouts whose `BANS` and lists are the same as in this one.
 const ALIKE: RangeInclusive<u64> = 2..=ABI_VERSION;
 
 /// The first layout whose [`Control::Lists`] can say that entries have authors.
@@ -27,20 +28,20 @@ pub(super) struct Predecessor {
     /// ABI number of the maps.
     abi: u64,
     pub(super) control: PinnedControl,
-    /// Bans in the old maps; none where their layout is not known.
+    /// Bans in the old maps; `None` if their layout is unknown.
     bans: Option<Bans>,
-    /// Lists in the old maps, likewise.
+    /// Lists in the old maps; `None` if their layout is unknown.
     lists: Option<Lists>,
-    /// Value of the bypass that was carried over last.
+    /// The last value of the bypass that was carried over.
     pub(super) bypass: u64,
-    /// Interfaces to take over, and the mode for those that are new.
+    /// Interfaces to take over, and the mode for new attachments.
     pub(super) wanted: Wanted,
     pub(super) choice: ModeChoice,
     pub(super) hooks: Vec<Hook>,
 }
 
 impl Predecessor {
-    /// Opens what can be carried over of the maps at `pins`.
+    /// Opens the parts of the maps at `pins` that can be carried over.
     pub(super) fn open(pins: &PinDir, abi: u64, control: PinnedControl) -> Self {
         let is_alike = ALIKE.contains(&abi);
         let bans = is_alike.then(|| open_bans(pins)).and_then(|opened| {
@@ -59,7 +60,7 @@ impl Predecessor {
         lists.all()?.iter().try_for_each(|(selector, entry)| to.put(selector, *entry))
     }
 
-    /// Bans on record, with the sign of a rule of other numbers.
+    /// Bans on record, as [`of_before`] converts them.
     pub(super) fn bans(&self) -> Result<Vec<([u8; 16], Ban)>, DatapathError> {
         let Some(bans) = &self.bans else { return Ok(Vec::new()) };
         bans.iter()
@@ -70,7 +71,7 @@ impl Predecessor {
             .collect()
     }
 
-    /// Says what was taken over and what was not.
+    /// Logs what was taken over and what was not.
     pub(super) fn report(&self, bans: usize) {
         let bans = match (&self.bans, bans) {
             (None, _) => "bans could not be read, and are forgotten".to_owned(),
@@ -91,11 +92,11 @@ impl Predecessor {
     }
 }
 
-/// A ban as it is carried over: its rule has another number now, or none.
+/// Converts a ban for the new maps: its rule has another number there, or none.
 fn of_before(ban: Ban) -> Ban {
     match u32::try_from(ban.rule) {
         Ok(1..) => Ban { rule: BANNED_BEFORE, ..ban },
-        // None, or no rule's.
+        // No rule, or a reserved number.
         Ok(0) | Err(_) => ban,
     }
 }

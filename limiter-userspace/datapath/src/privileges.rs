@@ -1,10 +1,10 @@
-//! Privileges of this process, looked at before the kernel is touched.
+//! Privileges of this process, checked before the kernel is touched.
 
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::DatapathError;
 
-/// Capabilities of this process that count here.
+/// Capabilities of this process that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Privileges {
     /// `CAP_BPF`, or `CAP_SYS_ADMIN` in its place.
@@ -16,7 +16,7 @@ pub struct Privileges {
 }
 
 impl Privileges {
-    /// Refuses a process that may not load programs and attach them.
+    /// Fails if this process may not load and attach programs.
     pub fn check(self) -> Result<(), DatapathError> {
         if self.bpf && self.net_admin { Ok(()) } else { Err(DatapathError::NoPrivilege) }
     }

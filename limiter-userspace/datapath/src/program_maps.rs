@@ -1,4 +1,4 @@
-//! Maps that the program alone changes.
+//! Maps that only the program changes.
 
 use aya::maps::{Array, HashMap, MapData};
 use limiter_common::wire::{FlowKey, map};
@@ -7,7 +7,7 @@ use super::DatapathError;
 use super::maps::MapSource;
 use super::pod::Wire;
 
-/// Maps that the program alone changes, and user space only reads to answer questions.
+/// Maps that only the program changes. User space reads them only to answer questions.
 pub(super) struct ProgramMaps {
     pub(super) aggregates: Array<MapData, u64>,
     pub(super) fingerprints: Array<MapData, u64>,

@@ -1,4 +1,4 @@
-//! The programs of the object: one for each way in which frames begin.
+//! The programs of the object: one for each framing.
 
 use aya::Ebpf;
 use aya::programs::tc::TcAttachType;
@@ -7,11 +7,10 @@ use limiter_model::Framing;
 
 use super::DatapathError;
 
-/// The program of a hook, loaded.
+/// A hook's loaded program.
 pub(super) enum HookProgram<'a> {
-    /// That of XDP.
     Xdp(&'a mut Xdp),
-    /// That of tc, and where it is attached.
+    /// The program, and where it is attached.
     Tc(&'a mut SchedClassifier, TcAttachType),
 }
 
@@ -28,7 +27,6 @@ impl HookProgram<'_> {
 
 /// A program that can be loaded.
 pub(super) trait Load {
-    /// Loads it.
     fn load(&mut self) -> Result<(), ProgramError>;
 }
 
@@ -44,7 +42,7 @@ impl Load for SchedClassifier {
     }
 }
 
-/// The program for such frames, loaded if it was not yet.
+/// The program for a framing. Loads it if necessary.
 pub(super) fn loaded<'a, P>(
     ebpf: &'a mut Ebpf,
     framing: Framing,
@@ -60,14 +58,14 @@ where
     match program.load() {
         Ok(()) | Err(ProgramError::AlreadyLoaded) => Ok(program),
         Err(error) => {
-            // All of the verifier's log; the error has its first line.
+            // Logs the whole verifier log; the error contains its first line.
             tracing::debug!(%error, "the program is not loaded");
             Err(refused_or(error, |error| DatapathError::Verify(Box::new(error))))
         }
     }
 }
 
-/// EPERM anywhere below means that a capability is missing.
+/// Maps EPERM anywhere in the chain of causes to missing capabilities.
 pub(super) fn refused_or<E: std::error::Error + 'static>(
     error: E,
     other: impl FnOnce(E) -> DatapathError,
@@ -75,7 +73,7 @@ pub(super) fn refused_or<E: std::error::Error + 'static>(
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(current) = cause {
         if let Some(io) = current.downcast_ref::<std::io::Error>()
-            // Not EACCES: that is the verifier refusing the program.
+            // EACCES does not count: it means that the verifier rejected the program.
             && io.raw_os_error() == Some(libc::EPERM)
         {
             return DatapathError::NotPermitted { action: "load the XDP program and its maps" };
@@ -85,7 +83,7 @@ pub(super) fn refused_or<E: std::error::Error + 'static>(
     other(error)
 }
 
-/// The name that the kernel has for a program; none if it has none, or this process may not ask.
+/// The kernel's name of a program; `None` if it has none, or this process may not ask.
 pub fn name_of(id: u32) -> Option<String> {
     let program = loaded_programs().filter_map(Result::ok).find(|program| program.id() == id)?;
     program.name_as_str().filter(|name| !name.is_empty()).map(str::to_owned)

@@ -1,5 +1,5 @@
-//! The queueing discipline of an interface, over rtnetlink: of all that Linux has, `fq` alone holds
-//! packets back until their time of departure.
+//! The queueing discipline of an interface, by rtnetlink. In Linux only `fq` holds packets back
+//! until their departure time.
 
 use std::io;
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ pub(super) const TCA_FQ_PLIMIT: u16 = 1;
 pub(super) const TCA_FQ_FLOW_PLIMIT: u16 = 2;
 const TCA_FQ_QUANTUM: u16 = 3;
 
-/// Queueing disciplines that the kernel gives an interface by itself: nobody limits by them.
+/// Queueing disciplines that the kernel sets by default: nobody uses them as a limit.
 const NOBODYS: [&str; 7] = ["noqueue", "pfifo_fast", "pfifo", "bfifo", "fq_codel", "mq", "noop"];
 
 /// The queueing discipline of an interface.
@@ -26,18 +26,18 @@ const NOBODYS: [&str; 7] = ["noqueue", "pfifo_fast", "pfifo", "bfifo", "fq_codel
 pub enum Queueing {
     /// `fq`, on every queue.
     Fq(Fq),
-    /// Another one on some queue, by its name: packets do not wait in it.
+    /// Another discipline on some queue, by its name: packets do not wait in it.
     Other(String),
-    /// The same, in a kernel that has no `fq`.
+    /// Like [`Queueing::Other`], in a kernel without `fq`.
     NoFq(String),
 }
 
-/// Why this kernel gives no interface an `fq`, and what to do.
+/// Why this kernel cannot give an interface an `fq`, and the remedy.
 pub(super) const NO_FQ: &str =
     "this kernel has no fq: load the module sch_fq, or boot one with CONFIG_NET_SCH_FQ";
 
 impl Queueing {
-    /// How to have packets wait on an interface, so many of one flow.
+    /// How to let packets wait on an interface, with room for so many of one flow.
     pub fn remedy(&self, interface: &str, flow_packets: u64) -> String {
         let command = hold_packets(interface, flow_packets);
         match self {
@@ -51,16 +51,15 @@ impl Queueing {
     }
 }
 
-/// Room of an `fq`; of several, the least.
+/// Capacity of an `fq`; if there are several, the smallest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fq {
-    /// Packets of a flow that wait: `flow_limit` of `tc`.
+    /// Waiting packets per flow: `flow_limit` of `tc`.
     pub flow_packets: u32,
-    /// Packets that wait in all: `limit` of `tc`.
+    /// Waiting packets in all: `limit` of `tc`.
     pub packets: u32,
 }
 
-/// One queueing discipline as the kernel lists it.
 struct Listed {
     handle: TcHandle,
     parent: TcHandle,
@@ -68,7 +67,7 @@ struct Listed {
     fq: Fq,
 }
 
-/// The queueing discipline of what goes out by an interface.
+/// The queueing discipline of an interface's outgoing packets.
 pub fn queueing(interface: &str) -> Result<Queueing, DatapathError> {
     let index = Interface::query(interface)?.index;
     let found = listed(index)
@@ -79,8 +78,8 @@ pub fn queueing(interface: &str) -> Result<Queueing, DatapathError> {
     })
 }
 
-/// True unless the kernel says that it has no `fq`. A kernel without it looks for the module each
-/// time, so it is not asked often.
+/// False only if the kernel reports that it has no `fq`. A kernel without it searches for the
+/// module each time, so the answer is cached for a minute.
 fn has_fq() -> bool {
     const OFTEN: Duration = Duration::from_mins(1);
     static ASKED: Mutex<Option<(Instant, bool)>> = Mutex::new(None);
@@ -95,10 +94,10 @@ fn has_fq() -> bool {
     }
 }
 
-/// Asks for an `fq` on the loopback with a quantum of 0, which every `fq` refuses before it is put
-/// in place.
+/// Requests an `fq` on the loopback with a quantum of 0, which every `fq` rejects before it is
+/// installed.
 fn ask_for_fq() -> io::Result<()> {
-    /// The loopback of every network namespace.
+    /// Index of the loopback in every network namespace.
     const LOOPBACK: i32 = 1;
     let mut asked = TcMessage::with_index(LOOPBACK);
     asked.header.parent = TcHandle::ROOT;
@@ -109,22 +108,21 @@ fn ask_for_fq() -> io::Result<()> {
     netlink::change(&netlink::open(NETLINK_ROUTE)?, asked, NLM_F_CREATE | NLM_F_REPLACE)
 }
 
-/// The command that makes packets wait on an interface, with room for so many of one flow.
+/// The command that lets packets wait on an interface, with room for so many of one flow.
 ///
-/// The room is for every flow of the interface, also of those without a limit: it is never less
-/// than fq gives by itself.
+/// The limit applies to every flow of the interface, limited or not, so it is never below fq's
+/// default.
 fn hold_packets(interface: &str, flow_packets: u64) -> String {
-    /// `flow_limit` of an `fq` of which nothing was said.
+    /// Default `flow_limit` of an `fq`.
     const USUAL: u64 = 100;
     let flow_packets = flow_packets.max(USUAL);
     let all = room_for(flow_packets);
     format!("tc qdisc replace dev {interface} root fq flow_limit {flow_packets} limit {all}")
 }
 
-/// Room of an `fq` in all that has room for so many packets of a flow: what it has by itself, or as
-/// many.
+/// Total `limit` of an `fq` for so many packets of a flow: the default, or more if needed.
 pub(super) fn room_for(flow_packets: u64) -> u64 {
-    /// `limit` of an `fq` of which nothing was said.
+    /// Default `limit` of an `fq`.
     const USUAL: u64 = 10_000;
     flow_packets.max(USUAL)
 }
@@ -134,7 +132,7 @@ fn listed(index: u32) -> io::Result<Vec<Listed>> {
     let socket = netlink::open(NETLINK_ROUTE)?;
     let asked = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::with_index(index));
     let answers = netlink::dump(&socket, asked)?;
-    // The kernel lists those of all interfaces.
+    // The kernel lists the disciplines of all interfaces.
     let here = answers.into_iter().filter_map(|answer| match answer {
         RouteNetlinkMessage::NewQueueDiscipline(of) if of.header.index == index => Some(of),
         _ => None,
@@ -153,7 +151,7 @@ fn read(message: TcMessage) -> Listed {
     for attribute in attributes {
         match attribute {
             TcAttribute::Kind(kind) => listed.kind = kind,
-            // Of kinds that the library does not know, among them fq, this is all of it.
+            // For kinds that the library does not know, among them fq, this holds all options.
             TcAttribute::Options(options) => {
                 if let [TcOption::Other(all)] = options.as_slice() {
                     let mut bytes = vec![0; all.value_len()];
@@ -167,7 +165,7 @@ fn read(message: TcMessage) -> Listed {
     listed
 }
 
-/// Room of an fq by its options; none of what is not said.
+/// Capacity of an fq from its options; 0 for what is missing.
 fn room(options: &[u8]) -> Fq {
     let packets = |kind| {
         let value = attribute(options, kind).ok().flatten();
@@ -176,14 +174,14 @@ fn room(options: &[u8]) -> Fq {
     Fq { flow_packets: packets(TCA_FQ_FLOW_PLIMIT), packets: packets(TCA_FQ_PLIMIT) }
 }
 
-/// What holds of all queues: of a root, or of everything right below `mq`.
+/// The discipline that holds for all queues: the root, or everything directly below `mq`.
 fn judged(listed: &[Listed]) -> Queueing {
     let none = || Queueing::Other("noqueue".to_owned());
     let Some(root) = listed.iter().find(|of| of.parent == TcHandle::ROOT) else {
         return none();
     };
     let leaves: Vec<&Listed> = match root.kind.as_str() {
-        // A leaf's parent is the class of its queue: the handle of the root, and a number.
+        // A leaf's parent is the class of its queue: the root's handle, and a number.
         "mq" => listed
             .iter()
             .filter(|of| of.parent.major == root.handle.major && of.parent != TcHandle::ROOT)
@@ -201,10 +199,10 @@ fn judged(listed: &[Listed]) -> Queueing {
     }
 }
 
-/// Memory of the kernel that so many packets take which wait, each of 1,500 bytes: 2,304 bytes for
-/// one (`skb->truesize`, as `ss -uam` shows it on Linux 6.18), which are 2,048 of a buffer that has
-/// room for it and 256 of its `sk_buff`. One of 46 bytes takes 832; a super-frame is one packet,
-/// and takes up to some 70 kB.
+/// Kernel memory that so many waiting packets of 1,500 bytes take: 2,304 bytes for each
+/// (`skb->truesize`, as `ss -uam` shows it on Linux 6.18), of which 2,048 are the buffer and 256
+/// its `sk_buff`. A packet of 46 bytes takes 832; a super-frame counts as one packet and takes up
+/// to some 70 kB.
 pub const fn memory_of(packets: u64) -> u64 {
     packets.saturating_mul(2_304)
 }
@@ -233,7 +231,7 @@ mod tests {
         };
         assert_eq!(judged(&queues("fq", "fq")), fq(100));
         assert_eq!(judged(&queues("fq", "fq_codel")), other("fq_codel"));
-        // The mq that the kernel makes by itself has no number.
+        // The default mq of the kernel has no handle number.
         let usual = [
             of("mq", (0, 0), TcHandle::ROOT, u32::MAX),
             of("fq", (0, 0), class(0, 1), 100),
@@ -241,7 +239,7 @@ mod tests {
             of("clsact", (0xffff, 0), class(0xffff, 0xfff1), u32::MAX),
         ];
         assert_eq!(judged(&usual), fq(100));
-        // An fq below something else holds what that gives it, in another order.
+        // An fq below another discipline holds only what that passes to it, in another order.
         let below = [of("htb", (1, 0), TcHandle::ROOT, 0), of("fq", (2, 0), class(1, 10), 100)];
         assert_eq!(judged(&below), other("htb"));
         assert_eq!(judged(&[]), other("noqueue"));
@@ -258,8 +256,8 @@ mod tests {
         assert_eq!(room(&[]), Fq { flow_packets: 0, packets: 0 });
     }
 
-    /// A limit of somebody else is not taken away without a word, and where a command cannot work
-    /// it is not given alone.
+    /// The remedy warns before it replaces somebody's limit, and is not only a command where the
+    /// command cannot work.
     #[test]
     fn the_remedy_fits_what_is_there() {
         let kind = |kind: &str| kind.to_owned();
@@ -276,7 +274,7 @@ mod tests {
         assert!(none.starts_with("this kernel has no fq: load the module sch_fq"), "{none}");
     }
 
-    /// Asking changes nothing, whether the kernel has `fq` or not.
+    /// The request changes nothing, whether the kernel has `fq` or not.
     #[test]
     fn the_kernel_answers_anybody() {
         let kind = "noqueue".to_owned();

@@ -1,8 +1,8 @@
-//! Random numbers of the kernel.
+//! Random numbers from the kernel.
 
 use super::DatapathError;
 
-/// Random number: a seed that nobody outside knows.
+/// A random number for seeds that nobody outside can know.
 pub fn random() -> Result<u64, DatapathError> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())

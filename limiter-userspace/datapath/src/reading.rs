@@ -1,5 +1,5 @@
-//! The maps as the program reads them: single entries, and nothing is changed. What is not there is
-//! `None`.
+//! Reads the maps as the program does: single entries, without changing anything. A missing entry
+//! is `None`.
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::bucket_key::BucketKey;
@@ -16,7 +16,7 @@ use super::open_maps::{HasMaps as _, OpenMaps};
 use super::pod::Wire;
 use super::{DatapathError, Kernel};
 
-/// Reads by the maps that a type holds: a blanket `impl` of a trait of another crate cannot be.
+/// A macro, because a blanket `impl` of another crate's trait is not allowed.
 macro_rules! reads_its_maps {
     ($($held:ty),+) => {
         $(

@@ -1,5 +1,4 @@
-//! Errors of the kernel in words for the user: the whole chain of causes in one line, and the
-//! remedy.
+//! Kernel errors in words for the user: the whole chain of causes in one line, and the remedy.
 
 use std::error::Error;
 use std::fmt;
@@ -15,7 +14,7 @@ impl fmt::Display for Reported<'_> {
         let mut cause = Some(self.0);
         while let Some(error) = cause {
             let text = error.to_string();
-            // The verifier's log has thousands of lines.
+            // Only the first line: the verifier's log has thousands.
             let line = text.lines().next().unwrap_or_default();
             if !said.contains(line) {
                 if !said.is_empty() {
@@ -36,7 +35,7 @@ impl fmt::Display for Reported<'_> {
 const fn of(code: Option<i32>) -> &'static str {
     match code {
         Some(libc::EPERM) => "run as root, or with CAP_BPF and CAP_NET_ADMIN",
-        // The verifier's answer: before 6.18 it walks other ways without CAP_PERFMON.
+        // The verifier's answer: before 6.18, without CAP_PERFMON, it explores other paths.
         Some(libc::EACCES) => {
             "run as root, or with CAP_BPF and CAP_NET_ADMIN, and before Linux 6.18 CAP_PERFMON too"
         }

@@ -1,6 +1,6 @@
-//! Hooks of interfaces that could not be attached to, and when each is tried again: when its
-//! interface has changed, and after a while that grows. One that is tried with every look would
-//! cost the more the more interfaces there are.
+//! Hooks that could not be attached to, and when to retry them: when their interface changes, and
+//! after a growing delay. Retrying all with every look would cost more the more interfaces there
+//! are.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 struct Retry {
     refused: Refused,
-    /// The interface as it was when it was tried; none of one whose frames cannot be read.
+    /// The interface at the last attempt; `None` if its frames cannot be read.
     found: Option<Interface>,
     at: Instant,
     /// Time from the last attempt to the next one.
@@ -29,12 +29,11 @@ impl Retry {
     }
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Retries(Vec<Retry>);
 
 impl Retries {
-    /// True if a hook is to be tried, for the first time or again.
+    /// True if a hook should be tried now, for the first time or again.
     pub(super) fn is_due(
         &self,
         interface: &str,
@@ -68,17 +67,17 @@ impl Retries {
         self.0.push(Retry { refused, found, at: now + wait, wait, is_reported });
     }
 
-    /// Forgets a hook: it is attached to, or the interface is gone.
+    /// Forgets a hook, because it is attached or its interface is gone.
     pub(super) fn forget(&mut self, interface: &str, hook: Hook) {
         self.0.retain(|retry| !retry.is(interface, hook));
     }
 
-    /// Forgets the hooks of all other interfaces.
+    /// Forgets the hooks of interfaces for which `is_kept` is false.
     pub(super) fn keep(&mut self, is_kept: impl Fn(&str) -> bool) {
         self.0.retain(|retry| is_kept(&retry.refused.interface));
     }
 
-    /// Those that were not reported with this reason yet. From now on they are.
+    /// Takes the failures whose reason has not been reported yet.
     pub(super) fn news(&mut self) -> Vec<Refused> {
         let news = self.0.iter_mut().filter(|retry| !retry.is_reported);
         news.map(|retry| {
@@ -88,7 +87,7 @@ impl Retries {
         .collect()
     }
 
-    /// All, in the order of the names of interfaces.
+    /// All failures, ordered by the interface's name and the hook.
     pub(super) fn all(&self) -> Vec<Refused> {
         let mut all: Vec<Refused> = self.0.iter().map(|retry| retry.refused.clone()).collect();
         all.sort_by(|one, other| {
@@ -128,7 +127,7 @@ mod tests {
             waits.push((now - since).as_secs());
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        // Another hook, and another interface, have nothing to do with it.
+        // Other hooks and other interfaces are independent of it.
         retries.failed("veth0", Mode::Native, Some(&found), &error("veth0"), now);
         assert!(retries.is_due("veth1", Hook::Xdp, Some(&found), now));
         let out = Hook::Tc(limiter_common::header::Direction::Out);

@@ -1,4 +1,4 @@
-//! The store of the buckets of sources: chosen when the maps are made, and kept with them.
+//! The store for the buckets of sources: chosen when the maps are made, and kept with them.
 
 use aya::EbpfLoader;
 use aya::maps::{Array, Map, MapData};
@@ -11,29 +11,29 @@ use super::random::random;
 use super::source_table::SourceTable;
 use super::{DatapathError, PinDir};
 
-/// Elements of a map of lines for each of them: its entries, and its head.
+/// Map elements per line: its entries and its head.
 const PLACES: u32 = 8;
 
 const _: () = assert!(PLACES as usize == LINE_WAYS + 1);
 
-/// The store that is in force, with its sizes.
+/// The store in force, with its sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SourceStore {
     pub(super) table: SourceTable,
-    /// Lines a family; 0 for hash maps.
+    /// Lines per family; 0 for hash maps.
     pub(super) lines: u32,
     /// Lines of compact keys; 0 for hash maps.
     pub(super) compact_lines: u32,
-    /// [`EntryTable::seed`] of IPv4 sources, which gives all owners their lines.
+    /// [`EntryTable::seed`] of IPv4 sources, by which all owners choose their lines.
     pub(super) seed: u64,
-    /// Sources of a family that there is room for.
+    /// Sources per family that fit.
     pub(super) sources: u32,
-    /// Compact keys that there is room for.
+    /// Compact keys that fit.
     pub(super) keys: u32,
 }
 
 impl SourceStore {
-    /// Settings for maps to be made.
+    /// Settings for new maps.
     pub(super) fn new(options: &Options) -> Result<Self, DatapathError> {
         let (sources, keys) = (options.max_sources, options.max_keys);
         let (table, seed) = (options.source_table, random()?);
@@ -55,7 +55,7 @@ impl SourceStore {
         let seed = v4.seed;
         let room = |entry_table: EntryTable| u32::try_from(entry_table.entries).unwrap_or(u32::MAX);
         let (sources, keys) = (room(v4), room(compact));
-        // The maps of the other store are not pinned.
+        // Maps of the other store are not pinned.
         if pins.map(map::LINES).exists() {
             let all = capacity(pins, map::LINES)? / PLACES;
             let compact_lines = lines_for(keys).min(all);
@@ -73,7 +73,7 @@ impl SourceStore {
         Ok(Self { table, lines: 0, compact_lines: 0, seed, sources, keys })
     }
 
-    /// Names of the maps that are pinned: those of the other store are not, and as small as can be.
+    /// Names of the pinned maps. Maps of the other store are not pinned, and have the minimum size.
     pub(super) fn maps(&self) -> impl Iterator<Item = &'static str> + use<> {
         let own: &[&str] = match self.table {
             SourceTable::Hash => &map::HASHED,
@@ -82,8 +82,8 @@ impl SourceStore {
         map::ALL.iter().chain(own).copied()
     }
 
-    /// Sets sizes and constants in a program before it is loaded: without lines, the code for them
-    /// is removed, and with lines the one for hash maps.
+    /// Sets the program's sizes and constants before it is loaded. The kernel then removes the code
+    /// for the store that is not used.
     pub(super) fn report<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
         let is_hashed = self.table == SourceTable::Hash;
         for name in map::HASHED {

@@ -1,4 +1,4 @@
-//! The tables that sources can have their buckets in.
+//! The kinds of tables that can hold the buckets of sources.
 
 use std::env::consts::ARCH;
 
@@ -13,12 +13,12 @@ pub enum SourceTable {
 }
 
 impl SourceTable {
-    /// Store of maps to be made where nobody names one.
+    /// Store for new maps if none is named.
     pub fn auto() -> Self {
         Self::auto_on(ARCH)
     }
 
-    /// Store for a processor: lines where a kernel for it was seen to take and run their program.
+    /// Store for a processor: lines where a kernel was seen to accept and run their program.
     fn auto_on(arch: &str) -> Self {
         if matches!(arch, "x86_64" | "aarch64") { Self::Lines } else { Self::Hash }
     }

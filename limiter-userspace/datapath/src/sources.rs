@@ -1,4 +1,4 @@
-//! The buckets of sources and of compact keys, in either source store.
+//! The buckets of sources and of compact keys, in either store.
 
 use aya::maps::{HashMap, Map, MapData};
 use limiter_common::bucket_key::BucketKey;
@@ -60,8 +60,8 @@ impl Sources {
         Ok(bucket.map(|bucket| bucket.0))
     }
 
-    /// Reads on: about `most` entries, of one family. Those that are leaving are left out, so there
-    /// may be none although the sweep goes on.
+    /// Continues a sweep by about `most` entries of one family. Entries about to be removed are
+    /// left out, so the result may be empty before the end.
     pub(super) fn read(
         &self,
         sweep: &mut Sweep,
@@ -75,7 +75,7 @@ impl Sources {
         Ok(read)
     }
 
-    /// Reads on: about `most` compact keys, and the place after them.
+    /// Reads about `most` compact keys. Returns them and where to continue.
     pub(super) fn compact(
         &self,
         from: Option<u32>,

@@ -1,6 +1,6 @@
-//! A start over maps of another version, whose layout this one does not have. New maps are filled
-//! beside the old ones, which go on limiting; then the program behind each link is replaced, as in
-//! any upgrade. So every packet meets the old rules in the old maps or the new ones in the new.
+//! A start over maps of another version with a different layout. New maps are filled beside the old
+//! ones, which stay in force; then the program of each link is replaced, as in any upgrade. So
+//! every packet meets either the old rules in the old maps or the new rules in the new maps.
 
 use limiter_common::wire::{Control, map};
 use limiter_model::Framing;
@@ -18,13 +18,13 @@ use super::{
 };
 
 impl Kernel {
-    /// True if maps of another layout are in force, and [`Kernel::succeed`] is still to come.
+    /// True if maps of another layout are in force and [`Kernel::succeed`] has not run yet.
     pub(super) const fn is_successor(&self) -> bool {
         self.predecessor.is_some()
     }
 
-    /// Notes the interfaces that are to be taken over once the rules are in the new maps, and how
-    /// they are now.
+    /// Notes the interfaces to take over once the rules are in the new maps, and their current
+    /// state.
     pub(super) fn prepare_succession(
         &mut self,
         wanted: &Wanted,
@@ -72,11 +72,12 @@ impl Kernel {
         Ok(())
     }
 
-    /// Carries bypass and bans over, puts the new maps in the place of the old ones, and replaces
-    /// the program behind each link. Fails whole, as long as no link has the new program.
+    /// Carries over the bypass and the bans, puts the new maps in place of the old ones, and
+    /// replaces the program of each link. If it fails before a link has the new program, nothing
+    /// has changed.
     pub(super) fn succeed(&mut self) -> Result<(), DatapathError> {
         let Some(mut before) = self.predecessor.take() else { return Ok(()) };
-        // Before any packet meets the new maps.
+        // Comes before any packet meets the new maps.
         let carried = self.carry(&mut before).and_then(|bans| {
             self.held.pins.exchange()?;
             Ok(bans)
@@ -98,7 +99,7 @@ impl Kernel {
             return Err(error);
         }
         self.take_left_behind()?;
-        // Bans that were made while the links changed, and a bypass of that moment.
+        // Carries over bans made while the links changed, and a bypass set meanwhile.
         let bans = bans.max(self.carry(&mut before)?);
         before.report(bans);
         drop(before);
@@ -122,7 +123,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Copies the bypass, and bans that are not there yet; says how many sources have a record.
+    /// Copies the bypass, and the bans that are not there yet. Returns the number of sources with a
+    /// record.
     fn carry(&mut self, before: &mut Predecessor) -> Result<usize, DatapathError> {
         let bypass = before.control.get(Control::Bypass)?;
         if bypass != before.bypass {
@@ -131,7 +133,7 @@ impl Kernel {
         }
         let bans = before.bans()?;
         for (source, ban) in &bans {
-            // A record of the new program is newer.
+            // The new program's record is newer.
             if self.held.tables.ban(source)?.is_none() {
                 let inserted = self.held.tables.bans.insert(source, Wire(*ban), 0);
                 inserted.map_err(DatapathError::map(map::BANS))?;
@@ -144,7 +146,7 @@ impl Kernel {
     }
 
     /// Replaces the program of links that an earlier start left on interfaces which this one was
-    /// not asked to limit: with the old program nothing could bypass them any more.
+    /// not asked to limit: the bypass could not reach the old program any more.
     fn take_left_behind(&mut self) -> Result<(), DatapathError> {
         let attached: Vec<u32> = self.held.attachments.iter().map(|at| at.link_id).collect();
         for link in own_links::all(&self.held.pins)? {
@@ -166,7 +168,7 @@ impl Kernel {
     }
 }
 
-/// Header that the frames of a link's interface begin with; none if that cannot be seen.
+/// Header at the beginning of the frames of a link's interface; `None` if it cannot be seen.
 fn framing(link: &OwnLink) -> Option<Framing> {
     let here = link.here.as_ref().map(|found| found.framing);
     here.or_else(|| {

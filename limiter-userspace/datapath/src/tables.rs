@@ -16,7 +16,7 @@ use super::maps::MapSource;
 use super::pod::Wire;
 use super::{DatapathError, PinDir, batch, tries};
 
-/// Packets that may wait for a CPU that they were redirected to.
+/// Packets that may queue for a CPU to which they were redirected.
 const CPU_QUEUE: u32 = 2048;
 
 type Trie = LpmTrie<MapData, Wire<TableKey>, u64>;
@@ -64,11 +64,11 @@ impl TableMaps {
         plan: &TablesPlan,
         pins: &PinDir,
     ) -> Result<(), DatapathError> {
-        // First, because this waits until no packet is under way that still reads what this buffer
-        // held two rule sets ago.
+        // First, because this waits until no packet still reads the previous content of this
+        // buffer.
         self.set_trie(generation, &plan.trie, pins)?;
         for index in &plan.begun_budgets {
-            // As of the rule set before: the first packet points it at its record.
+            // Resolved as of the previous rule set: the first packet points it at its record.
             let before = Generation::new(generation.wrapping_sub(1));
             let resolved = Resolved::new(before, Slot::NONE, Slot::NONE, false).raw();
             let begun = KeyedBucket { resolved, passed: 0, dropped: 0, used: 0, words: [0; WORDS] };
@@ -172,7 +172,7 @@ impl TableMaps {
         Ok(self.actions.get(&index, 0).map_err(DatapathError::map(map::ACTIONS))?.0)
     }
 
-    /// The state of a key. `seed` is that of the names of
+    /// The state of a key. `seed` is the seed of the names of
     /// [`limiter_common::wire::EntryKind::Keyed`].
     pub(super) fn keyed(
         &self,
@@ -180,7 +180,7 @@ impl TableMaps {
         seed: u64,
     ) -> Result<Option<KeyedBucket>, DatapathError> {
         match self.keyed.get(&Wire(key.name(|| seed)), 0) {
-            // Another key may have the same name.
+            // Another key can have the same name.
             Ok(Wire(entry)) => Ok((entry.key == *key).then_some(entry.bucket)),
             Err(MapError::KeyNotFound) => Ok(None),
             Err(source) => Err(DatapathError::Map { map: map::KEYED, source }),
@@ -192,17 +192,17 @@ impl TableMaps {
         Ok(self.budgets.get(&index, 0).map_err(DatapathError::map(map::BUDGETS))?.0)
     }
 
-    /// A place of `TABLES`.
+    /// An entry of `TABLES`.
     pub(super) fn table(&self, index: u32) -> Result<Option<Table>, DatapathError> {
         Ok(found(map::TABLES, self.tables.get(&index, 0))?.map(|table| table.0))
     }
 
-    /// A place of `SHAPES`.
+    /// An entry of `SHAPES`.
     pub(super) fn shape(&self, index: u32) -> Result<Option<Shape>, DatapathError> {
         Ok(found(map::SHAPES, self.shapes.get(&index, 0))?.map(|shape| shape.0))
     }
 
-    /// The trie of a generation, to look up single keys.
+    /// The trie of a generation, for looking up single keys.
     pub(super) fn rules_of(
         &self,
         generation: Generation,
@@ -211,22 +211,22 @@ impl TableMaps {
         tries::get(&self.rules, map::TABLE_RULES, u64::from(generation.get()), pins)
     }
 
-    /// As [`limiter_model::Reading::record`].
+    /// See [`limiter_model::Reading::record`].
     pub(super) fn record_at(&self, slot: Slot) -> Result<Option<Record>, DatapathError> {
         Ok(found(map::RECORDS, self.records.get(&slot.index(), 0))?.map(|record| record.0))
     }
 
-    /// As [`limiter_model::Reading::action`].
+    /// See [`limiter_model::Reading::action`].
     pub(super) fn action_at(&self, index: u32) -> Result<Option<Action>, DatapathError> {
         Ok(found(map::ACTIONS, self.actions.get(&index, 0))?.map(|action| action.0))
     }
 
-    /// As [`limiter_model::Reading::budget`].
+    /// See [`limiter_model::Reading::budget`].
     pub(super) fn budget_at(&self, index: u32) -> Result<Option<KeyedBucket>, DatapathError> {
         Ok(found(map::BUDGETS, self.budgets.get(&index, 0))?.map(|budget| budget.0))
     }
 
-    /// Interfaces that packets are redirected to: index into the map, interface index.
+    /// Interfaces to which packets are redirected: index into the map, interface index.
     pub(super) fn interfaces(&self) -> Result<Vec<(u32, u32)>, DatapathError> {
         (0..self.interfaces.len())
             .filter_map(|index| match self.interfaces.get(index, 0) {
@@ -257,7 +257,7 @@ impl TableMaps {
     }
 }
 
-/// A refusal of a map that packets are redirected by.
+/// Converts an error of a redirect map.
 fn redirect(map: &'static str) -> impl FnOnce(XdpMapError) -> DatapathError {
     move |error| match error {
         XdpMapError::MapError(source) => DatapathError::Map { map, source },

@@ -1,5 +1,5 @@
-//! The place among the programs at tc of an interface (TCX), which are asked one after the other
-//! until one of them decides.
+//! The place among the programs at tc of an interface (TCX), which run one after the other until
+//! one of them decides.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,14 +7,13 @@ use std::str::FromStr;
 use aya::programs::ProgramId;
 use aya::programs::links::LinkOrder;
 
-/// The place that the program takes at tc when it is attached anew. A link that is adopted keeps
-/// its place.
+/// The place that the program takes at tc in a new attachment. An adopted link keeps its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TcOrder {
-    /// Before all that are there.
+    /// Before all existing programs.
     #[default]
     First,
-    /// Behind all that are there.
+    /// Behind all existing programs.
     Last,
     /// Right before the program of this id.
     Before(u32),
@@ -22,13 +21,13 @@ pub enum TcOrder {
     After(u32),
 }
 
-/// A word that is no place.
+/// A word that names no place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no place: give first, last, before:ID or after:ID, with the id of a program")]
 pub struct NoPlace(String);
 
 impl TcOrder {
-    /// The program that the place is beside; none of the first and the last place.
+    /// The program beside which the place is; `None` for the first and the last place.
     pub(super) const fn neighbour(self) -> Option<u32> {
         match self {
             Self::First | Self::Last => None,
@@ -36,7 +35,7 @@ impl TcOrder {
         }
     }
 
-    /// True if a program has this place among all of them, in the order in which they run.
+    /// True if the program `own` has this place among `programs`, in the order in which they run.
     pub(super) fn holds(self, programs: &[u32], own: u32) -> bool {
         let place = |id: u32| programs.iter().position(|program| *program == id);
         let Some(own) = place(own) else { return false };
@@ -51,7 +50,7 @@ impl TcOrder {
     /// The place in aya's terms.
     #[expect(unsafe_code, reason = "aya marks any number as unsafe to take for an id")]
     pub(super) fn link_order(self) -> LinkOrder {
-        // SAFETY: the kernel checks the id, and refuses one that is no program's.
+        // SAFETY: the kernel checks the id, and rejects one that is not a program's.
         let program = |id| unsafe { ProgramId::new(id) };
         match self {
             Self::First => LinkOrder::first(),

@@ -1,5 +1,5 @@
-//! The programs at tc of an interface (TCX). aya asks for each of them by its id, which needs
-//! `CAP_SYS_ADMIN`; the ids alone need `CAP_NET_ADMIN`.
+//! The programs at tc of an interface (TCX). aya looks up each program by its id, which needs
+//! `CAP_SYS_ADMIN`; reading only the ids needs `CAP_NET_ADMIN`.
 
 use std::io;
 
@@ -12,7 +12,7 @@ const PROG_QUERY: libc::c_long = 16;
 const INGRESS: u32 = 46;
 const EGRESS: u32 = 47;
 
-/// Programs at one place that the kernel lets there be (`BPF_MPROG_MAX`).
+/// Largest number of programs at one hook in the kernel (`BPF_MPROG_MAX`).
 const MOST: u32 = 64;
 
 /// The part of `union bpf_attr` for `BPF_PROG_QUERY`.
@@ -33,8 +33,8 @@ struct Attributes {
 
 const _: () = assert!(size_of::<Attributes>() == 64);
 
-/// Ids of the programs at tc of an interface in a direction, in the order in which they are run.
-/// `None` before Linux 6.6, which has no TCX.
+/// Ids of the programs at tc of an interface in a direction, in the order in which they run. `None`
+/// before Linux 6.6, which has no TCX.
 ///
 /// # Errors
 ///
@@ -58,8 +58,8 @@ pub(super) fn programs(interface: u32, direction: Direction) -> io::Result<Optio
         link_attach_flags: 0,
         revision: 0,
     };
-    // SAFETY: the attributes and the memory for as many ids as they say are borrowed until the call
-    // is over; any bytes are an id.
+    // SAFETY: the attributes, and the memory for as many ids as they say, are borrowed until the
+    // call is over; any bytes are a valid id.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -71,7 +71,7 @@ pub(super) fn programs(interface: u32, direction: Direction) -> io::Result<Optio
     if result != 0 {
         let error = io::Error::last_os_error();
         return match error.raw_os_error() {
-            // The kind of attachment is unknown.
+            // The kernel does not know this kind of attachment.
             Some(libc::EINVAL) => Ok(None),
             Some(libc::ENOENT) => Ok(Some(Vec::new())),
             _ => Err(error),

@@ -1,6 +1,6 @@
-//! `--then`: an XDP program of somebody else that goes on with the packets that pass. limiter's
-//! program calls it by an array of one entry, which is pinned, so that the call outlives the
-//! daemon. The entry holds the program, whatever becomes of its pin.
+//! `--then`: another XDP program that continues with the packets that pass. limiter's program calls
+//! it by a program array of one entry. The array is pinned, so that the call outlives the daemon,
+//! and holds the program even if its own pin is removed.
 
 use std::path::{Path, PathBuf};
 
@@ -16,31 +16,31 @@ use super::found::removed;
 use super::maps::MapSource;
 use super::then_fault::ThenFault;
 
-/// The program that goes on, as the daemon knows it.
+/// The program that continues, as the daemon knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Then {
     /// The pin that `--then` named.
     pub pin: PathBuf,
     /// The kernel's id of the program that is called.
     pub program_id: u32,
-    /// Its name; none if it has none.
+    /// Its name, if it has one.
     pub name: Option<String>,
-    /// Why what is at the pin now is not what is called; none if it is.
+    /// Why the program called is not the one at the pin now; `None` if it is.
     pub fault: Option<String>,
 }
 
-/// What became of the program since the last look.
+/// Change of the program since the last look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThenChange {
     /// Another program was pinned, and is called from now on.
     Replaced(Then),
-    /// The program that is called is not the one at the pin, for this reason.
+    /// The program called is not the one at the pin, for this reason.
     Kept(Then),
     /// The program at the pin is called again.
     Mended(Then),
 }
 
-/// The array, and what is in it.
+/// The array and its entry.
 pub(super) struct ThenMap {
     array: ProgramArray<MapData>,
     now: Option<Then>,
@@ -52,8 +52,8 @@ impl ThenMap {
         Ok(Self { array, now: None })
     }
 
-    /// Calls the program of a pin from now on: every packet that passes meets the one before it or
-    /// this one.
+    /// Calls the program of a pin from now on: every packet that passes meets the previous program
+    /// or this one.
     pub(super) fn set(&mut self, pin: &Path) -> Result<(), DatapathError> {
         let failed = |fault| DatapathError::Then { pin: pin.to_owned(), fault };
         let opened = Opened::at(pin).map_err(failed)?;
@@ -61,7 +61,7 @@ impl ThenMap {
         Ok(())
     }
 
-    /// Calls none from now on.
+    /// Calls no program from now on.
     pub(super) fn clear(&mut self) -> Result<(), DatapathError> {
         removed(map::THEN, self.array.clear_index(&0))?;
         self.now = None;
@@ -72,8 +72,8 @@ impl ThenMap {
         self.now.as_ref()
     }
 
-    /// Looks at the pin. Another program there is called from now on; without one, or with one that
-    /// cannot be called, the one before it is called as before.
+    /// Checks the pin. If it holds a new program, it is called from now on. If the pin is gone or
+    /// the program is unusable, the previous program stays.
     pub(super) fn look(&mut self) -> Option<ThenChange> {
         let before = self.now.clone()?;
         let put = |opened: Opened| {
@@ -103,7 +103,7 @@ impl ThenMap {
     }
 }
 
-/// An XDP program that was pinned.
+/// A pinned XDP program.
 struct Opened {
     program: Xdp,
     id: u32,
@@ -114,7 +114,7 @@ impl Opened {
     fn at(pin: &Path) -> Result<Self, ThenFault> {
         let failed = |error| ThenFault::Open(Box::new(error));
         let program = Xdp::from_pin(pin, XdpAttachType::Interface).map_err(|error| {
-            // To the kernel that is a matter of rights.
+            // The kernel reports a file elsewhere as a lack of permission.
             if pin.exists() && !is_bpffs(pin) { ThenFault::Elsewhere } else { failed(error) }
         })?;
         let info = program.info().map_err(failed)?;

@@ -1,4 +1,4 @@
-//! Why a program cannot go on with what passes.
+//! Why a program cannot continue with the packets that pass.
 
 use std::error::Error;
 use std::{fmt, io};
@@ -6,16 +6,16 @@ use std::{fmt, io};
 use aya::maps::MapError;
 use aya::programs::ProgramError;
 
-/// Why a program cannot go on.
+/// Why a program cannot continue.
 #[derive(Debug)]
 pub enum ThenFault {
     /// There is no pin, or it cannot be opened.
     Open(Box<ProgramError>),
-    /// A file that is no pin.
+    /// The file is not a pin.
     Elsewhere,
-    /// A program of another kind, or none.
+    /// The pin is of a program of another kind, or of none.
     NoXdp,
-    /// The kernel does not let limiter's program call it.
+    /// The kernel does not allow limiter's program to call it.
     Refused(MapError),
 }
 

@@ -1,9 +1,9 @@
-//! Rule sets on trial: in force until a time, and then, unless somebody confirms them, the program
-//! goes back by itself to the one before. It needs no daemon for that.
+//! Rule sets on trial: in force until a time. Then, unless somebody confirms, the program itself
+//! returns to the previous rule set, without a daemon.
 //!
-//! The rule set before stays in its buffers, because nothing is committed meanwhile. Going back is
-//! the next generation number: it has those buffers, and it is newer than what buckets were
-//! resolved to.
+//! The previous rule set stays in its buffers, because nothing is committed during a trial.
+//! Returning uses the next generation number: it refers to those buffers, and is newer than the
+//! generation for which buckets were resolved.
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, RuleSetHeader};
@@ -14,7 +14,7 @@ use super::words::header_of;
 use super::{DatapathError, Kernel, Observed as _};
 
 impl Kernel {
-    /// As [`Kernel::commit`], but from `end` on the rule set before is in force again, unless
+    /// Like [`Kernel::commit`], but the previous rule set is in force again from `end` on, unless
     /// [`Kernel::confirm_by`] comes first. `end` is a time of the clock `now`.
     pub fn commit_on_trial(
         &mut self,
@@ -29,12 +29,12 @@ impl Kernel {
         Ok(self.generation())
     }
 
-    /// When the rule set on trial ends; `None` if there is none.
+    /// When the trial ends; `None` if there is none.
     pub fn trial_end(&self) -> Option<Ticks> {
         self.trial.as_ref().map(|trial| trial.end)
     }
 
-    /// Ends a trial: its rule set stays, unless its time is over at `now`.
+    /// Confirms a trial: its rule set stays, unless its time is over at `now`.
     ///
     /// # Errors
     ///
@@ -46,24 +46,24 @@ impl Kernel {
         let Some(end) = self.trial_end() else {
             return Err(DatapathError::NoTrial);
         };
-        // After a revert that failed half-way the rule set before may be in force already.
+        // After a revert that failed half-way, the previous rule set may already be in force.
         if now(self) >= end {
             return self.revert_by(now);
         }
-        // First the end is put off, then the time is asked. If it is not over now, no packet can
-        // have seen it over, and none will. A packet under the rule set before is never followed by
-        // one under this.
+        // First postpone the end, then read the time. If the trial is not over then, no packet has
+        // seen it over, and none will. So a packet under the previous rule set is never followed by
+        // one under this rule set.
         self.held.maps.set_control(Control::TrialEnd, u64::MAX)?;
         let confirmed = if now(self) >= end { self.revert_by(now) } else { self.keep() };
         confirmed.inspect_err(|_| {
-            // Or the trial would have no end without the daemon.
+            // Without this, the trial would never end without the daemon.
             if let Err(error) = self.held.maps.set_control(Control::TrialEnd, end.get()) {
                 tracing::error!(%error, "the rules on trial go back only by `limiter revert` or a start");
             }
         })
     }
 
-    /// Takes the mark of a trial from the rule set in force.
+    /// Removes the trial mark from the rule set in force.
     fn keep(&mut self) -> Result<TrialOutcome, DatapathError> {
         let place = header_of(self.generation());
         let header = RuleSetHeader::from_raw(self.held.maps.control(place)?);
@@ -76,7 +76,7 @@ impl Kernel {
         Ok(TrialOutcome::Confirmed)
     }
 
-    /// Ends a trial: the rule set before it is in force again.
+    /// Reverts a trial: the previous rule set is in force again.
     ///
     /// # Errors
     ///
@@ -90,8 +90,8 @@ impl Kernel {
         };
         let generation = self.generation() + 1;
         self.held.maps.set_control(Control::TrialEnd, 0)?;
-        // From here on the program has gone back. If the next step fails, nobody may confirm any
-        // more.
+        // From here on the program has returned to the previous rule set. If the next step fails,
+        // nobody may confirm any more.
         if let Some(trial) = &mut self.trial {
             trial.end = Ticks::default();
         }

@@ -1,6 +1,6 @@
-//! The inner tries of the maps of rules. Beside its place in the outer map each has a pin of its
-//! own, because only `CAP_SYS_ADMIN` may open what an outer map holds: a daemon with less would not
-//! find the rules that it takes over.
+//! The inner tries of the maps of rules. Each has its own pin beside its place in the outer map,
+//! because only `CAP_SYS_ADMIN` may open the entries of an outer map: a daemon with fewer
+//! privileges could not read the rules that it takes over.
 
 use std::fs;
 use std::io;
@@ -10,10 +10,10 @@ use aya::maps::{ArrayOfMaps, LpmTrie, Map, MapData, MapError};
 
 use super::{DatapathError, PinDir};
 
-/// The kernel refuses a trie without it.
+/// The kernel rejects a trie without this flag.
 const BPF_F_NO_PREALLOC: u32 = 1;
 
-/// A trie with room for so many entries.
+/// Makes a trie with room for so many entries.
 pub(super) fn create<K: Pod, V: Pod>(
     map: &'static str,
     entries: usize,
@@ -22,8 +22,8 @@ pub(super) fn create<K: Pod, V: Pod>(
     LpmTrie::create(size, BPF_F_NO_PREALLOC).map_err(DatapathError::map(map))
 }
 
-/// Puts a trie in the place of a generation that is not in force. Broken off in between, the outer
-/// map and the pin differ, and the next rule set replaces both.
+/// Replaces the trie of a generation that is not in force. If this is interrupted, the outer map
+/// and the pin differ, and the next rule set replaces both.
 pub(super) fn put<K: Pod, V: Pod>(
     outer: &mut ArrayOfMaps<MapData, LpmTrie<MapData, K, V>>,
     trie: LpmTrie<MapData, K, V>,
@@ -46,7 +46,7 @@ pub(super) fn put<K: Pod, V: Pod>(
         .inspect_err(|_| PinDir::drop_pin(&new))
 }
 
-/// The trie of a generation; none before the first rule set.
+/// The trie of a generation; `None` before the first rule set.
 pub(super) fn get<K: Pod, V: Pod>(
     outer: &ArrayOfMaps<MapData, LpmTrie<MapData, K, V>>,
     map: &'static str,
@@ -60,7 +60,7 @@ pub(super) fn get<K: Pod, V: Pod>(
         let trie = Map::from_map_data(data).map_err(failed())?;
         return trie.try_into().map(Some).map_err(failed());
     }
-    // There are no rules yet, or they were put in force by a version that made no such pins.
+    // There are no rules yet, or the version that put them in force made no such pins.
     match outer.get(&buffer(generation), 0) {
         Ok(trie) => Ok(Some(trie)),
         Err(MapError::KeyNotFound) => Ok(None),
@@ -72,7 +72,7 @@ fn pin(map: &str, generation: u64, pins: &PinDir) -> std::path::PathBuf {
     pins.map(&format!("{map}_{}", buffer(generation)))
 }
 
-/// Place in the outer map that a generation has: one of two.
+/// Index of a generation in the outer map: one of two.
 fn buffer(generation: u64) -> u32 {
     u32::from(generation % 2 == 1)
 }

@@ -1,4 +1,4 @@
-//! The interfaces that a start is to limit: by name, and by shell patterns of names.
+//! The interfaces that a start should limit: by name, and by shell patterns of names.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use std::fmt;
 pub struct Pattern(String);
 
 impl Pattern {
-    /// The pattern of a word; none if the word has neither `*` nor `?`, so that it is a name.
+    /// Parses a pattern; `None` if the word has neither `*` nor `?` and so is a name.
     pub fn of(word: &str) -> Option<Self> {
         word.contains(['*', '?']).then(|| Self(word.to_owned()))
     }
 
-    /// True if a name matches, as a whole.
+    /// True if the whole name matches.
     pub fn matches(&self, name: &str) -> bool {
         let (mut pattern, mut rest) = (self.0.chars(), name.chars());
-        // Where the last star takes one character more.
+        // Where to continue if the last star takes one more character.
         let mut again = None;
         loop {
             let (before, at) = (pattern.clone(), rest.clone());
@@ -48,17 +48,17 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// The interfaces that a start is to limit.
+/// The interfaces that a start should limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Interfaces by name: each of them has to be there.
+    /// Interfaces by name: each of them must exist.
     pub names: Vec<String>,
-    /// Interfaces whose name matches, those that come later among them; never the loopback.
+    /// Interfaces whose names match, including later ones; never the loopback.
     pub patterns: Vec<Pattern>,
 }
 
 impl Wanted {
-    /// The interfaces that words mean: names and patterns.
+    /// Parses words into names and patterns.
     pub fn of(words: &[String]) -> Self {
         let mut wanted = Self::default();
         for word in words {
@@ -80,7 +80,7 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    /// Every way of dividing the name: slow, and sure.
+    /// Tries every way of dividing the name: slow but certain.
     fn all_ways(pattern: &[u8], name: &[u8]) -> bool {
         match pattern.split_first() {
             None => name.is_empty(),

@@ -1,13 +1,13 @@
-//! Words of `CONTROL` that belong to a generation: the one after it has others.
+//! Words of `CONTROL` that belong to a generation; the next generation uses other words.
 
 use limiter_common::wire::Control;
 
-/// Word of the header of a generation.
+/// The word that holds a generation's header.
 pub(super) fn header_of(generation: u64) -> Control {
     if generation.is_multiple_of(2) { Control::EvenRuleSet } else { Control::OddRuleSet }
 }
 
-/// Words of the budgets of replies and of bans of a generation.
+/// The words of a generation's budgets of replies and of bans.
 pub(super) fn own_budgets_of(generation: u64) -> [Control; 2] {
     if generation.is_multiple_of(2) {
         [Control::EvenReplies, Control::EvenBans]

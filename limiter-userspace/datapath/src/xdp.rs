@@ -11,25 +11,25 @@ use super::{
     Options, PinDir, Wanted, capabilities, pinned, privileges,
 };
 
-/// How often the program's own log is read.
+/// Interval at which the program's own log is read.
 const LOG_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many CPUs are online, those that this process may not use among them.
+/// The number of online CPUs, including those that this process may not use.
 pub fn cpus() -> u32 {
-    // A list of ranges: `0-3,5`. Its end is the last CPU.
+    // A list of ranges: `0-3,5`. Its last number is the last CPU.
     std::fs::read_to_string("/sys/devices/system/cpu/online")
         .ok()
         .and_then(|list| list.trim().rsplit(['-', ',']).next()?.parse::<u32>().ok())
         .map_or(1, |last| last.saturating_add(1))
 }
 
-/// Error where there is no interface of a name: it may be limited under another one.
+/// Error for a missing interface: it may be limited under another name.
 pub fn missing(name: String, interfaces: &[String], pin_dir: &Path) -> DatapathError {
     let mut limited = pinned::limited(pin_dir);
     limited.retain(
         |left| if left.here { !interfaces.contains(&left.name) } else { left.name == name },
     );
-    // The one that was called so comes first.
+    // An interface that had this name before comes first.
     limited.sort_by_key(|left| left.was.as_ref() != Some(&name));
     match limited.into_iter().next() {
         Some(left) => DatapathError::Moved { interface: name, left },
@@ -44,7 +44,7 @@ pub struct Xdp {
 }
 
 impl Xdp {
-    /// The kernel, where these objects are to be loaded.
+    /// The kernel, into which these objects will be loaded.
     pub const fn new(objects: Objects) -> Self {
         Self { objects }
     }

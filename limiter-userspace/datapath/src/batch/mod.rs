@@ -1,4 +1,4 @@
-//! Many entries of a map by one system call, which aya has not.
+//! Reads and writes many map entries in one system call, which aya does not support.
 
 mod sources;
 mod update;
@@ -31,9 +31,9 @@ struct Attributes {
 
 const _: () = assert!(size_of::<Attributes>() == 56);
 
-/// The keys and values of a call. Both are plain data: no padding, and any bytes are one.
+/// The keys and values of a call. Both are plain data: without padding, and valid for any bytes.
 enum Elements<'a, K, V> {
-    /// To be read, from the kernel's token on, if there is one; it leaves the next.
+    /// Read from the kernel's token `from` on, or from the start; the kernel sets `next`.
     LookUp {
         from: Option<u32>,
         next: &'a mut u32,
@@ -46,12 +46,12 @@ enum Elements<'a, K, V> {
     },
 }
 
-/// Calls the kernel for `count` elements of a hash map, an array or a trie. Says how many it read
-/// or wrote, also when it broke off.
+/// Makes the kernel read or write `count` elements of a hash map, an array or a trie. Returns the
+/// number of elements done, also after an error.
 ///
 /// # Errors
 ///
-/// The kernel's, and `EINVAL` if keys and values are not as many bytes as so many elements of the
+/// The kernel's, and `EINVAL` if keys and values do not have the size of `count` elements of the
 /// map.
 #[expect(unsafe_code, reason = "a system call that takes addresses")]
 fn call<K, V>(map: &MapData, count: u32, elements: Elements<'_, K, V>) -> (u32, io::Result<()>) {
@@ -94,9 +94,9 @@ fn call<K, V>(map: &MapData, count: u32, elements: Elements<'_, K, V>) -> (u32, 
         Elements::LookUp { .. } | Elements::Update { .. } => return invalid(),
     };
     // SAFETY: every address is of memory that is borrowed until the call is over. The tokens are
-    // words of 32 bits, as hash maps have them. Keys and values are `count` elements of the
-    // map's sizes, which was compared above; the kernel writes those of a look-up, which may be
-    // any bytes, and `count`.
+    // words of 32 bits, as in hash maps. Keys and values are `count` elements of the map's sizes,
+    // as compared above; the kernel writes those of a look-up, for which any bytes are valid, and
+    // `count`.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -109,8 +109,8 @@ fn call<K, V>(map: &MapData, count: u32, elements: Elements<'_, K, V>) -> (u32, 
     (attributes.count.min(count), done)
 }
 
-/// Bytes of a key and of a value, as the kernel reads and writes them: a map by CPU has a value for
-/// each, rounded up to eight bytes.
+/// Sizes in bytes of a key and of a value, as the kernel reads and writes them. A per-CPU map has
+/// one value per CPU, each rounded up to eight bytes.
 fn sizes(map: &MapData) -> Option<(usize, usize)> {
     let info = map.info().ok()?;
     let key = usize::try_from(info.key_size()).ok()?;

@@ -1,8 +1,8 @@
-//! The source maps, read many entries at a time.
+//! Reads the source maps, many entries at a time.
 //!
-//! A batch is whole hash buckets. The kernel's token is the number of the next one, so entries that
-//! come and go meanwhile move no others: what stays in a map from the beginning of a sweep to its
-//! end is read exactly once.
+//! A batch consists of whole hash buckets, and the kernel's token is the number of the next bucket.
+//! So insertions and removals move no other entries: an entry that stays in the map for a whole
+//! sweep is read exactly once.
 
 use std::io;
 
@@ -17,17 +17,17 @@ use limiter_common::wire::{Bucket, EntryKind, KeyName, KeyedBucket, KeyedEntry, 
 use super::super::{DatapathError, PinDir};
 use super::{Elements, call};
 
-/// Entries that a bucket of the hash may have at most before a sweep gives up: far more than any
-/// has, as there are at least as many buckets as entries.
+/// Largest number of entries in one hash bucket before a sweep gives up: far more than any bucket
+/// has, because there are at least as many buckets as entries.
 const MOST_IN_A_BUCKET: usize = 1 << 20;
 
-/// How far a reading of all sources has come: first IPv4, then IPv6, then those of a keyed table.
+/// Progress of a sweep over all sources: first IPv4, then IPv6, then a keyed table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
     stage: Stage,
-    /// The id of that table, if there is one.
+    /// The id of the keyed table, if there is one.
     table: Option<u32>,
-    /// The kernel's, or whatever the data path counts with; none at the beginning of a map.
+    /// The kernel's token, or the data path's own count; `None` at the beginning of a map.
     token: Option<u32>,
 }
 
@@ -51,7 +51,7 @@ impl Sweep {
         self.table
     }
 
-    /// The map that is read next, and where in it; none at the end.
+    /// The map to read next, and where; `None` at the end.
     pub const fn place(&self) -> Option<(EntryKind, Option<u32>)> {
         match self.stage {
             Stage::V4 => Some((EntryKind::V4, self.token)),
@@ -61,12 +61,12 @@ impl Sweep {
         }
     }
 
-    /// True if everything was read.
+    /// True if everything has been read.
     pub const fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done)
     }
 
-    /// Goes on at `token`; without one the map is at its end, and the next one comes.
+    /// Continues at `token`; `None` ends the map and moves on to the next.
     pub const fn go_on(&mut self, token: Option<u32>) {
         if token.is_none() {
             self.stage = match self.stage {
@@ -79,18 +79,17 @@ impl Sweep {
     }
 }
 
-/// Answer of the kernel to the read of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
-    /// Number of entries that were read, with more behind them.
+    /// So many entries were read, and more follow.
     More(usize),
-    /// Number of entries that were read, the last ones.
+    /// So many entries were read, the last ones.
     Last(usize),
-    /// No entry: the next bucket has more of them than there was room for.
+    /// No entry was read: the next hash bucket does not fit.
     TooSmall,
 }
 
-/// Entries that were read of a map, and the place after them.
+/// Entries of a map, and where to continue.
 pub(crate) type Slice<K, V> = (Vec<(K, V)>, Option<u32>);
 
 /// Handles on the hash maps of sources and of compact keys for reading in batches.
@@ -110,8 +109,8 @@ impl SourceMaps {
         })
     }
 
-    /// Reads on: about `most` entries of a kind, and the place after them. Those that are leaving
-    /// are left out, so there may be none although more come.
+    /// Reads about `most` entries of a kind. Returns them and where to continue. Entries about to
+    /// be removed are left out, so the result may be empty before the end.
     pub(crate) fn read(
         &self,
         (kind, from): (EntryKind, Option<u32>),
@@ -151,7 +150,8 @@ impl KeyedMap {
         MapData::from_pin(pins.map(map::KEYED)).map(Self).map_err(DatapathError::map(map::KEYED))
     }
 
-    /// Reads on: of about `most` keys those of the sweep's table, each as [`of_key`] has it.
+    /// Reads about `most` keys, and returns those of the sweep's table, each as [`of_key`] converts
+    /// it.
     pub(crate) fn read(
         &self,
         sweep: &mut Sweep,
@@ -166,7 +166,7 @@ impl KeyedMap {
         Ok(mine.map(|(key, bucket)| of_key(key, bucket)).collect())
     }
 
-    /// Reads on: about `most` keys of all tables, and the place after them.
+    /// Reads about `most` keys of all tables. Returns them and where to continue.
     pub(crate) fn keys(
         &self,
         from: Option<u32>,
@@ -178,8 +178,8 @@ impl KeyedMap {
     }
 }
 
-/// The source of a key, and of its state what a source's bucket has: the counters, which rule it
-/// was resolved to, and the word of its first limit.
+/// Converts a key into its source, and the parts of its state that a source's bucket has: the
+/// counters, the resolved rule, and the word of the first limit.
 pub fn of_key(key: &TableKey, bucket: &KeyedBucket) -> (Source, Bucket) {
     let KeyedBucket { resolved, passed, dropped, words: [word, ..], .. } = *bucket;
     let address: [u8; 16] = bytemuck::cast(key.source);
@@ -199,7 +199,7 @@ fn failed(map: &'static str) -> impl FnOnce(io::Error) -> DatapathError {
 
 type Entries<K, V> = std::iter::Zip<std::vec::IntoIter<K>, std::vec::IntoIter<V>>;
 
-/// One batch of a map, and where the next one begins, if there is one.
+/// Reads one batch of a map. Returns it and where the next one begins, if there is one.
 fn batch<K: Pod, V: Pod>(
     map: &MapData,
     from: Option<u32>,
@@ -226,7 +226,7 @@ fn batch<K: Pod, V: Pod>(
     }
 }
 
-/// True if an entry stands for a source: not one that is about to be removed.
+/// True unless the entry is about to be removed.
 fn is_there(bucket: &Bucket) -> bool {
     !Word::from_raw(bucket.word).is_gone()
 }

@@ -1,4 +1,4 @@
-//! Many entries written by one system call. A rule set of 100,000 rules is as many entries in
+//! Writes many entries in one system call. A rule set of 100,000 rules needs as many entries in
 //! several maps.
 
 use aya::Pod;
@@ -6,14 +6,14 @@ use aya::maps::{IterableMap, MapData};
 
 use super::{Elements, call};
 
-/// Entries of one system call: one that is killed must not wait for a million.
+/// Entries per system call. A process that is killed must not wait for a million of them.
 const MOST: usize = 1 << 16;
 
-/// Writes entries; says how many of the first were written. With `per_key` values each, as a map
-/// with a value for each CPU has them.
+/// Writes entries, and returns how many were written, counted from the first. Each key has
+/// `per_key` values, as in a per-CPU map.
 ///
-/// Entries that are left are to be written one by one: a kernel or a kind of map without batches
-/// leaves all of them, and the error for one that is refused comes then.
+/// The caller writes the remaining entries one by one. A kernel or a kind of map without batches
+/// leaves all of them; the error for a rejected entry then comes from its own write.
 pub(crate) fn update<K: Pod, V: Pod, X, M: IterableMap<K, X>>(
     map: &M,
     keys: &[K],
@@ -35,7 +35,7 @@ pub(crate) fn update<K: Pod, V: Pod, X, M: IterableMap<K, X>>(
 fn one<K: Pod, V: Pod>(map: &MapData, keys: &[K], values: &[V]) -> usize {
     let Ok(count) = u32::try_from(keys.len()) else { return 0 };
     let (written, result) = call(map, count, Elements::Update { keys, values });
-    // Of a batch that was broken off, the kernel says what was written; of one that was refused as
-    // a whole it may say nothing.
+    // The kernel reports how much of an interrupted batch was written, but not always for a batch
+    // that it rejects as a whole.
     if result.is_ok() || written < count { usize::try_from(written).unwrap_or(0) } else { 0 }
 }

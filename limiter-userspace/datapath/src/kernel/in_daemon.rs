@@ -27,7 +27,7 @@ use crate::{
 impl Datapath for Kernel {
     fn take_over(&mut self) -> Result<(), DatapathError> {
         self.succeed()?;
-        // One that an earlier start had.
+        // Remove the program that an earlier start set.
         if self.then.now().is_none() {
             self.then.clear()?;
         }
@@ -43,12 +43,12 @@ impl Datapath for Kernel {
     }
 
     fn look_after_then(&mut self) -> Option<ThenChange> {
-        // The array may be another daemon's by now.
+        // Another daemon may own the array now.
         if self.is_pinned() { self.then.look() } else { None }
     }
 
     fn left_behind(&self) -> Vec<LeftBehind> {
-        // Of a directory that is another daemon's by now, nothing is this one's to report.
+        // The directory belongs to another daemon now, so there is nothing to report.
         if !self.is_pinned() {
             return Vec::new();
         }
@@ -108,7 +108,7 @@ impl Datapath for Kernel {
     }
 
     fn list(&mut self, selector: &Selector, entry: ListEntry) -> Result<(), DatapathError> {
-        // The author of the first entry is to be known, also if this daemon is killed now.
+        // The author of the first entry must be recorded, even if this daemon is killed now.
         if self.held.lists.is_empty() {
             self.held.maps.set_control(Control::Lists, LISTS_AUTHORS)?;
         }
@@ -171,13 +171,13 @@ impl Datapath for Kernel {
         burst: NonZero<u32>,
     ) -> Result<(), DatapathError> {
         let EventRate { cost, credit } = events::rate(per_second, burst);
-        // The cost last: it is what sends events.
+        // The cost comes last, because it enables events.
         self.held.maps.set_control(Control::EventCredit, credit)?;
         self.held.maps.set_control(Control::EventCost, cost)
     }
 
     fn begin_capture(&mut self, filter: &CaptureFilter, until: Ticks) -> Result<(), DatapathError> {
-        // Nobody reads the filter while there is no capture.
+        // Nothing reads the filter while there is no capture.
         self.capture_until(Ticks::ZERO)?;
         self.captures.open_ring(&self.held.pins)?;
         self.captures.set_filter(filter)?;
@@ -193,8 +193,7 @@ impl Datapath for Kernel {
         filter: &CaptureFilter,
         level: u32,
     ) -> Result<(), DatapathError> {
-        // All other words stay as they are: a packet of this moment sees the old level or the new
-        // one.
+        // All other words stay the same: a packet sees either the old level or the new one.
         self.captures.set_filter(&CaptureFilter { level, ..*filter })
     }
 
@@ -215,7 +214,7 @@ impl Datapath for Kernel {
             own_links::end_named(&self.held.pins, at.mode.hook(), &at.interface)?;
         }
         let adopted = self.held.attachments.iter().any(|at| at.adopted);
-        // With rules or links there already, the maps are not ours to remove.
+        // Existing rules or links mean that the maps are not ours to remove.
         if adopted || !self.fresh || self.held.pins.has_links()? {
             return Ok(());
         }

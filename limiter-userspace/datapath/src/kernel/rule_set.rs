@@ -1,4 +1,4 @@
-//! Putting a rule set in force.
+//! Puts a rule set in force.
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::Control;
@@ -9,8 +9,8 @@ use crate::DatapathError;
 use crate::words::{header_of, own_budgets_of};
 
 impl Kernel {
-    /// Puts a planned rule set in force. Until the last step the old one is. `now` is the program's
-    /// clock: [`Observed::now`](crate::Observed::now).
+    /// Puts a planned rule set in force. The old one stays in force until the last step. `now` is
+    /// the program's clock: [`Observed::now`](crate::Observed::now).
     pub fn commit(
         &mut self,
         plan: Plan,
@@ -23,22 +23,22 @@ impl Kernel {
         Ok(self.held.generation)
     }
 
-    /// Sums up the counts of rules that ended. The rule set is in force by now, so what fails here
-    /// is reported and is no failure of it.
+    /// Sums up the counts of rules that ended. Only logs an error, because the rule set is already
+    /// in force.
     pub(crate) fn retire(&mut self, ended: &[u32]) {
         if let Err(error) = self.held.maps.retire_rule_counters(ended) {
             tracing::warn!(%error, "the counts of rules that ended are lost");
         }
     }
 
-    /// Puts a plan in force, without the notes that are made afterwards; on trial until `end`, if
-    /// that is given. Returns the rule set before.
+    /// Puts a plan in force without the notes that are written afterwards; on trial until `end`, if
+    /// given. Returns the previous rule set.
     pub(crate) fn put_in_force(
         &mut self,
         plan: Plan,
         end: Option<Ticks>,
     ) -> Result<Installed, DatapathError> {
-        // The buffers of the rule set before are needed until the trial is over.
+        // The buffers of the previous rule set are needed until the trial is over.
         if self.trial.is_some() {
             return Err(DatapathError::OnTrial);
         }
@@ -65,7 +65,7 @@ impl Kernel {
         Ok(self.set_installed(generation, installed))
     }
 
-    /// Says what was installed before.
+    /// Returns what was installed before.
     pub(crate) fn set_installed(&mut self, generation: u64, installed: Installed) -> Installed {
         self.held.generation = generation;
         std::mem::replace(&mut self.held.installed, installed)

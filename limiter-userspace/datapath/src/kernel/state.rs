@@ -6,7 +6,7 @@ use super::Kernel;
 use crate::{DatapathError, LeaseMemory};
 
 impl Kernel {
-    /// Limit in a slot, also in one that no rule in force has any more.
+    /// The limit in a slot, even if no rule in force uses the slot.
     pub fn limit(&self, slot: u32) -> Result<Limit, DatapathError> {
         self.held.maps.limit(slot)
     }
@@ -21,7 +21,7 @@ impl Kernel {
         Ok(self.held.leases()?)
     }
 
-    /// Record in a slot of the tables, also in one that no rule in force has any more.
+    /// The record in a slot of the tables, even if no rule in force uses the slot.
     pub fn record(&self, slot: u32) -> Result<Record, DatapathError> {
         self.held.tables.record(slot)
     }

@@ -1,4 +1,4 @@
-//! Filters of tc for what comes in by an interface.
+//! tc filters for incoming packets.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use super::Link;
 use crate::{DatapathError, clsact, netlink};
 
-/// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`: also of the qdisc `ingress`.
+/// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`: also matches the qdisc `ingress`.
 const INGRESS: TcHandle = TcHandle { major: u16::MAX, minor: TcHandle::MIN_INGRESS };
 
-/// Kinds of the filters for what comes in, each once. They come after all TCX programs. Where there
-/// is no TCX, those of BPF are among the programs at tc instead.
+/// Kinds of the filters for incoming packets, each once. They run after all TCX programs. On
+/// kernels without TCX, BPF filters are left out, since they are among the programs at tc.
 pub fn filters(link: &Link) -> Result<Vec<String>, DatapathError> {
     let mut kinds = kinds(link.index)
         .map_err(|source| DatapathError::Netlink { interface: link.name.clone(), source })?;

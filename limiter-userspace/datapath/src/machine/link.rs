@@ -18,11 +18,11 @@ pub struct Link {
     pub name: String,
     /// Index of the interface.
     pub index: u32,
-    /// State for limiting; the error of one whose frames cannot be read.
+    /// State for limiting; an error if its frames cannot be read.
     pub interface: Result<Interface, DatapathError>,
-    /// Kind, as `ip link add type` has it: `veth`, `bridge`; none of a card.
+    /// Kind, as in `ip link add type`: `veth`, `bridge`; `None` for a network card.
     pub kind: Option<String>,
-    /// Driver of a card, as far as the kernel reports it.
+    /// Driver of a card, if the kernel reports it.
     pub driver: Option<String>,
     /// Index of the bridge or bond that the interface is a port of.
     pub controller: Option<u32>,
@@ -44,7 +44,7 @@ pub struct Below {
 }
 
 impl Link {
-    /// True if it is of a kind, as `veth`.
+    /// True if it has this kind, such as `veth`.
     pub fn is(&self, kind: &str) -> bool {
         self.kind.as_deref() == Some(kind)
     }
@@ -64,8 +64,8 @@ pub fn links() -> Result<Vec<Link>, DatapathError> {
     Ok(messages.map(|message| from_message(&message)).collect())
 }
 
-/// Ports of bridges and members of bonds, each with what it is one of, by their indices; only those
-/// of one, if it is given.
+/// Indices of bridge ports and bond members, each with the index of its bridge or bond. With `of`,
+/// only those of this one.
 pub(crate) fn ports(of: Option<u32>) -> io::Result<Vec<(u32, u32)>> {
     let mut asked = LinkMessage::default();
     asked.attributes.extend(of.map(LinkAttribute::Controller));
@@ -83,12 +83,12 @@ pub(crate) fn ports(of: Option<u32>) -> io::Result<Vec<(u32, u32)>> {
     Ok(ports.collect())
 }
 
-/// One interface by its name, or by a second name that it has.
+/// Finds an interface by its name or alternative name.
 pub fn link<'a>(name: &str, links: &'a [Link]) -> Result<&'a Link, DatapathError> {
     let named = Interface::query(name);
     let found = links.iter().find(|link| match &named {
         Ok(interface) => link.index == interface.index,
-        // Frames that cannot be read: the interface is there all the same.
+        // The error is about its frames; the interface may exist.
         Err(_) => link.name == name,
     });
     found.ok_or_else(|| named.err().unwrap_or_else(|| DatapathError::NoInterface(name.to_owned())))
@@ -129,21 +129,21 @@ fn from_message(message: &LinkMessage) -> Link {
     }
 }
 
-/// Driver of a card in this network namespace, as far as the kernel reports it.
+/// Driver of a card in this network namespace, if the kernel reports it.
 pub(crate) fn driver_of(index: u32) -> Option<String> {
     let mut asked = LinkMessage::default();
     asked.header.index = index;
     from_message(&interface::request(asked).ok()??).driver
 }
 
-/// True of a driver that forgets a program in native mode when the link goes down, seen on Linux
-/// 6.12: vmxnet3 clears it with the rings (`vmxnet3_rq_cleanup_all`). Then every packet passes, and
-/// the kernel still says that the program is attached.
+/// True if the driver forgets a native-mode program when the link goes down, as seen on Linux 6.12:
+/// vmxnet3 clears it with the rings (`vmxnet3_rq_cleanup_all`). Then every packet passes, while the
+/// kernel still reports the program as attached.
 pub fn forgets_program(driver: &str) -> bool {
     driver == "vmxnet3"
 }
 
-/// Driver of a device on a bus: sysfs has that for all network namespaces.
+/// Driver of a device on a bus. sysfs lists buses for all network namespaces.
 fn driver(bus: &str, device: &str) -> Option<String> {
     let device = Path::new("/sys/bus").join(bus).join("devices").join(device);
     let driver = fs::read_link(device.join("driver")).ok()?;

@@ -1,5 +1,5 @@
-//! The machine as `limiter doctor` finds it: facts, each asked of the kernel, and nothing changed.
-//! An error says what could not be seen.
+//! Facts about the machine for `limiter doctor`, each asked of the kernel without changing
+//! anything. An error says what could not be found out.
 
 mod filters;
 mod link;

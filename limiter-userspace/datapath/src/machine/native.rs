@@ -1,4 +1,5 @@
-//! XDP features of a driver, by the kernel's own word: the family `netdev` of Linux 6.3 and newer.
+//! XDP features of a driver, as the kernel reports them: the family `netdev` of Linux 6.3 and
+//! later.
 
 use netlink_packet_core::DefaultNla;
 
@@ -13,16 +14,16 @@ const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 const NETDEV_XDP_ACT_BASIC: u64 = 1;
 const NETDEV_XDP_ACT_RX_SG: u64 = 32;
 
-/// Native XDP of a driver.
+/// Native XDP support of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NativeMode {
     /// True if the driver runs programs itself.
     pub is_there: bool,
-    /// True if it gives programs frames that are in several buffers.
+    /// True if it passes multi-buffer frames to programs.
     pub takes_buffers: bool,
 }
 
-/// The word of the driver of an interface; none before Linux 6.3.
+/// What the interface's driver reports; `None` before Linux 6.3.
 pub fn native_mode(link: &Link) -> Result<Option<NativeMode>, DatapathError> {
     let failed = |source| DatapathError::Netlink { interface: link.name.clone(), source };
     let index = DefaultNla::new(NETDEV_A_DEV_IFINDEX, link.index.to_ne_bytes().to_vec());

@@ -1,4 +1,4 @@
-//! The pin directory, and who has an interface.
+//! The pin directory, and who limits an interface.
 
 use std::fs;
 use std::io;
@@ -14,12 +14,12 @@ use crate::maps::PinnedControl;
 use crate::own_links;
 use crate::{DatapathError, Hook, Mode, Neighbour, PinDir, foreign, neighbours};
 
-/// A place for pins, as far as it can be used.
+/// How usable a place for pins is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PinPlace {
-    /// File system that it is on, or would be made on.
+    /// File system on which it is, or would be created.
     pub file_system: FileSystem,
-    /// True if a name that would have to be made has a dot, which that file system refuses.
+    /// True if a name that must be created has a dot, which that file system rejects.
     pub is_dotted: bool,
     /// True if this process may write there.
     pub is_writable: bool,
@@ -36,29 +36,29 @@ pub enum FileSystem {
     Other,
 }
 
-/// The maps that are pinned.
+/// The pinned maps.
 #[derive(Debug)]
 pub enum Pinned {
     /// None.
     Nothing,
     /// Maps of this version.
     Maps {
-        /// True if every packet passes: `limiter off`.
+        /// True if the bypass is on (`limiter off`), so that every packet passes.
         bypass: bool,
     },
     /// Maps of another version, with another layout: a start replaces them.
     OtherLayout {
         /// ABI number of the maps.
         found: u64,
-        /// True if every packet passes: `limiter off`.
+        /// True if the bypass is on (`limiter off`), so that every packet passes.
         bypass: bool,
     },
-    /// Maps that cannot be seen.
+    /// The maps cannot be inspected.
     Refused(DatapathError),
 }
 
-/// True if the file system of a pin directory is mounted in the mount namespace of this process and
-/// not in that of the first one; none if that cannot be seen.
+/// Whether the file system of a pin directory is mounted in this process's mount namespace but not
+/// in that of process 1; `None` if that cannot be seen.
 pub fn is_mounted_here_alone(pin_dir: &Path) -> Option<bool> {
     let device = fs::metadata(pin_dir).ok()?.dev();
     let device = format!("{}:{}", major(device), minor(device));
@@ -66,12 +66,12 @@ pub fn is_mounted_here_alone(pin_dir: &Path) -> Option<bool> {
     Some(!has_mount_of(&mounts, &device))
 }
 
-/// True if a list of mounts, as in `/proc/PID/mountinfo`, has one of a device.
+/// True if a mount list, as in `/proc/PID/mountinfo`, contains a device.
 fn has_mount_of(mounts: &str, device: &str) -> bool {
     mounts.lines().any(|mount| mount.split(' ').nth(2) == Some(device))
 }
 
-/// The place of a pin directory, which need not be there.
+/// Examines a pin directory, which may not exist.
 pub fn pin_place(pin_dir: &Path) -> PinPlace {
     let pins = PinDir::new(pin_dir);
     let existing = pins.existing();
@@ -101,15 +101,15 @@ pub fn pinned(pin_dir: &Path) -> Pinned {
         .and_then(|control| Ok((control.get(Control::Abi)?, control.get(Control::Bypass)?)));
     match words {
         Ok((ABI_VERSION, bypass)) => Pinned::Maps { bypass: bypass != 0 },
-        // Rests of a start that was cut short: the next one makes them anew.
+        // Remains of an interrupted start: the next one makes new maps.
         Ok((0, _)) | Err(_) if pins.has_links().is_ok_and(|any| !any) => Pinned::Nothing,
         Ok((found, bypass)) => Pinned::OtherLayout { found, bypass: bypass != 0 },
         Err(error) => Pinned::Refused(error),
     }
 }
 
-/// The mode in which an interface is under limits by these pins; none if it has no XDP program.
-/// Somebody else's program is an error, as for a start.
+/// The mode in which an interface is limited by these pins; `None` if it has no XDP program. A
+/// foreign program is an error, as for a start.
 pub fn owner(interface: &Interface, pin_dir: &Path) -> Result<Option<Mode>, DatapathError> {
     let Some((mode, id)) = interface.program else { return Ok(None) };
     let pins = PinDir::new(pin_dir);
@@ -119,8 +119,8 @@ pub fn owner(interface: &Interface, pin_dir: &Path) -> Result<Option<Mode>, Data
     }
 }
 
-/// True if an interface is limited at tc in a direction, as far as this process may look: by these
-/// pins, or by a program of the ids that the daemon says are its own.
+/// True if an interface is known to be limited at tc in a direction, by these pins or by a program
+/// whose id the daemon reports as its own.
 pub fn is_at_tc(interface: &Interface, direction: Direction, own: &[u32], pin_dir: &Path) -> bool {
     let pins = PinDir::new(pin_dir);
     let by_pins = own_links::behind(&pins, Hook::Tc(direction), interface, None);
@@ -129,8 +129,8 @@ pub fn is_at_tc(interface: &Interface, direction: Direction, own: &[u32], pin_di
             .is_ok_and(|programs| programs.iter().any(|id| own.contains(id)))
 }
 
-/// Programs of others at all hooks of an interface. Ours are those behind links of these pins, and
-/// those of the ids that the daemon says are its own.
+/// Other programs at all hooks of an interface. Ours are those behind links of these pins, and
+/// those whose ids the daemon reports as its own.
 pub fn neighbours(
     interface: &Interface,
     own: &[u32],
@@ -157,7 +157,7 @@ mod tests {
         for (device, there) in [("0:33", true), ("98:0", true), ("0:3", false), ("0:36", false)] {
             assert_eq!(has_mount_of(mounts, device), there, "{device}");
         }
-        // A directory that is not there has no file system.
+        // A missing directory has no file system.
         assert_eq!(is_mounted_here_alone(Path::new("/nowhere/at/all")), None);
     }
 }

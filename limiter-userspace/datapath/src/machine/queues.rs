@@ -1,4 +1,4 @@
-//! Receive queues of an interface, over the family of `ethtool`.
+//! Receive queues of an interface, by the `ethtool` family.
 
 use super::Link;
 use crate::DatapathError;
@@ -11,18 +11,18 @@ const ETHTOOL_A_CHANNELS_COMBINED_MAX: u16 = 5;
 const ETHTOOL_A_CHANNELS_RX_COUNT: u16 = 6;
 const ETHTOOL_A_CHANNELS_COMBINED_COUNT: u16 = 9;
 
-/// Queues that frames come in by: each is served by one CPU at a time.
+/// Queues for incoming frames. One CPU at a time serves each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
     /// Queues in use.
     pub used: u32,
-    /// Queues that there may be.
+    /// Largest possible number of queues.
     pub most: u32,
-    /// True if a queue is for both directions: `combined` for `ethtool -L`, and else `rx`.
+    /// True if each queue serves both directions: `combined` of `ethtool -L`, otherwise `rx`.
     pub is_combined: bool,
 }
 
-/// The receive queues of an interface; none of a driver that does not report it.
+/// The receive queues of an interface; `None` if the driver does not report them.
 pub fn queues(link: &Link) -> Result<Option<Queues>, DatapathError> {
     let failed = |source| DatapathError::Netlink { interface: link.name.clone(), source };
     let answer = match ask_ethtool(ETHTOOL_MSG_CHANNELS_GET, &link.name) {

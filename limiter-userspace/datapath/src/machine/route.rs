@@ -1,4 +1,4 @@
-//! The way to an address, and to all others.
+//! Routes to an address, and default routes.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,7 +10,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::netlink;
 
-/// Index of the interface that packets to an address leave by; none without a route.
+/// Index of the interface by which packets to an address leave; `None` without a route.
 pub fn interface_towards(address: IpAddr) -> io::Result<Option<u32>> {
     let mut asked = RouteMessage::default();
     (asked.header.address_family, asked.header.destination_prefix_length) = match address {
@@ -32,7 +32,7 @@ pub fn interface_towards(address: IpAddr) -> io::Result<Option<u32>> {
     }
 }
 
-/// Indices of the interfaces that have a default route in the main table, of IPv4 or IPv6.
+/// Indices of the interfaces with a default route of IPv4 or IPv6 in the main table.
 pub fn default_routes() -> io::Result<BTreeSet<u32>> {
     let mut indices = BTreeSet::new();
     for family in [AddressFamily::Inet, AddressFamily::Inet6] {
@@ -48,7 +48,7 @@ pub fn default_routes() -> io::Result<BTreeSet<u32>> {
     Ok(indices)
 }
 
-/// Interfaces of a default route; none of any other route.
+/// Interfaces of a default route; empty for any other route.
 fn interfaces(route: &RouteMessage) -> Vec<u32> {
     let RouteHeader { destination_prefix_length, table, kind, .. } = route.header;
     let is_default = destination_prefix_length == 0
