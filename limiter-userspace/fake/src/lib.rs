@@ -1,5 +1,5 @@
 //! The data path of tests: the [`Model`] behind the trait [`Datapath`], with a clock that stands
-//! still until it is set, a switch that refuses, and counters that a test may add to.
+//! still until it is set, a switch that refuses commits, and counters that a test may add to.
 
 #![expect(
     clippy::unwrap_used,
@@ -39,46 +39,46 @@ use opened::Opened;
 
 pub use memory_leases::MemoryLeases;
 
-/// Sources that the model has room for, per family: so many that 60,000 at once get entries.
+/// Sources that the model has space for, per family: enough that 60,000 at once get entries.
 pub const SOURCES: u32 = 1 << 18;
 
-/// Keys of tables that the model has room for.
+/// Keys of tables that the model has space for.
 const KEYS: u32 = 1 << 10;
 
 /// Index of the one interface, `fake0`.
 const INTERFACE: u32 = 7;
 
-/// The model, and what a test decides or wants to know.
+/// The model, and what a test sets or inspects.
 #[expect(clippy::struct_excessive_bools, reason = "a test's tick list, not a state machine")]
 #[derive(Debug)]
 pub struct State {
     /// The maps.
     pub model: Model,
-    /// Rule sets that were put in force.
+    /// Number of rule sets that were put in force.
     pub commits: usize,
     /// Makes the next commits fail.
     pub refuse_commits: bool,
-    /// True if interfaces take VLAN tags off; `None` for a kernel that does not say.
+    /// True if interfaces remove VLAN tags; `None` for a kernel that does not report it.
     pub strips_tags: Option<bool>,
-    /// Queueing discipline of interfaces; `None` for a kernel that does not say.
+    /// Queueing discipline of interfaces; `None` for a kernel that does not report it.
     pub queueing: Option<Queueing>,
-    /// Packets of a flow that come in and may wait.
+    /// How many incoming packets of a flow may wait.
     pub held_back: Option<u64>,
-    /// Time that the last sign of life lasts.
+    /// How long the last sign of life is valid.
     pub sign_of_life: Option<Duration>,
-    /// True once the program was taken off.
+    /// True once the data path was detached.
     pub detached: bool,
-    /// True if an opened data path was let go and not detached.
+    /// True if an open data path was dropped without being detached.
     pub left: bool,
-    /// How often it was opened.
+    /// How often the data path was opened.
     pub opened: usize,
-    /// Finding of the next look at the interfaces.
+    /// Changes that the next look at the interfaces reports.
     pub link_changes: Vec<LinkChange>,
-    /// Hooks of interfaces that are not limited.
+    /// Hooks that could not be limited.
     pub refused: Vec<Refused>,
     /// True if somebody removed the pins.
     pub unpinned: bool,
-    /// True if maps were there at the start.
+    /// True if the maps existed at the start.
     pub adopted: bool,
     /// Largest frame of the interface in bytes.
     pub max_frame: u64,
@@ -86,43 +86,43 @@ pub struct State {
     pub capacity: u32,
     /// The clock.
     pub now: Ticks,
-    /// The wall clock, if it is not this machine's.
+    /// The wall clock, if it differs from this machine's.
     pub wall: Option<Duration>,
     /// Sources that have sent something.
     sources: BTreeSet<Source>,
-    /// Places in the map of sources for each source that is there: more than one as in lines.
+    /// Places that each source takes in the map of sources: more than one as in lines.
     pub places: usize,
-    /// Counts of new entries, beside the model's.
+    /// Counts of new entries, added to the model's.
     pub admission: HashMap<EntryKind, Admission>,
-    /// Counts of rules, beside the model's.
+    /// Counts of rules, added to the model's.
     pub rules: HashMap<u32, RuleCounters>,
-    /// Counts of reasons, beside the model's.
+    /// Counts of reasons, added to the model's.
     pub reasons: [Tally; Reason::COUNT],
-    /// The lists as the model has them.
+    /// The lists, in the form in which they were set.
     pub lists: BTreeMap<Selector, ListEntry>,
-    /// Names of what is behind interfaces.
+    /// Names of the containers or guests behind interfaces.
     pub labels: BTreeMap<u32, String>,
-    /// Programs of others on interfaces, by index.
+    /// Other programs on interfaces, by index.
     pub neighbours: BTreeMap<u32, Vec<Neighbour>>,
     /// Addresses of the machine, each with the name of its interface and its network.
     pub own_addresses: Vec<(String, IpNet)>,
-    /// How often the wall clock was set.
+    /// How often the wall clock was refreshed.
     pub clock_refreshed: usize,
-    /// Drops that the program has reported, and nobody has taken.
+    /// Reported drops that nobody has taken.
     pub events: VecDeque<Event>,
-    /// Counts of events that the program would have.
+    /// Event counts that the program would have.
     pub event_counts: EventBudget,
-    /// Events a second.
+    /// Events per second.
     pub event_rate: Option<NonZero<u32>>,
     /// Store of the buckets of sources.
     pub source_table: SourceTable,
-    /// Packets that the program has reported whole, and nobody has taken.
+    /// Packets reported whole that nobody has taken.
     pub captured: VecDeque<CapturedPacket>,
-    /// Packets that a capture takes.
+    /// Which packets a capture takes.
     pub capture_filter: CaptureFilter,
-    /// Time at which a capture under way ends.
+    /// Time at which the current capture ends.
     pub capture_end: Ticks,
-    /// Counts of packets that the capture would have.
+    /// Capture counts that the program would have.
     pub capture_counts: CaptureBudget,
 }
 
@@ -145,14 +145,14 @@ impl State {
     }
 }
 
-/// The data path and, to the test, its inside.
+/// The data path and, for the test, its state.
 #[derive(Clone, Debug)]
 pub struct Fake {
     state: Arc<Mutex<State>>,
     attachments: Vec<Attachment>,
     /// Patterns by which interfaces are limited.
     pub patterns: Vec<Pattern>,
-    /// The program that goes on with what passes.
+    /// The program that continues with the packets that pass.
     pub then: Option<Then>,
 }
 
@@ -215,7 +215,8 @@ impl Default for Fake {
     }
 }
 
-/// The beginning of a frame of `length` bytes from a source: Ethernet, IP and nothing of UDP.
+/// The beginning of a frame of `length` bytes from a source: Ethernet and IP headers, no UDP
+/// header.
 fn frame(source: Source, length: u64) -> Vec<u8> {
     let mut frame = vec![0; 12];
     let after_ethernet = u16::try_from(length - 14).unwrap();
@@ -245,7 +246,7 @@ impl Fake {
         self.state.lock().unwrap()
     }
 
-    /// Sends `packets` of `length` bytes, 60 at least.
+    /// Sends `packets` of `length` bytes, at least 60.
     pub fn send(&self, source: Source, packets: u64, length: u64) {
         let mut state = self.state();
         state.sources.insert(source);
@@ -258,7 +259,7 @@ impl Fake {
         }
     }
 
-    /// The same with its interface limited in a mode.
+    /// This data path with its interface limited in a mode.
     #[must_use]
     pub fn in_mode(mut self, mode: Mode) -> Self {
         for at in &mut self.attachments {
@@ -267,7 +268,7 @@ impl Fake {
         self
     }
 
-    /// The same with a second interface, `fake1`, limited in a mode.
+    /// This data path with a second interface, `fake1`, limited in a mode.
     #[must_use]
     pub fn beside(mut self, mode: Mode) -> Self {
         let interface = "fake1".to_owned();
@@ -328,7 +329,7 @@ impl Backend for Fake {
     }
 
     fn give_up_privileges(&self) -> std::io::Result<()> {
-        // The tests are threads of one process.
+        // Nothing to do: the tests are threads of one process.
         Ok(())
     }
 

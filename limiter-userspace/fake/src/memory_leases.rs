@@ -1,4 +1,4 @@
-//! Leases without any data path.
+//! Leases without a data path.
 
 use std::sync::Arc;
 
@@ -9,21 +9,22 @@ use limiter_sharing::Leases;
 use limiter_sharing::key::Words;
 use limiter_sharing::leases::{Counts, counts, grant, monotonic, ticks};
 
-/// Leases in memory, with a data path that charges them: for tests.
+/// Leases in memory, with charges as by a data path: for tests.
 #[derive(Clone, Debug)]
 pub struct MemoryLeases {
     lines: Arc<[HostLease]>,
 }
 
 impl MemoryLeases {
-    /// `count` leases that decide nothing yet; `begin` are their totals.
+    /// Makes `count` leases that decide nothing yet. `begin` are their initial totals.
     pub fn new(count: usize, begin: Counts) -> Self {
         let Counts { used, denied } = begin;
         let line = |_| HostLease::of(&Lease { used, denied, ..Lease::default() });
         Self { lines: (0..count).map(line).collect() }
     }
 
-    /// A packet of `units`: true if the lease passes it. Without a lease in force, none passes.
+    /// Charges a packet of `units`. Returns true if the lease passes it; without a valid lease none
+    /// passes.
     pub fn packet(&self, lease: u32, units: u64) -> bool {
         self.line(lease).is_some_and(|line| table::passes(line, units, ticks(monotonic())))
     }
@@ -42,7 +43,7 @@ impl MemoryLeases {
 }
 
 impl Leases for MemoryLeases {
-    /// Has no keys.
+    /// Never has keys.
     fn take_asks(&mut self) -> Vec<Ask> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! What is read of the data path.
+//! Implements reading of the data path.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

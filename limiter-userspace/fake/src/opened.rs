@@ -17,8 +17,8 @@ use limiter_sharing::Leases;
 
 use super::Fake;
 
-/// An opened data path. As the trait hands out a reference, it has a copy of the installed rules
-/// beside the shared state.
+/// An opened data path. It has a copy of the installed rules beside the shared state, because the
+/// trait returns a reference.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) fake: Fake,
@@ -28,7 +28,7 @@ pub(crate) struct Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // A test that failed says so itself.
+        // A failed test has poisoned the lock, and reports itself.
         if let Ok(mut state) = self.fake.state.lock() {
             state.left = !state.detached;
         }

@@ -19,12 +19,12 @@ use super::trail::Trail;
 use crate::Way;
 
 impl Model {
-    /// The steps that the last frame came to.
+    /// The steps that the last frame reached.
     pub fn trail(&self) -> &Trail {
         &self.left.trail
     }
 
-    /// Way that the last frame went.
+    /// Where the last frame went.
     pub fn way(&self) -> Option<Way> {
         self.left.way
     }
@@ -34,41 +34,41 @@ impl Model {
         &self.left.frame
     }
 
-    /// The instant before which the last frame may not go on, if it passed under a limit whose
+    /// The earliest time at which the last frame may be sent, if it passed under a limit whose
     /// packets wait.
     pub fn departure(&self) -> Option<Ticks> {
         self.left.departure
     }
 
-    /// How long the last frame, which came at `now`, waits before it goes on.
+    /// How long the last frame, which arrived at `now`, waits before it is sent.
     pub fn waited(&self, now: Ticks) -> Ticks {
         self.left.departure.map_or(Ticks::ZERO, |departure| departure.since(now))
     }
 
-    /// As `Observed::bans` of a data path.
+    /// See `Observed::bans` of a data path.
     pub fn bans(&self) -> Vec<([u8; 16], Ban)> {
         let bans = self.bans.by_source.read().unwrap_or_else(PoisonError::into_inner);
         bans.iter().map(|(source, ban)| (*source, ban.read())).collect()
     }
 
-    /// As `Datapath::put_ban` of a data path.
+    /// See `Datapath::put_ban` of a data path.
     pub fn put_ban(&mut self, source: &Source, ban: &Ban) {
         self.bans.put(source, ban);
     }
 
-    /// As `Datapath::unban` of a data path.
+    /// See `Datapath::unban` of a data path.
     pub fn unban(&mut self, source: &Source) -> bool {
         let bans = self.bans.by_source.get_mut().unwrap_or_else(PoisonError::into_inner);
         bans.remove(&source.trie_key()).is_some()
     }
 
-    /// Makes an established TCP connection, as packets from its peer show it.
+    /// Adds an established TCP connection, as packets from its peer identify it.
     pub fn connect(&mut self, flow: FlowKey) {
         self.bans.connections.insert(flow);
     }
 }
 
-/// A frame that may be changed.
+/// A frame that actions may change.
 struct Bytes<'m> {
     bytes: RefCell<Vec<u8>>,
     model: &'m Model,
@@ -95,7 +95,7 @@ impl FrameMut for Bytes<'_> {
     }
 }
 
-/// Carries out what an outcome says, and says how the frame leaves that came by a trail.
+/// Carries out an outcome, and records how the frame leaves and by which trail it came there.
 pub(super) fn carry_out(
     model: &Model,
     scratch: &Scratch,

@@ -1,4 +1,4 @@
-//! Bans of the model, and the connections that bans may ask for.
+//! Bans of the model, and the connections that the decision about bans looks up.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,6 @@ use limiter_common::wire::{Ban, FlowKey};
 use limiter_decision::ban::Entry;
 use limiter_decision::cell::Cell;
 
-/// The words of a ban.
 #[derive(Debug, Default)]
 struct ModelBan {
     until: AtomicU64,
@@ -22,17 +21,17 @@ struct ModelBan {
 pub struct ModelBanRef(Arc<ModelBan>);
 
 impl ModelBanRef {
-    /// Bytes of what is shared.
+    /// Bytes of the shared value.
     pub(super) const SIZE: usize = size_of::<ModelBan>();
 
-    /// A record as it stands in the map.
+    /// Makes a record from its stored form.
     pub(super) fn of(ban: &Ban) -> Self {
         let Ban { until, history, rule } = *ban;
         let (until, history, rule) = (until.into(), history.into(), rule.into());
         Self(Arc::new(ModelBan { until, history, rule }))
     }
 
-    /// The record as it stands.
+    /// The stored form of the record.
     pub(super) fn read(&self) -> Ban {
         Ban { until: self.until().load(), history: self.history().load(), rule: self.rule().load() }
     }
@@ -65,7 +64,7 @@ impl Entry for ModelBanRef {
     }
 }
 
-/// Sources on record, and the connections that there are.
+/// The bans of sources, and the established connections.
 #[derive(Debug, Default)]
 pub(super) struct ModelBans {
     pub(super) by_source: RwLock<HashMap<[u8; 16], ModelBanRef>>,
@@ -73,7 +72,7 @@ pub(super) struct ModelBans {
 }
 
 impl ModelBans {
-    /// Makes a record of zeros, if there is none.
+    /// Inserts a zeroed record if there is none.
     pub(super) fn insert(&self, source: &Source) {
         let mut bans = self.by_source.write().unwrap_or_else(PoisonError::into_inner);
         bans.entry(source.trie_key()).or_default();
@@ -88,13 +87,12 @@ impl ModelBans {
         self.by_source.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Puts a source on record.
     pub(super) fn put(&mut self, source: &Source, ban: &Ban) {
         let bans = self.by_source.get_mut().unwrap_or_else(PoisonError::into_inner);
         bans.insert(source.trie_key(), ModelBanRef::of(ban));
     }
 
-    /// A copy with records of its own.
+    /// A copy that shares no records with the original.
     pub(super) fn copy(&self) -> Self {
         let bans = self.by_source.read().unwrap_or_else(PoisonError::into_inner);
         let bans = bans.iter().map(|(source, ban)| (*source, ModelBanRef::of(&ban.read())));

@@ -1,4 +1,4 @@
-//! When rule sets came into force in the model, and what left force with them.
+//! When rule sets came into force in the model, and what they replaced.
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Moment, RuleCounters, ended_in};
@@ -7,9 +7,9 @@ use limiter_rules::{Installed, Plan};
 
 use super::Model;
 
-/// Changes of the rules, as those of `Kernel`.
+/// Changes of the rules, like those of `Kernel`.
 impl Model {
-    /// As `Kernel::commit` of a data path, at a time.
+    /// Like `Kernel::commit` of a data path, at the time `now`.
     pub fn commit(&mut self, plan: Plan, now: Ticks) -> u64 {
         self.generation += 1;
         for number in plan.begun {
@@ -24,7 +24,7 @@ impl Model {
         self.generation
     }
 
-    /// As `Kernel::commit_on_trial` of a data path.
+    /// See `Kernel::commit_on_trial` of a data path.
     pub fn commit_on_trial(&mut self, plan: Plan, end: Ticks, now: Ticks) -> u64 {
         let generation = self.commit(plan.on_trial(&self.installed), now);
         self.note_trial(end);
@@ -33,14 +33,14 @@ impl Model {
         generation
     }
 
-    /// As `Kernel::confirm_by` of a data path, in time.
+    /// Like `Kernel::confirm_by` of a data path, always in time.
     pub fn confirm(&mut self) {
         self.tables.set_trial(self.generation, false);
         self.installed.mark_confirmed(&self.before);
         self.note_confirmed();
     }
 
-    /// As `Kernel::revert_by` of a data path, at a time.
+    /// Like `Kernel::revert_by` of a data path, at the time `now`.
     pub fn revert(&mut self, now: Ticks) {
         self.generation += 1;
         let tried = std::mem::take(&mut self.installed);
@@ -48,26 +48,26 @@ impl Model {
         self.note_reverted(&tried, now);
     }
 
-    /// After the present generation was put in force in place of the one before.
+    /// Called after the present generation replaced the previous one.
     fn note_change(&mut self, now: Ticks) {
         self.moments.set(self.generation, Moment::new(self.generation, now));
         self.write(self.before.not_in(&self.installed).ended(ended_in(self.generation)));
     }
 
-    /// After that, where it is on trial until `end`.
+    /// Called after [`Self::note_change`] for a trial until `end`.
     fn note_trial(&mut self, end: Ticks) {
         let next = self.generation + 1;
         self.moments.set(next, Moment::new(next, end));
         self.write(self.installed.not_in(&self.before).ended(ended_in(next)));
     }
 
-    /// After a trial was confirmed.
+    /// Called after a trial was confirmed.
     fn note_confirmed(&mut self) {
         self.moments.set(self.generation + 1, Moment::UNKNOWN);
         self.write(self.installed.not_in(&self.before).ended(0));
     }
 
-    /// After a trial of `tried` was taken back.
+    /// Called after a trial of `tried` was reverted.
     fn note_reverted(&mut self, tried: &Installed, now: Ticks) {
         let at = now.min(self.trial_end);
         self.moments.set(self.generation, Moment::new(self.generation, at));

@@ -1,5 +1,5 @@
-//! Copies of a model that has a part of the maps, one for each packet, and what they are asked for
-//! beyond that.
+//! Copies of a model that holds only a part of the maps, one for each packet, and the entries that
+//! the copies ask for beyond that part.
 
 use std::sync::PoisonError;
 
@@ -12,7 +12,7 @@ use super::Model;
 use super::part::Entry;
 
 impl Model {
-    /// Notes that an entry is asked for.
+    /// Notes that the decision asks for an entry.
     pub(super) fn asks(&self, entry: Entry) {
         let Some(part) = self.part.as_ref().filter(|part| !part.read.contains(&entry)) else {
             return;
@@ -23,20 +23,20 @@ impl Model {
         }
     }
 
-    /// Notes that an entry is asked for that the model does not have.
+    /// Notes that the decision asks for an entry that the model does not hold.
     pub(super) fn missing<T>(&self, entry: Entry) -> Option<T> {
         self.asks(entry);
         None
     }
 
-    /// A table that asks for more than is known of the packet.
+    /// A table that was left out because it asks for facts that are not known of the packet.
     pub(super) fn left_out(&self, generation: Generation, index: u32) -> Option<Table> {
         let mut left_out = self.part.iter().flat_map(|part| &part.left_out);
         let found = left_out.find(|(of, at, _)| (*of, *at) == (generation, index));
         found.map(|(_, _, table)| *table)
     }
 
-    /// A copy for one packet, which may change in it what it likes.
+    /// A copy for one packet, which may change it freely.
     pub(super) fn copy(&self, now: Ticks) -> Self {
         let mut copy = Self {
             bypass: self.bypass,
@@ -61,9 +61,9 @@ impl Model {
         copy
     }
 
-    /// Chooses the CPU that will take a packet, which is not known: here one that may make most
-    /// entries. If CPUs differ, or a table from which entries were turned away is more than half
-    /// full, an entry for the packet is in doubt.
+    /// Chooses the CPU that will process a packet. The real one is unknown, so this takes the one
+    /// that admits most new entries. An entry for the packet is in doubt if CPUs differ, or if a
+    /// table that rejected entries is more than half full.
     fn choose_cpu(&mut self, kind: EntryKind, now: Ticks) {
         let Some(mut part) = self.part.take() else {
             return;
@@ -74,8 +74,8 @@ impl Model {
                 entry_table.is_some_and(|of| admission::is_open(&of, Ticks::new(cpu.tat), now))
             };
             let open = table.cpus.iter().filter(is_open).count();
-            // One that is open has the least demand; of those under pressure, the one that takes
-            // least of who comes back.
+            // Prefer an open CPU, with the least demand; among CPUs under pressure, the one that
+            // uses least of its budget for returning keys.
             let pressure = |cpu: &&Admission| (!is_open(cpu), cpu.returned, cpu.tat);
             let best = table.cpus.iter().min_by_key(pressure);
             let mut sum = Admission::default();

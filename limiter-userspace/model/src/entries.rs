@@ -15,19 +15,19 @@ use limiter_decision::entries::{AdmissionCells, HostEntryTable};
 pub(super) struct ModelEntries {
     entry_tables: [HostEntryTable; EntryKind::COUNT],
     admission: [AdmissionCells; EntryKind::COUNT],
-    /// Of IPv4 sources, of IPv6 sources, and of compact keys.
+    /// For IPv4 sources, IPv6 sources, and compact keys.
     sources: [Vec<AtomicU64>; 3],
     keyed: Vec<(AtomicU64, Cell<TableKey>)>,
-    /// Aggregates that were asked for, by index.
+    /// Requested aggregates, by index.
     aggregates: Words,
-    /// Words of fingerprints that were asked for, by index.
+    /// Requested words of fingerprints, by index.
     fingerprints: Words,
 }
 
-/// Words that are made at once.
+/// Number of words allocated at once.
 const PAGE: u32 = 512;
 
-/// Words of a map, made as they are asked for.
+/// Words of a map, allocated on demand.
 #[derive(Debug, Default)]
 struct Words(RwLock<BTreeMap<u32, Arc<[AtomicU64]>>>);
 
@@ -53,7 +53,7 @@ impl Words {
     }
 }
 
-/// A word of a map that packets change in place: some words, and which of them it is.
+/// A word that packets change in place: a page of words, and the index in it.
 #[derive(Clone, Debug)]
 pub(super) struct WordRef(Arc<[AtomicU64]>, usize);
 
@@ -93,7 +93,7 @@ impl ModelEntries {
         }
     }
 
-    /// A copy with words of its own, in which nothing is counted of new entries yet.
+    /// A copy with its own words, whose counts of new entries begin at zero.
     pub(super) fn copy(&self) -> Self {
         let words = |words: &Vec<AtomicU64>| {
             words.iter().map(|word| AtomicU64::new(word.load(Ordering::Acquire))).collect()
@@ -114,7 +114,7 @@ impl ModelEntries {
         }
     }
 
-    /// Bytes of all of them.
+    /// Bytes of all state here.
     pub(super) fn bytes(&self) -> usize {
         let slots: usize = self.sources.iter().map(Vec::len).sum();
         slots * size_of::<AtomicU64>()
@@ -123,14 +123,14 @@ impl ModelEntries {
             + self.fingerprints.bytes()
     }
 
-    /// Puts the settings of a table in place of those that there are.
+    /// Replaces the settings of a table.
     pub(super) fn set_entry_table(&mut self, kind: EntryKind, entry_table: EntryTable) {
         if let Some(place) = self.entry_tables.get_mut(kind.index() as usize) {
             *place = HostEntryTable::new(entry_table);
         }
     }
 
-    /// Until when both budgets of new entries are used: [`Admission::tat`] and
+    /// Sets until when both budgets of new entries are used: [`Admission::tat`] and
     /// [`Admission::returned`].
     pub(super) fn set_budgets(&self, kind: EntryKind, budgets: Admission) {
         if let Some(cells) = self.admission.get(kind.index() as usize) {

@@ -1,10 +1,9 @@
-//! The decision that the program would take on a packet now: the model, with the part of the maps
-//! that the packet touches as it is. Changes that the packet would make stay in a copy, so nothing
-//! is charged for the question.
+//! What the program would decide about a packet now: the model with the relevant part of the
+//! current maps. Changes by the packet stay in a copy, so the question charges nothing.
 //!
-//! The part that a packet touches is known when it is judged. So it is judged by what was read so
-//! far; entries that the model was asked for and has not are read, and it is judged again, until
-//! nothing is missing. Each entry is read once, so that all answers are of one moment.
+//! Which part is relevant becomes known only while the packet is judged. So it is judged with what
+//! has been read; missing entries that the model asked for are read, and it is judged again, until
+//! nothing is missing. Each entry is read once, so that all answers refer to one moment.
 
 use limiter_common::bucket::Generation;
 use limiter_common::frame_size::FrameSize;
@@ -27,36 +26,35 @@ use super::{Looked, Model};
 use crate::{Framing, Reading, Way};
 use crate::{KEY_BITS, SOURCE_BITS};
 
-/// Capacity of the entry tables of a copy: for all that one packet makes, with as many looks as it
-/// has for one.
+/// Capacity of a copy's entry tables: enough for every entry that one packet can create within its
+/// look-up budget.
 const FRAMES: u32 = 16;
 
-/// The packet that is asked about.
+/// The packet in question.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Header that the frame begins with.
+    /// Header at the beginning of the frame.
     pub framing: Framing,
-    /// Bytes of the packet, or the beginning of them.
+    /// Bytes of the packet, or its first bytes.
     pub frame: &'a [u8],
     /// Size of the whole packet.
     pub size: FrameSize,
-    /// Index of the interface that the packet comes in by or goes out by.
+    /// Index of the interface by which the packet comes in or goes out.
     pub interface: u32,
     /// Direction of the packet.
     pub direction: Direction,
-    /// VLAN tag that is not among its bytes: [`limiter_decision::packet::Bytes::tag`].
+    /// VLAN tag that is not in the bytes: [`limiter_decision::packet::Bytes::tag`].
     pub tag: Option<u16>,
 }
 
 impl<'a> Packet<'a> {
-    /// A packet of `length` bytes, of which `frame` may be only the beginning, that comes in by an
-    /// interface.
+    /// A packet of `length` bytes that comes in by an interface. `frame` may be only its beginning.
     pub const fn received(framing: Framing, frame: &'a [u8], length: u64, interface: u32) -> Self {
         let size = FrameSize::of_packet(length);
         Self { framing, frame, size, interface, direction: Direction::In, tag: None }
     }
 
-    /// A packet as tc has it, whole: a super-frame if it has segments.
+    /// A whole packet as tc sees it: a super-frame if it has segments.
     pub fn at_tc(
         framing: Framing,
         frame: &'a [u8],
@@ -75,27 +73,27 @@ impl<'a> Packet<'a> {
             Framing::Layer3 => packet::facts(&Layer3(frame), &mut facts)
                 .map(|()| segments.size_of(&Layer3(frame), &facts, length)),
         };
-        // Of a frame without facts, no headers are known.
+        // The headers of a frame without facts are unknown.
         let size = size.unwrap_or_else(|_| FrameSize::of_super_frame(length, segments.count, 0));
         Self { size, ..packet }
     }
 
-    /// The packet as the parser reads it, of the bytes in their framing.
+    /// The packet as the parser reads it: `bytes`, with their framing.
     pub(super) fn bytes<B>(&self, bytes: B) -> TcFrame<B> {
         TcFrame { bytes, is_out: self.direction == Direction::Out, tag: self.tag }
     }
 }
 
-/// Outcome of a packet, of which nothing was kept.
+/// Outcome of a packet, without any change of the maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     /// Reason why the packet passes or is dropped, and the rule.
     pub outcome: Outcome,
-    /// Way that the packet goes.
+    /// Where the packet goes.
     pub way: Option<Way>,
-    /// Steps that the packet comes to.
+    /// Steps that the packet reaches.
     pub trail: Trail,
-    /// How long the packet waits before it goes on; zero unless a limit holds it back.
+    /// How long the packet waits before it is sent; zero unless a limit holds it back.
     pub waits: Ticks,
 }
 
@@ -107,7 +105,7 @@ impl Judged {
 }
 
 impl Model {
-    /// Outcome of a packet at `now`, and the copy that it was judged in.
+    /// Judges a packet at `now` in a copy. Returns the outcome and the copy.
     fn judged(&self, packet: &Packet<'_>, now: Ticks) -> (Judged, Self) {
         let mut copy = self.copy(now);
         let outcome = copy.judge_packet(packet, now);
@@ -116,17 +114,17 @@ impl Model {
     }
 }
 
-/// Part of the maps that questions about one packet touch.
+/// The part of the maps that questions about one packet need.
 pub struct Excerpt<'m, E> {
     maps: &'m dyn Reading<Error = E>,
-    /// Bits of [`limiter_common::wire::field`] that are known of the packet.
+    /// The known facts about the packet, as bits of [`limiter_common::wire::field`].
     known: u32,
     model: Model,
 }
 
 impl<'m, E> Excerpt<'m, E> {
-    /// An excerpt for a packet of which the facts `known` are known, bits of
-    /// [`limiter_common::wire::field`]. Tables that ask for others are left out.
+    /// An excerpt for a packet whose facts `known` are known, as bits of
+    /// [`limiter_common::wire::field`]. Leaves out tables that ask for other facts.
     ///
     /// # Errors
     ///
@@ -162,7 +160,8 @@ impl<'m, E> Excerpt<'m, E> {
         Ok(Self { maps, known, model })
     }
 
-    /// Outcome that the program would give a packet at `now`, or later if no other came.
+    /// The outcome that the program would give a packet at `now`, or later if no other packet
+    /// comes.
     ///
     /// # Errors
     ///
@@ -171,7 +170,7 @@ impl<'m, E> Excerpt<'m, E> {
         self.answer(|model| model.judged(packet, now).0)
     }
 
-    /// How long after `now` such a packet passes, if no other comes; none for never.
+    /// How long after `now` such a packet passes, if no other comes; `None` for never.
     ///
     /// # Errors
     ///
@@ -180,21 +179,21 @@ impl<'m, E> Excerpt<'m, E> {
         self.answer(|model| wait_until(now, |at| model.judged(packet, at).0.passes()))
     }
 
-    /// The rules that a packet falls under at `now`, and how full their buckets are.
+    /// The rules that apply to a packet at `now`, and how full their buckets are.
     ///
     /// # Errors
     ///
     /// When the maps cannot be read.
     pub fn look(&mut self, packet: &Packet<'_>, now: Ticks) -> Result<Looked, E> {
         self.answer(|model| {
-            // The source table, too, may have no place for a new entry.
+            // The source table, too, may have no space for a new entry.
             let doubtful = model.judged(packet, now).1.doubts();
             let looked = model.copy(now).look(packet, now);
             Looked { doubtful: looked.doubtful || doubtful, ..looked }
         })
     }
 
-    /// Asks, reads what the answer misses, and asks again, until it misses nothing.
+    /// Asks, reads what the answer lacks, and asks again, until nothing is missing.
     fn answer<T>(&mut self, question: impl Fn(&Model) -> T) -> Result<T, E> {
         loop {
             let answer = question(&self.model);
@@ -218,7 +217,7 @@ impl<'m, E> Excerpt<'m, E> {
             Entry::Listed(source) => {
                 let lists = maps.control(Control::Lists)?;
                 let own = TriePrefix::of_source(source.trie_key());
-                // The length of the prefix around it shows nothing here.
+                // The length of the listed prefix is unknown here, and does not matter.
                 let around = own.shortened(own.length.saturating_sub(1));
                 if lists & LISTS_EXACT != 0 {
                     model.lists.extend(maps.listed(&source)?.map(|entry| (own, entry)));
@@ -304,7 +303,7 @@ impl<'m, E> Excerpt<'m, E> {
         Ok(())
     }
 
-    /// Reads a table and its shapes, if all that it asks for is known of the packet.
+    /// Reads a table and its shapes, if all facts that it asks for are known of the packet.
     fn read_table(&mut self, generation: Generation, index: u32) -> Result<(), E> {
         let Some(table) = self.maps.table(generation, index)? else {
             return Ok(());
@@ -323,7 +322,7 @@ impl<'m, E> Excerpt<'m, E> {
     }
 }
 
-/// How long after `now` something holds for the first time, if once it does it goes on; `None` for
+/// How long after `now` something first holds, provided that it then holds forever; `None` for
 /// never.
 pub(super) fn wait_until(now: Ticks, holds: impl Fn(Ticks) -> bool) -> Option<Ticks> {
     if holds(now) {
@@ -361,7 +360,7 @@ mod tests {
 budgets: [{name: dns, rate_limit: {unit: minute, requests_per_unit: 2, burst: 2}}]
 ";
 
-    /// Of a datagram from 192.0.2.1 to port 53.
+    /// A datagram from 192.0.2.1 to port 53.
     fn frame() -> Vec<u8> {
         let mut frame = vec![0; 12];
         frame.extend([8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);

@@ -1,4 +1,4 @@
-//! The rules that a frame falls under, without charging any.
+//! Finds the rules that apply to a frame, without charging any.
 
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::frame_size::FrameSize;
@@ -13,12 +13,12 @@ use limiter_decision::table::{self, Begun, KeyFacts, Scratch, locate};
 use super::Model;
 use crate::Framing;
 
-/// Slots of the rules of a frame.
+/// Slots of the rules that apply to a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The slot of the source table's rule.
     pub source: Option<Slot>,
-    /// The rules of the other tables, in the order in which these are asked.
+    /// The rules of the other tables, in the order of the tables.
     pub tables: Vec<FoundKeyed>,
 }
 
@@ -29,14 +29,14 @@ pub struct FoundKeyed {
     pub index: u32,
     /// [`limiter_common::wire::Table::id`].
     pub id: u32,
-    /// The key of the frame in it.
+    /// The key of the frame in the table.
     pub key: TableKey,
     /// The slot of the rule's record.
     pub slot: Slot,
 }
 
 impl Model {
-    /// The rules of a frame that came in by an interface; none for one that is exempt.
+    /// The rules for a frame that came in by an interface; none if it is exempt.
     pub fn rules_of(&self, framing: Framing, frame: &[u8], interface: u32, now: Ticks) -> Found {
         match framing {
             Framing::Ethernet => self.rules_of_bytes(&frame, interface, now),
@@ -64,13 +64,13 @@ impl Model {
         found
     }
 
-    /// The rule of the packet under way in a table; none where the packet is not in the table.
+    /// The rule of the current packet in a table; `None` if the packet has no rule there.
     pub(super) fn found_in(&self, scratch: &Scratch, index: u32, of: &Table) -> Option<FoundKeyed> {
         let mut key = locate(of, &scratch.facts, &KeyFacts::of(&scratch.facts))?;
         let slot = if table::begin(self, scratch, index) == Begun::FIXED {
             Slot::new(of.fixed)
         } else {
-            // Ranges are in it.
+            // Unlike the first key, this one has its ranges.
             key = scratch.located(index)?;
             table::most_specific(self, scratch, index)
         };

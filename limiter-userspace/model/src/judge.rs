@@ -10,19 +10,19 @@ use limiter_decision::table::Scratch;
 use super::way::Framing;
 use super::{Model, Packet, actions};
 
-/// Interface that every frame of a test run comes in by.
+/// Interface by which every frame of a test run comes in.
 const INTERFACE: u32 = 1;
 
 impl Model {
-    /// Judges a frame, whole and in one piece, carries out what follows, and counts it. It came in
+    /// Judges a whole frame in one piece, carries out the outcome, and counts it. The frame came in
     /// by the interface with the index 1, as in a test run of the kernel. [`Model::way`] and
-    /// [`Model::frame`] say how it left.
+    /// [`Model::frame`] tell how it left.
     pub fn judge(&mut self, frame: &[u8], now: Ticks) -> Outcome {
         let length = u64::try_from(frame.len()).unwrap_or(u64::MAX);
         self.judge_packet(&Packet::received(Framing::Ethernet, frame, length, INTERFACE), now)
     }
 
-    /// As [`Model::judge`], of a packet that is described.
+    /// Like [`Model::judge`], for a described packet.
     pub fn judge_packet(&mut self, packet: &Packet<'_>, now: Ticks) -> Outcome {
         match packet.framing {
             Framing::Ethernet => self.judge_bytes(&packet.bytes(packet.frame), packet, now),

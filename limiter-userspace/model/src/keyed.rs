@@ -10,7 +10,7 @@ use limiter_decision::algorithm::Words;
 use limiter_decision::maps::Keyed;
 use limiter_decision::meter::{self, Share};
 
-/// A bucket of a table, or a budget.
+/// The bucket of a key, or a budget.
 #[derive(Debug, Default)]
 struct ModelBucket {
     resolved: AtomicU64,
@@ -18,15 +18,14 @@ struct ModelBucket {
     dropped: AtomicU64,
     used: AtomicU64,
     words: [AtomicU64; FEW],
-    /// The other words, once one of them is not zero: few algorithms have so many.
+    /// The other words, allocated once one of them is not zero: few algorithms use them.
     more: OnceLock<Box<[AtomicU64; WORDS - FEW]>>,
 }
 
-/// Words that every bucket has room for.
+/// Number of words that every bucket holds.
 const FEW: usize = 4;
 
 impl ModelBucket {
-    /// A bucket of these words.
     fn with(words: [u64; WORDS]) -> Self {
         let bucket = Self::default();
         for (index, word) in words.into_iter().enumerate().filter(|(_, word)| *word != 0) {
@@ -37,7 +36,7 @@ impl ModelBucket {
         bucket
     }
 
-    /// The place of a word, made if there is none.
+    /// The place of a word. Allocates it if necessary.
     fn place(&self, index: usize) -> Option<&AtomicU64> {
         let more = || self.more.get_or_init(|| Box::new([const { AtomicU64::new(0) }; _]));
         self.words.get(index).or_else(|| more().get(index.checked_sub(FEW)?))
@@ -49,7 +48,7 @@ impl ModelBucket {
         word.map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// Bytes behind it.
+    /// Bytes of the separately allocated words.
     fn heap(&self) -> usize {
         if self.more.get().is_some() { size_of::<[AtomicU64; WORDS - FEW]>() } else { 0 }
     }
@@ -60,7 +59,7 @@ impl ModelBucket {
 pub struct ModelKeyed(Arc<ModelBucket>);
 
 impl ModelKeyed {
-    /// Bytes of what is shared.
+    /// Bytes of the shared value.
     pub(super) fn bytes(&self) -> usize {
         size_of::<ModelBucket>() + self.0.heap()
     }
@@ -69,7 +68,7 @@ impl ModelKeyed {
         Self(Arc::new(ModelBucket { resolved: resolved.into(), ..ModelBucket::default() }))
     }
 
-    /// Bucket as it stands in the map.
+    /// Makes a bucket from its stored form.
     pub(super) fn of(bucket: &KeyedBucket) -> Self {
         let KeyedBucket { resolved, passed, dropped, used, words } = *bucket;
         Self(Arc::new(ModelBucket {
@@ -93,7 +92,7 @@ impl ModelKeyed {
     }
 }
 
-/// Used share of a limit at `now`, of a bucket as it stands in the map.
+/// Used share of a limit at `now`, from a stored bucket.
 pub fn used_share(spec: &LimitSpec, bucket: &KeyedBucket, now: Ticks, offset: WallOffset) -> Share {
     meter::used(spec, &ModelKeyed::of(bucket), now, offset)
 }
@@ -156,7 +155,7 @@ impl Keyed for ModelKeyed {
     }
 }
 
-/// The state of a compact key as that of any key. It has no time of the last packet.
+/// The state of a compact key in the form of any key. It has no time of the last packet.
 pub fn of_compact(bucket: &Bucket) -> KeyedBucket {
     let Bucket { word, resolved, passed, dropped } = *bucket;
     let mut words = [0; WORDS];

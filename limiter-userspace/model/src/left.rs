@@ -11,6 +11,6 @@ pub(super) struct Left {
     pub(super) trail: Trail,
     pub(super) way: Option<Way>,
     pub(super) frame: Vec<u8>,
-    /// When it may go on, if it passes and waits for that.
+    /// The earliest time at which it may be sent, if it passes and waits.
     pub(super) departure: Option<Ticks>,
 }

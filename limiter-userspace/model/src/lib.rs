@@ -60,7 +60,7 @@ pub use source_bucket::ModelSourceBucketRef;
 pub use trail::{Step, Trail};
 pub use way::{Framing, Way};
 
-/// Entries of a model that nobody said a size for.
+/// Default number of entries.
 const ENTRIES: u32 = 1 << 16;
 
 /// The whole data path.
@@ -69,16 +69,16 @@ pub struct Model {
     bypass: bool,
     generation: u64,
     installed: Installed,
-    /// Rules of the generation before.
+    /// Rules of the previous generation.
     before: Installed,
     trial_end: Ticks,
-    /// Time at which the daemon is lost.
+    /// Time from which the daemon counts as lost.
     daemon_lost: Ticks,
     limits: BTreeMap<u32, Limit>,
     moments: Moments,
     tries: [Vec<(TriePrefix, u32)>; 2],
     buckets: RwLock<HashMap<BucketKey, ModelSourceBucketRef>>,
-    /// Lines, in place of `buckets`, if the buckets of sources are stored so.
+    /// Used instead of `buckets` if the buckets of sources are stored in lines.
     lines: Option<ModelLines>,
     lists: BTreeMap<TriePrefix, ListEntry>,
     reasons: [Tally; Reason::COUNT],
@@ -89,13 +89,13 @@ pub struct Model {
     bans: ModelBans,
     left: Left,
     entries: ModelEntries,
-    /// Age of readings of the clock.
+    /// Age of clock readings.
     lag: Ticks,
     /// Exact time of the last packet.
     judged_at: Ticks,
-    /// The steps that the packet under way has come to.
+    /// The steps that the current packet has reached.
     steps: Steps,
-    /// Part of the maps that the model has, if that is not all of them.
+    /// Set if the model holds only a part of the maps.
     part: Option<Part>,
 }
 
@@ -111,8 +111,8 @@ impl Model {
         Self::with_room(ENTRIES, ENTRIES, 0)
     }
 
-    /// One without rules, with room for so many sources of each family and so many keys of tables.
-    /// `seed` decides which prefixes share a bucket when there is none.
+    /// A model without rules, with space for so many sources of each family and so many keys of
+    /// tables. `seed` decides which prefixes share a bucket when there is none left.
     pub fn with_room(sources: u32, keys: u32, seed: u64) -> Self {
         Self {
             bypass: false,
@@ -141,56 +141,56 @@ impl Model {
         }
     }
 
-    /// As [`Model::with_room`], with the buckets of sources in lines; `seed` decides as well which
-    /// line a source has.
+    /// Like [`Model::with_room`], but with the buckets of sources in lines. `seed` also decides
+    /// which line a source uses.
     pub fn with_lines(sources: u32, keys: u32, seed: u64) -> Self {
         let lines = Some(ModelLines::new(sources, keys, seed));
         Self { lines, ..Self::with_room(sources, keys, seed) }
     }
 
-    /// The model with readings of the clock that are so old, as the kernel's program has them: at
-    /// most [`limiter_decision::clock::SLACK`]. List entries do not end that much later here.
+    /// Makes clock readings this old, as in the kernel's program: at most
+    /// [`limiter_decision::clock::SLACK`]. List entries still end on time here.
     #[must_use]
     pub fn with_old_readings(self, lag: Ticks) -> Self {
         Self { lag, ..self }
     }
 
-    /// As `Observed::entries` of a data path.
+    /// See `Observed::entries` of a data path.
     pub fn entries(&self, kind: EntryKind) -> (EntryTable, Admission) {
-        // As summed over CPUs.
+        // Like the sum over CPUs, without the budgets.
         (
             self.entries.entry_table(kind),
             Admission { tat: 0, returned: 0, ..self.entries.admission(kind) },
         )
     }
 
-    /// As `Kernel::set_daemon_lost` of a data path.
+    /// See `Kernel::set_daemon_lost` of a data path.
     pub fn set_daemon_lost(&mut self, from: Ticks) {
         self.daemon_lost = from;
     }
 
-    /// As `Datapath::set_bypass` of a data path.
+    /// See `Datapath::set_bypass` of a data path.
     pub fn set_bypass(&mut self, engaged: bool) {
         self.bypass = engaged;
     }
 
-    /// As `Datapath::list` of a data path.
+    /// See `Datapath::list` of a data path.
     pub fn list(&mut self, selector: &Selector, entry: ListEntry) {
         self.unlist(selector);
         self.lists.extend(selector.trie_prefixes().into_iter().map(|prefix| (prefix, entry)));
     }
 
-    /// As `Datapath::unlist` of a data path.
+    /// See `Datapath::unlist` of a data path.
     pub fn unlist(&mut self, selector: &Selector) {
         for prefix in selector.trie_prefixes() {
             self.lists.remove(&prefix);
         }
     }
 
-    /// The list entry of the longest prefix around a source, itself not included.
+    /// The list entry of the longest prefix that contains a source, except the source's own.
     fn listed_around(&self, source: &Source) -> Option<&ListEntry> {
         let own = TriePrefix::of_source(source.trie_key());
-        // IPv4 stands inside IPv6 in tries, and is not for prefixes of IPv6.
+        // In the tries IPv4 lies inside IPv6, but IPv6 prefixes do not apply to it.
         let widest = if let Source::V4(_) = source { MAPPED_BITS } else { 0 };
         // The lists of a rule file may be long.
         if self.lists.len() > own.length as usize {
@@ -201,47 +201,47 @@ impl Model {
         longest(self.lists.iter().filter(|(prefix, _)| around(prefix)), source.trie_key())
     }
 
-    /// As `Observed::installed` of a data path.
+    /// See `Observed::installed` of a data path.
     pub fn installed(&self) -> &Installed {
         &self.installed
     }
 
-    /// As `Observed::generation` of a data path.
+    /// See `Observed::generation` of a data path.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// How many sources, keys, flows and bans there are.
+    /// The number of sources, keys, flows and bans.
     pub fn tracked(&self) -> usize {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         let sources = self.lines.as_ref().map_or(buckets.len(), ModelLines::tracked);
         sources + self.tables.tracked() + self.bans.tracked()
     }
 
-    /// As `Observed::reasons` of a data path.
+    /// See `Observed::reasons` of a data path.
     pub fn reasons(&self) -> [Tally; Reason::COUNT] {
         self.reasons
     }
 
-    /// As `Observed::interface_counters` of a data path.
+    /// See `Observed::interface_counters` of a data path.
     pub fn interface_counters(&self, index: u32, direction: Direction) -> InterfaceCounters {
         let place = InterfaceCounters::place(index, direction);
         self.interfaces.get(&place).copied().unwrap_or_default()
     }
 
-    /// As `Observed::rule_counters` of a data path.
+    /// See `Observed::rule_counters` of a data path.
     pub fn rule_counters(&self, number: u32) -> RuleCounters {
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         rules.get(&number).copied().unwrap_or_default()
     }
 
-    /// Puts the bucket of a source in its place.
+    /// Stores the bucket of a source.
     fn put_bucket(&mut self, bucket_key: BucketKey, bucket: &Bucket) {
         let buckets = self.buckets.get_mut().unwrap_or_else(PoisonError::into_inner);
         buckets.insert(bucket_key, ModelSourceBucketRef::of(bucket));
     }
 
-    /// The buckets of sources, apart from these.
+    /// Copies of the buckets of sources, independent of the originals.
     fn copied_buckets(&self) -> RwLock<HashMap<BucketKey, ModelSourceBucketRef>> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         let copy = |(bucket_key, meter): (&BucketKey, &ModelSourceBucketRef)| {
@@ -254,7 +254,7 @@ impl Model {
         self.rules.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As `Reading::keyed` of a data path.
+    /// See `Reading::keyed` of a data path.
     pub fn keyed(&self, key: &TableKey) -> Option<KeyedBucket> {
         match self.installed.tables.compact_bucket_key(key) {
             Some(bucket_key) => self.bucket_of(&bucket_key).as_ref().map(of_compact),
@@ -266,7 +266,7 @@ impl Model {
     pub fn keyed_all(&self) -> Vec<(TableKey, KeyedBucket)> {
         let tables = &self.installed.tables;
         let mut all = self.tables.all_buckets();
-        // Left from when the table was not compact.
+        // Left over from when the table was not compact.
         all.retain(|(key, _)| tables.compact_bucket_key(key).is_none());
         let compact = if let Some(lines) = &self.lines {
             lines.compact()
@@ -280,7 +280,7 @@ impl Model {
         all
     }
 
-    /// As `Kernel::budget` of a data path.
+    /// See `Kernel::budget` of a data path.
     pub fn budget(&self, index: u32) -> Option<KeyedBucket> {
         self.tables.budget(index)
     }
@@ -290,22 +290,22 @@ impl Model {
         self.tables.lease(index)
     }
 
-    /// Takes the keys that have asked for leases since the last time, the oldest first.
+    /// Takes the keys that have asked for leases since the last call, the oldest first.
     pub fn take_asks(&self) -> Vec<Ask> {
         self.tables.take_asks()
     }
 
-    /// The leases of a key; none where it has none and did not ask.
+    /// The leases of a key; `None` if it has none and did not ask.
     pub fn leased(&self, key: &TableKey) -> Option<KeyLeases> {
         self.tables.leased(key).map(|word| KeyLeases::from_raw(word.load()))
     }
 
-    /// Takes the leases of all keys away, and what they have asked.
+    /// Removes the leases of all keys, and their requests.
     pub fn forget_keys(&self) {
         self.tables.forget_keys();
     }
 
-    /// Gives a key leases, or takes them away, and what it has asked.
+    /// Sets the leases of a key. `None` removes its entry.
     pub fn set_leased(&self, key: &TableKey, leases: Option<KeyLeases>) {
         self.tables.set_leased(key, leases);
     }
@@ -315,12 +315,12 @@ impl Model {
         self.tables.offset = offset;
     }
 
-    /// As `Reading::bucket` of a data path.
+    /// See `Reading::bucket` of a data path.
     pub fn bucket(&self, source: &Source) -> Option<Bucket> {
         self.bucket_of(&BucketKey::from(*source))
     }
 
-    /// As `Reading::bucket_of` of a data path.
+    /// See `Reading::bucket_of` of a data path.
     pub fn bucket_of(&self, bucket_key: &BucketKey) -> Option<Bucket> {
         if let Some(lines) = &self.lines {
             return lines.bucket(bucket_key);
@@ -333,7 +333,7 @@ impl Model {
     }
 }
 
-/// The value of the longest prefix that has an address.
+/// The value of the longest prefix that contains an address.
 fn longest<'a, V>(
     trie: impl IntoIterator<Item = (&'a TriePrefix, &'a V)>,
     address: [u8; 16],

@@ -7,7 +7,7 @@ use limiter_common::wire::{Bucket, EntryKind, lines_for};
 use limiter_decision::cell::Cell;
 use limiter_decision::line::{Entry, Head, HostEntry, HostLine, Line, Lines, Place};
 
-/// Lines of both families, and of compact keys.
+/// The lines of both families and of compact keys.
 #[derive(Debug)]
 pub(super) struct ModelLines {
     v4: Arc<[HostLine]>,
@@ -30,12 +30,10 @@ impl ModelLines {
         }
     }
 
-    /// All lines of a family.
     pub(super) fn all(&self, kind: EntryKind) -> Lines {
         Lines { count: u32::try_from(self.of(kind).len()).unwrap_or(u32::MAX), seed: self.seed }
     }
 
-    /// Line of a family, by its index.
     pub(super) fn line(&self, kind: EntryKind, index: u32) -> Option<ModelLine> {
         let index = usize::try_from(index).ok()?;
         Some(ModelLine { lines: Arc::clone(self.of(kind)), index })

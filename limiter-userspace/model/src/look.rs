@@ -1,4 +1,4 @@
-//! The rules that a packet falls under, and how full their buckets are.
+//! The rules that apply to a packet, and how full their buckets are.
 
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::bucket_key::BucketKey;
@@ -28,14 +28,14 @@ use super::keyed::ModelKeyed;
 use super::{FoundKeyed, Model, Packet};
 use crate::Framing;
 
-/// Everything that is asked about a packet, whether the program comes to it or not.
+/// Everything about a packet that can be asked, whether or not the program would reach it.
 #[derive(Clone, Debug)]
 pub struct Looked {
-    /// True if the bypass lets everything pass.
+    /// True if the bypass lets every packet pass.
     pub bypass: bool,
-    /// Source of the packet; `None` for one that is exempt.
+    /// Source of the packet; `None` if it is exempt.
     pub source: Option<Source>,
-    /// List that the source is on, and the entry.
+    /// The list that contains the source, and the entry.
     pub listed: Option<(Listed, ListEntry)>,
     /// Record of the bans of the source.
     pub ban: Option<Ban>,
@@ -45,11 +45,11 @@ pub struct Looked {
     pub header: RuleSetHeader,
     /// Rule of the packet in the source table.
     pub rule: Option<LookedSource>,
-    /// Rules in the other tables, in the order in which these are asked.
+    /// Rules in the other tables, in the order of the tables.
     pub tables: Vec<LookedTable>,
-    /// Tables that ask for more than is known of the packet.
+    /// Tables left out because they ask for facts that are not known of the packet.
     pub left_out: Vec<Table>,
-    /// True if a new entry may find no place, and that is not known.
+    /// True if it is not known whether a new entry finds space.
     pub doubtful: bool,
 }
 
@@ -62,11 +62,11 @@ pub struct LookedSource {
     pub limit: Limit,
     /// Reason that the source table gives the packet.
     pub reason: Reason,
-    /// Packets that were passed and dropped since the source has a bucket, if it has one.
+    /// Packets passed and dropped since the source has had a bucket, if it has one.
     pub counted: Option<[u64; 2]>,
     /// Fill of the bucket; `None` without a limit.
     pub meter: Option<LookedLimit>,
-    /// The budget of the class that its packets over the limit go to.
+    /// The budget of the class for its packets over the limit.
     pub class: Option<Held>,
 }
 
@@ -77,28 +77,28 @@ pub struct LookedTable {
     pub index: u32,
     /// The table.
     pub table: Table,
-    /// The key of the packet in it.
+    /// The key of the packet in the table.
     pub key: TableKey,
     /// Reason that the table gives the packet, and the number of its rule; `None` without a rule.
     pub reported: Option<(Reason, u32)>,
     /// The slot of the rule.
     pub slot: Slot,
-    /// Packets that were passed and dropped since the key has a bucket, if it has one.
+    /// Packets passed and dropped since the key has had a bucket, if it has one.
     pub counted: Option<[u64; 2]>,
     /// Limits of the rule, with their bucket.
     pub held: Option<Held>,
-    /// The budget of the class that its packets over the limits go to.
+    /// The budget of the class for its packets over the limits.
     pub class: Option<Held>,
 }
 
-/// Bucket key of a bucket.
+/// The owner of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// A key alone.
+    /// A single key.
     Key,
     /// A budget.
     Budget,
-    /// All keys without a bucket of their own.
+    /// All keys without their own bucket.
     Strangers,
 }
 
@@ -109,45 +109,46 @@ pub struct Held {
     pub record: Record,
     /// Bucket key of the bucket.
     pub holder: Holder,
-    /// Packets that were passed and dropped.
+    /// Packets passed and dropped.
     pub counted: [u64; 2],
     /// How full each limit is.
     pub limits: Vec<LookedLimit>,
 }
 
-/// Base of this node's decisions for a limit.
+/// What this node decides by for a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The limit itself: it is this node's alone.
+    /// The limit itself, which belongs to this node alone.
     Node,
-    /// A lease of what nodes share, which lives.
+    /// A valid lease of a limit that nodes share.
     Lease,
-    /// This node's share, or what holds in its place without contact.
+    /// This node's share, or what replaces it without contact to the store.
     Share,
     /// Nothing: no packet passes before there is a lease.
     Nothing,
 }
 
-/// How full a limit is, in what it counts.
+/// How full a limit is, in the units that it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookedLimit {
-    /// Base of the decision. All the others are about that, so about this node alone.
+    /// What the decision is based on. All other fields refer to it, so to this node alone.
     pub standing: Standing,
     /// Units that would pass at once now.
     pub remaining: u64,
-    /// Time until such a packet conforms; zero if it does, `None` for never, and where a lease has
-    /// to come first.
+    /// Time until such a packet conforms; zero if it does. `None` for never, or if a lease must
+    /// come first.
     pub conforms_in: Option<Ticks>,
-    /// How long such a packet would wait for it; `None` where packets over it do not wait,
-    /// or not so long.
+    /// How long such a packet would wait to conform; `None` if packets over the limit do not wait,
+    /// or not that long.
     pub waits: Option<Ticks>,
-    /// Time until nothing of the limit is used; `None` for never, and where other nodes have a part
-    /// in it.
+    /// Time until the limit is completely unused; `None` for never, or if other nodes use a part of
+    /// it.
     pub full_in: Option<Ticks>,
 }
 
 impl Model {
-    /// The rules that a packet falls under at `now`, and how full their buckets are, in a copy.
+    /// The rules that apply to a packet at `now`, and how full their buckets are. Changes only a
+    /// copy.
     pub(super) fn look(&self, packet: &Packet<'_>, now: Ticks) -> Looked {
         match packet.framing {
             Framing::Ethernet => self.look_at(&packet.bytes(packet.frame), packet, now),
@@ -192,7 +193,7 @@ impl Model {
         looked
     }
 
-    /// The rule set that packets at `now` are judged by, as [`engine::classify`] finds it.
+    /// The rule set that judges packets at `now`, as [`engine::classify`] finds it.
     fn in_force(&self, now: Ticks) -> (Generation, RuleSetHeader) {
         let generation = Generation::new(self.generation());
         let header = engine::header(self, generation);
@@ -231,7 +232,7 @@ impl Model {
         })
     }
 
-    /// The rule of a packet in a table where its key is compact.
+    /// The rule of a packet in a table with compact keys.
     fn look_compact(
         &self,
         scratch: &Scratch,
@@ -244,7 +245,7 @@ impl Model {
         let record = *self.record(slot)?;
         let (bucket, meter) = self.meter_of(scratch, bucket_key, slot)?;
         let counted = bucket.map(|bucket| [bucket.passed, bucket.dropped]);
-        // Last, because the packet is charged there.
+        // Comes last, because it charges the packet.
         let reported = Some(table::judge_compact_alone(self, scratch, index));
         let has_bucket = self.bucket_of(bucket_key).is_some();
         let held = Held {
@@ -309,7 +310,7 @@ impl Model {
         self.held(scratch, Slot::new(action.target), None)
     }
 
-    /// The lease of a limit, or where it has none, what decides instead.
+    /// The lease of a limit; without one, what decides instead.
     fn lease_in(
         &self,
         record: &Record,
@@ -356,7 +357,7 @@ impl Model {
             || Ticks::new(bucket.cell(spec.first.into()).map_or(0, |cell| cell.load() >> 1));
         let remaining = match spec.algorithm() {
             Algorithm::TokenBucket => gcra::remaining(&spec.rate(), state(), now),
-            // The last one may begin as long as the backlog is not over.
+            // One more packet may join as long as the backlog is not exceeded.
             Algorithm::LeakyBucket if conforms(1, now) => {
                 gcra::remaining(&spec.rate(), state(), now).saturating_add(1)
             }
@@ -375,7 +376,7 @@ impl Model {
                 most(spec.window().limit, |units| conforms(units, now))
             }
         };
-        // What waits goes on when the same limit without a wait would let it pass.
+        // A waiting packet is sent when the same limit without waiting would let it pass.
         let waits = || {
             let drops = spec.with_longest_wait(Ticks::ZERO);
             wait_until(now, |now| {
@@ -393,7 +394,7 @@ impl Model {
         }
     }
 
-    /// The rule of the source table, as [`engine::source`] meets it.
+    /// The rule of the source table, as [`engine::source`] finds it.
     fn source_rule(&self, scratch: &Scratch, source: &Source) -> Option<LookedSource> {
         let bucket_key = BucketKey::from(*source);
         let slot = Maps::source_rule(self, scratch.generation(), &bucket_key)?;
@@ -401,12 +402,12 @@ impl Model {
         let (bucket, meter) = self.meter_of(scratch, &bucket_key, slot)?;
         let counted = bucket.map(|bucket| [bucket.passed, bucket.dropped]);
         let class = self.class(scratch, u32::from(limit.action));
-        // The source table by itself. Last, because the packet is charged there.
+        // The source table alone. Comes last, because it charges the packet.
         let reason = table::run_tables(self, scratch, 0).unpack().reason;
         Some(LookedSource { slot, limit, reason, counted, meter, class })
     }
 
-    /// The bucket of a key, and how full it is under the limit in a slot; no meter of none.
+    /// The bucket of a key, and how full it is under the limit in a slot; no meter without a limit.
     fn meter_of(
         &self,
         scratch: &Scratch,
@@ -437,7 +438,7 @@ impl Model {
     }
 }
 
-/// A limit that a lease decides, with what is left of that, for a packet of so many units.
+/// A limit that a lease decides, for a packet of `units`; `left` is what remains of the lease.
 fn leased(standing: Standing, left: u64, units: u64) -> LookedLimit {
     let conforms = units <= left;
     LookedLimit {
@@ -449,7 +450,8 @@ fn leased(standing: Standing, left: u64, units: u64) -> LookedLimit {
     }
 }
 
-/// The largest number up to `end` for which something holds, if it does for all smaller ones.
+/// The largest number up to `end` for which something holds, provided that it holds for all smaller
+/// ones.
 fn most(end: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut yes, mut no) = (0, end.saturating_add(1));
     while no - yes > 1 {

@@ -1,4 +1,4 @@
-//! The maps of the model, as the decision sees them.
+//! The maps of the model as the decision sees them.
 
 use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
@@ -33,7 +33,7 @@ use super::tables::{bits, same_prefix};
 use super::trail::Step;
 use super::{Model, longest};
 
-/// Of the generation with the lowest bit `buffer`.
+/// A generation with the lowest bit `buffer`.
 fn of_buffer(buffer: u64) -> Generation {
     Generation::new(buffer)
 }
@@ -100,7 +100,7 @@ impl Maps for Model {
         None
     }
 
-    /// Not one that has ended: with old readings of the clock, too, entries end in time here.
+    /// Ignores expired entries: entries end on time here, even with old clock readings.
     fn listed(&self, source: &Source) -> Option<&ListEntry> {
         let entry = self.lists.get(&TriePrefix::of_source(source.trie_key()));
         let entry = entry.filter(|entry| entry.at(self.judged_at).is_some());

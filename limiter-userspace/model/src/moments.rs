@@ -1,4 +1,4 @@
-//! The map of moments, when rule sets came into force.
+//! The map of moments at which rule sets came into force.
 
 use limiter_common::wire::{CHANGES, Moment};
 
@@ -12,7 +12,6 @@ impl Default for Moments {
 }
 
 impl Moments {
-    /// The word at the place of a generation.
     pub(super) fn of(&self, generation: u32) -> Moment {
         let index = usize::try_from(Moment::index(generation)).ok();
         index.and_then(|index| self.0.get(index)).copied().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A part of the maps, and what is asked for beyond that.
+//! A part of the maps, and the entries asked for beyond it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
 use limiter_common::wire::{Admission, EntryKind, FlowKey, Table, TableKey};
 
-/// An entry of the maps that is read when it is asked for; the others are read at the beginning.
+/// A map entry that is read on demand. Everything else is read at the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Moment(u32),
@@ -30,14 +30,14 @@ pub(super) enum Entry {
     Flow(FlowKey),
 }
 
-/// State of a model that has only a part of the maps.
+/// State of a model that holds only a part of the maps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
-    /// Entries that were read, whether or not there is one.
+    /// Entries that were read, including those that do not exist.
     pub(super) read: Vec<Entry>,
-    /// Entries that are asked for and were not read, in all copies.
+    /// Entries that were asked for but not read, in all copies.
     pub(super) missing: Arc<Mutex<Vec<Entry>>>,
-    /// Tables that ask for more than is known of the packet.
+    /// Tables left out because they ask for facts that are not known of the packet.
     pub(super) left_out: Vec<(Generation, u32, Table)>,
     /// Capacity and budgets by table: [`EntryKind::index`].
     pub(super) entry_tables: [PartEntryTable; EntryKind::COUNT],
@@ -47,9 +47,9 @@ pub(super) struct Part {
 #[derive(Clone, Debug, Default)]
 pub(super) struct PartEntryTable {
     pub(super) entries: u64,
-    /// Budget of new entries by CPU.
+    /// Budget of new entries, per CPU.
     pub(super) cpus: Vec<Admission>,
-    /// True if it is not sure that the packet gets an entry.
+    /// True if it is not certain that the packet gets an entry.
     pub(super) doubtful: bool,
 }
 

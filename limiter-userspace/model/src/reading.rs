@@ -1,5 +1,5 @@
-//! Maps as the decision reads them: single entries, and nothing is changed. The model is read like
-//! the kernel's.
+//! The maps as the decision reads them: single entries, without changing anything. Implemented by
+//! the model and by the kernel's maps.
 
 use std::convert::Infallible;
 
@@ -29,16 +29,16 @@ pub const KEY_BITS: u32 = TRIE_FIXED_BITS + 128;
 
 /// Everything that the decision about a packet reads.
 pub trait Reading {
-    /// Why something cannot be read.
+    /// Error of a read.
     type Error;
 
-    /// The word of `CHANGES` at the place of a generation.
+    /// The word of `CHANGES` for a generation.
     fn moment(&self, generation: u32) -> Result<Moment, Self::Error>;
     /// A word of `CONTROL`.
     fn control(&self, word: Control) -> Result<u64, Self::Error>;
-    /// The list entry of a source itself.
+    /// The list entry of exactly this source.
     fn listed(&self, source: &Source) -> Read<ListEntry, Self::Error>;
-    /// The list entry of the longest prefix around a source.
+    /// The list entry of the longest prefix that contains a source.
     fn listed_around(&self, source: &Source) -> Read<ListEntry, Self::Error>;
     /// Record of the bans of a source.
     fn ban(&self, source: &Source) -> Read<Ban, Self::Error>;
@@ -56,15 +56,15 @@ pub trait Reading {
     fn aggregate(&self, index: u32) -> Read<u64, Self::Error>;
     /// A word of `FINGERPRINTS`.
     fn fingerprints(&self, index: u32) -> Read<u64, Self::Error>;
-    /// The settings of a table of entries.
+    /// The settings of an entry table.
     fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, Self::Error>;
-    /// Each CPU's part of it.
+    /// Each CPU's admission state of an entry table.
     fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, Self::Error>;
     /// A table of a rule set.
     fn table(&self, generation: Generation, index: u32) -> Read<Table, Self::Error>;
     /// A shape of a table, by its index there.
     fn shape(&self, generation: Generation, table: u32, shape: u32) -> Read<Shape, Self::Error>;
-    /// The rule with the longest source prefix among those that have all the rest of the key.
+    /// The rule with the longest source prefix among those that match the rest of the key.
     fn table_rule(&self, generation: Generation, key: &TableKey) -> Read<TrieValue, Self::Error>;
     /// The record in a slot.
     fn record(&self, slot: Slot) -> Read<Record, Self::Error>;
@@ -72,13 +72,13 @@ pub trait Reading {
     fn action(&self, index: u32) -> Read<Action, Self::Error>;
     /// The bucket of a key.
     fn keyed(&self, key: &TableKey) -> Read<KeyedBucket, Self::Error>;
-    /// A word of `BUDGETS`: a budget, or what keys without a bucket share.
+    /// A word of `BUDGETS`: a budget, or the bucket that keys without their own share.
     fn budget(&self, index: u32) -> Read<KeyedBucket, Self::Error>;
     /// A lease, by [`limiter_common::wire::lease_of_budget`] or [`KeyLeases`].
     fn lease(&self, index: u32) -> Read<Lease, Self::Error>;
     /// The leases of a key.
     fn leased(&self, key: &TableKey) -> Read<KeyLeases, Self::Error>;
-    /// When a packet of a flow passed last, in ticks.
+    /// When the last packet of a flow passed, in ticks.
     fn flow(&self, flow: &FlowKey) -> Read<u64, Self::Error>;
 }
 

@@ -1,4 +1,4 @@
-//! Memory that a model takes, for anybody who keeps several of them within a bound.
+//! Memory that a model uses, for callers that keep several models within a bound.
 
 use std::mem::size_of;
 use std::sync::{Arc, PoisonError};
@@ -12,29 +12,29 @@ use super::bans::ModelBanRef;
 use super::keyed::ModelKeyed;
 use super::source_bucket::ModelSourceBucketRef;
 
-/// Bytes of a hash map with room for `capacity` entries of `size` bytes: a power of two of places,
-/// an eighth of which is left free, and a byte beside each.
+/// Bytes of a hash map with capacity for `capacity` entries of `size` bytes: the number of places
+/// is a power of two, an eighth of them stays free, and each has an extra byte.
 const fn of_map(capacity: usize, size: usize) -> usize {
     if capacity == 0 { 0 } else { (capacity + capacity / 7).next_power_of_two() * (size + 1) }
 }
 
-/// Entries that may come before somebody looks again.
+/// Entries that may be added before the size is checked again.
 const AHEAD: usize = 256;
 
-/// Bytes of a hash map of `length` entries, with the table that takes its place if it is about to
-/// be full: for a moment there are both.
+/// Bytes of a hash map of `length` entries. If it is about to be full, includes its successor:
+/// while it grows, both exist.
 pub const fn of_growing(length: usize, capacity: usize, size: usize) -> usize {
     let table = of_map(capacity, size);
     if capacity.saturating_sub(length) < AHEAD { 3 * table } else { table }
 }
 
-/// Bytes of a shared value: its two counts, and about as much of the allocator.
+/// Bytes of a shared value: its two counts, and about as much overhead of the allocator.
 const fn of_shared(size: usize) -> usize {
     size + 32
 }
 
 impl Model {
-    /// Bytes of what the model keeps of sources, keys, flows and bans, about; it never shrinks.
+    /// Approximate bytes of the model's sources, keys, flows and bans. It never shrinks.
     pub fn bytes(&self) -> usize {
         let sources = {
             let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
@@ -47,7 +47,7 @@ impl Model {
         let keyed = {
             let keyed = self.tables.keyed.read().unwrap_or_else(PoisonError::into_inner);
             of_growing(keyed.len(), keyed.capacity(), size_of::<(TableKey, ModelKeyed)>())
-                // Keys of one rule are alike, and to look at all would take too long.
+                // Keys of one rule have the same size, and checking all would take too long.
                 + keyed.len() * of_shared(keyed.values().next().map_or(0, ModelKeyed::bytes))
         };
         let flows = {

@@ -20,10 +20,10 @@ struct ModelSourceBucket {
 pub struct ModelSourceBucketRef(Arc<ModelSourceBucket>);
 
 impl ModelSourceBucketRef {
-    /// Bytes of what is shared.
+    /// Bytes of the shared value.
     pub(super) const SIZE: usize = size_of::<ModelSourceBucket>();
 
-    /// Bucket as it stands in the map.
+    /// Makes a bucket from its stored form.
     pub(super) fn of(bucket: &Bucket) -> Self {
         let Bucket { word, resolved, passed, dropped } = *bucket;
         Self(Arc::new(ModelSourceBucket {
@@ -34,7 +34,7 @@ impl ModelSourceBucketRef {
         }))
     }
 
-    /// The bucket as it stands.
+    /// The stored form of the bucket.
     pub(super) fn bucket(&self) -> Bucket {
         Bucket {
             word: self.0.word.load(Ordering::Acquire),

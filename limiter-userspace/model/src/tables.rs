@@ -25,7 +25,7 @@ pub(super) struct Buffer {
     pub(super) bans: u64,
 }
 
-/// The maps beside the source table's.
+/// The maps other than the source table's.
 #[derive(Debug, Default)]
 pub(super) struct ModelTables {
     pub(super) buffers: [Buffer; 2],
@@ -33,12 +33,12 @@ pub(super) struct ModelTables {
     pub(super) actions: BTreeMap<u32, Action>,
     pub(super) keyed: RwLock<HashMap<TableKey, ModelKeyed>>,
     pub(super) budgets: BTreeMap<u32, ModelKeyed>,
-    /// Of [`MAX_BUDGETS`] and above.
+    /// Entries from [`MAX_BUDGETS`] on.
     pub(super) overflow: RwLock<BTreeMap<u32, ModelKeyed>>,
     pub(super) leases: RwLock<BTreeMap<u32, Arc<HostLease>>>,
     /// Words of [`KeyLeases`].
     pub(super) leased: RwLock<HashMap<TableKey, WordRef>>,
-    /// Keys that have asked, and the daemon has not read.
+    /// Requests that the daemon has not read.
     pub(super) asks: Mutex<Vec<Ask>>,
     pub(super) flows: RwLock<HashMap<FlowKey, Ticks>>,
     pub(super) offset: WallOffset,
@@ -47,7 +47,7 @@ pub(super) struct ModelTables {
 }
 
 impl ModelTables {
-    /// A copy with buckets of its own.
+    /// A copy with its own buckets.
     pub(super) fn copy(&self) -> Self {
         fn copied<K: Copy, C: FromIterator<(K, ModelKeyed)>>(
             buckets: impl IntoIterator<Item = (K, ModelKeyed)>,
@@ -80,7 +80,7 @@ impl ModelTables {
         }
     }
 
-    /// Puts an action in its place, and where it leads.
+    /// Stores an action, and registers its target.
     pub(super) fn put_action(&mut self, index: u32, action: Action) {
         match action.kind() {
             ActionKind::Interface => drop(self.interfaces.insert(action.target)),
@@ -90,26 +90,23 @@ impl ModelTables {
         self.actions.insert(index, action);
     }
 
-    /// Puts the bucket of a key in its place.
     pub(super) fn put_keyed(&mut self, key: TableKey, bucket: &KeyedBucket) {
         let keyed = self.keyed.get_mut().unwrap_or_else(PoisonError::into_inner);
         keyed.insert(key, ModelKeyed::of(bucket));
     }
 
-    /// Puts a word of `BUDGETS` in its place.
     pub(super) fn put_budget(&mut self, index: u32, bucket: &KeyedBucket) {
         let overflow = self.overflow.get_mut().unwrap_or_else(PoisonError::into_inner);
         let place = if index < MAX_BUDGETS { &mut self.budgets } else { overflow };
         place.insert(index, ModelKeyed::of(bucket));
     }
 
-    /// A lease, which is made if there is none.
+    /// A lease. Makes it if there is none.
     pub(super) fn lease(&self, index: u32) -> Arc<HostLease> {
         let mut leases = self.leases.write().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(leases.entry(index).or_default())
     }
 
-    /// Puts a lease in its place.
     pub(super) fn put_lease(&mut self, index: u32, lease: &Lease) {
         let leases = self.leases.get_mut().unwrap_or_else(PoisonError::into_inner);
         leases.insert(index, HostLease::of(lease).into());
@@ -120,23 +117,21 @@ impl ModelTables {
         self.leased.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// Notes that a key asks for leases.
     pub(super) fn ask(&self, ask: Ask) {
         self.asks.lock().unwrap_or_else(PoisonError::into_inner).push(ask);
     }
 
-    /// Takes the keys that have asked since the last time.
     pub(super) fn take_asks(&self) -> Vec<Ask> {
         std::mem::take(&mut *self.asks.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes the leases of all keys away, and what they have asked.
+    /// Removes the leases of all keys, and their requests.
     pub(super) fn forget_keys(&self) {
         self.leased.write().unwrap_or_else(PoisonError::into_inner).clear();
         self.take_asks();
     }
 
-    /// Gives a key leases, or takes them away, and what it has asked.
+    /// Sets the leases of a key. `None` removes its entry.
     pub(super) fn set_leased(&self, key: &TableKey, leases: Option<KeyLeases>) {
         let mut of_keys = self.leased.write().unwrap_or_else(PoisonError::into_inner);
         match leases {
@@ -145,18 +140,16 @@ impl ModelTables {
         }
     }
 
-    /// Writes records into their slots.
     pub(super) fn write_records(&mut self, records: Vec<(u32, Record)>) {
         self.records.extend(records);
     }
 
-    /// Removes the entry of a key.
     pub(super) fn remove(&self, key: &TableKey) {
         self.keyed.write().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     pub(super) fn commit(&mut self, generation: u64, plan: TablesPlan) {
-        // As of the rule set before: the first packet points it at its record.
+        // Resolved as of the previous rule set: the first packet points it at its record.
         let before = Generation::new(generation.wrapping_sub(1));
         let begun = Resolved::new(before, Slot::NONE, Slot::NONE, false);
         for index in plan.begun_budgets {
@@ -177,14 +170,14 @@ impl ModelTables {
         self.buffer(generation).header
     }
 
-    /// Puts the rule set of a generation on trial, or ends that.
+    /// Marks the rule set of a generation as on trial, or ends the trial.
     pub(super) fn set_trial(&mut self, generation: u64, on_trial: bool) {
         if let Some(buffer) = self.buffers.get_mut(usize::from(generation % 2 == 1)) {
             buffer.header = buffer.header.with_trial(on_trial);
         }
     }
 
-    /// Word of one of the limiter's own budgets.
+    /// The word of one of limiter's own budgets.
     pub(super) fn own_budget(&self, generation: Generation, budget: OwnBudget) -> u64 {
         let buffer = self.buffer(generation);
         match budget {
@@ -198,7 +191,7 @@ impl ModelTables {
         keyed.get(key).map(ModelKeyed::bucket)
     }
 
-    /// Bucket that keys without one of their own share.
+    /// The bucket shared by keys without their own.
     pub(super) fn shared(&self, index: u32) -> Option<KeyedBucket> {
         let overflow = self.overflow.read().unwrap_or_else(PoisonError::into_inner);
         overflow.get(&index).map(ModelKeyed::bucket)

@@ -1,4 +1,4 @@
-//! The steps of the decision that a packet came to, and the ones that dropped it.
+//! The steps of the decision that a packet reached, and the one that dropped it.
 
 use std::cell::RefCell;
 
@@ -14,7 +14,7 @@ pub enum Step {
     Lists,
     /// The look-up of a ban.
     Bans,
-    /// Sources that no host can have.
+    /// Sources that cannot be a real host.
     Martians,
     /// A table, by its place in the order.
     Table(u32),
@@ -22,7 +22,7 @@ pub enum Step {
     Sources,
 }
 
-/// The steps that a packet came to.
+/// The steps that a packet reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trail {
     reached: Vec<Step>,
@@ -30,28 +30,28 @@ pub struct Trail {
 }
 
 impl Trail {
-    /// True if the packet came to a step.
+    /// True if the packet reached a step.
     pub fn reaches(&self, step: Step) -> bool {
         self.reached.contains(&step)
     }
 
-    /// True if the packet came as far as to the rules.
+    /// True if the packet reached the rules.
     pub fn reaches_rules(&self) -> bool {
         self.reached.iter().any(|step| matches!(step, Step::Table(_) | Step::Sources))
     }
 
-    /// The step that dropped the packet; none for one that passes.
+    /// The step that dropped the packet; `None` if it passes.
     pub const fn stopped(&self) -> Option<Step> {
         self.stopped
     }
 }
 
-/// The steps of the packet under way, as the look-ups of the decision show them.
+/// The steps of the current packet, recorded as the decision looks things up.
 #[derive(Debug, Default)]
 pub(super) struct Steps(RefCell<Vec<Step>>);
 
 impl Steps {
-    /// Notes that the decision asks for what a step needs.
+    /// Notes that the decision has reached a step.
     pub(super) fn reach(&self, step: Step) {
         let mut reached = self.0.borrow_mut();
         if !reached.contains(&step) {
@@ -59,13 +59,13 @@ impl Steps {
         }
     }
 
-    /// Forgets the packet before.
+    /// Forgets the previous packet.
     pub(super) fn begin(&self) {
         self.0.borrow_mut().clear();
     }
 
-    /// The trail of a packet that left with a reason: what was asked last dropped it, unless a
-    /// table says that it did.
+    /// The trail of a packet that left with a reason. If it was dropped, the last step that it
+    /// reached dropped it, unless a table reports that it did.
     pub(super) fn trail(&self, scratch: &Scratch, reason: Reason) -> Trail {
         let reached = self.0.take();
         let stopped = match (reason.verdict(), scratch.stopped()) {

@@ -1,14 +1,14 @@
-//! How frames come in, and how they go out.
+//! How frames begin, and how they leave.
 
 use limiter_common::verdict::Verdict;
 
-/// Header that the frames of an interface begin with.
+/// Header at the beginning of an interface's frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Framing {
     /// An Ethernet header.
     #[default]
     Ethernet,
-    /// Their IP header: tun and `WireGuard` interfaces.
+    /// An IP header: tun and `WireGuard` interfaces.
     Layer3,
 }
 
@@ -25,21 +25,21 @@ impl Framing {
     }
 }
 
-/// Way of a frame out of the program.
+/// How a frame leaves the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// To the network stack.
     Pass,
-    /// To nobody: the frame is dropped.
+    /// Nowhere: the frame is dropped.
     Drop,
-    /// Back where it came from, with the answer in it.
+    /// Back to the sender, with an answer in it.
     Back,
     /// To another interface or CPU.
     Redirect,
 }
 
 impl Way {
-    /// The verdict on the frame that came in: an answer in its place means that it was dropped.
+    /// The verdict on the frame that came in. An answer in its place means that it was dropped.
     pub const fn verdict(self) -> Verdict {
         match self {
             Self::Pass | Self::Redirect => Verdict::Pass,
