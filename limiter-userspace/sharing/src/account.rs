@@ -1,29 +1,29 @@
-//! Account of one shared limit in the store: what `lease.lua` does with a key, in integers without
-//! rounding. The script is held against this model; the memory store is made of it.
+//! The account of one shared limit in the store: what `lease.lua` does with a key, in exact
+//! integers. Tests compare the script with this model; the memory store uses it.
 //!
 //! Units are in one of three places: free, *held* by nodes (granted and neither reported nor
-//! returned), or *owed* (used). Only what is owed drains, at the limit's rate:
+//! returned), or *owed* (used). Only owed units drain, at the limit's rate:
 //!
 //! ```text
 //! owed + held <= burst          whenever units are granted
 //! ```
 //!
-//! Units of a node that is silent are owed at the end of the next epoch after their grant. An epoch
-//! is two lives of a token, so nobody can use them any more by then.
+//! Units of a silent node become owed at the end of the next epoch after their grant. An epoch is
+//! two lives of a token, so nobody can use them any more by then.
 
 use super::limit::SharedLimit;
 use super::rate::{Rate, Tat};
 
-/// Numbers of a limit that the store needs; they come with each call.
+/// Numbers of a limit that the store needs; each call includes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Central {
-    /// Rate that owed units drain at.
+    /// Rate at which owed units drain.
     pub rate: Rate,
-    /// Most units that are held and owed.
+    /// Largest sum of held and owed units.
     pub burst: u64,
     /// Length of an epoch in microseconds.
     pub epoch: u64,
-    /// Units of the largest packet: less is not granted but where less is wanted.
+    /// Units of the largest packet. Smaller grants are made only if less is wanted.
     pub largest: u64,
 }
 
@@ -45,22 +45,22 @@ impl Central {
 pub struct Report {
     /// Units that packets used.
     pub used: u64,
-    /// Units that are given back unused.
+    /// Units returned unused.
     pub back: u64,
 }
 
 /// Report and request of a node for one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// Latest epoch that the node has units of.
+    /// Latest epoch from which the node has units.
     pub epoch: u64,
     /// Units of that epoch.
     pub latest: Report,
-    /// Units of the epoch before.
+    /// Units of the previous epoch.
     pub before: Report,
-    /// Units that its share owes, since the node had no lease until now.
+    /// Units that the node's share owes from the time without a lease.
     pub owed: u64,
-    /// Units wanted beside those held.
+    /// Units wanted in addition to those held.
     pub want: u64,
 }
 
@@ -69,42 +69,42 @@ pub struct Demand {
 pub struct Answer {
     /// Units granted, at most what was wanted.
     pub grant: u64,
-    /// Microseconds until asking again makes sense; 0 at once.
+    /// Microseconds until another request makes sense; 0 for at once.
     pub wait: u64,
     /// Epoch of the grant.
     pub epoch: u64,
-    /// Microseconds until the key vanishes if nobody asks for more; 0: it does not exist, and
-    /// nodes have their shares.
+    /// Microseconds until the key disappears if nobody asks for more; 0 if it does not exist, and
+    /// nodes use their shares.
     pub rest: u64,
-    /// Microseconds of the store's clock for which the grant may be used; `u64::MAX`: no end but
-    /// the token's own.
+    /// Microseconds of the store's clock for which the grant may be used; `u64::MAX` if only the
+    /// token's own life ends it.
     pub until: u64,
 }
 
-/// State of a key in the store. A key without anything held or owed does not exist.
+/// State of a key in the store. A key with nothing held or owed does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// When nothing will be owed.
+    /// Time at which nothing will be owed.
     pub tat: Tat,
     /// Epoch of `held`.
     pub epoch: u64,
-    /// Units held since `epoch`.
+    /// Units held from `epoch`.
     pub held: u64,
-    /// Units held since the epoch before.
+    /// Units held from the previous epoch.
     pub held_before: u64,
 }
 
 impl Account {
-    /// A key that did not exist, at `now` microseconds of the store's clock.
+    /// State of a new key, at `now` microseconds of the store's clock.
     pub fn new(central: &Central, now: u64) -> Self {
         Self { tat: Tat::at(now), epoch: now / central.epoch, held: 0, held_before: 0 }
     }
 
-    /// Makes up for the time until `now`. A clock that went back leaves at most an empty bucket.
+    /// Advances the account to `now`. A clock that was set back leaves at most an empty bucket.
     fn catch_up(&mut self, central: &Central, now: u64) {
         let current = now / central.epoch;
         if self.epoch > current + 1 {
-            // Units held may be of just now.
+            // Held units may have been granted just now.
             self.held = self.held.saturating_add(self.held_before);
             self.held_before = 0;
             self.epoch = current;
@@ -125,13 +125,14 @@ impl Account {
             self.epoch = current;
         }
         self.tat = self.tat.not_before(now);
-        // Shares may be owed beyond the burst: twice as much where they are all of the limit.
+        // The shares of nodes may be owed beyond the burst: up to twice as much if they are the
+        // whole limit.
         if self.tat.owed(central.rate, now) > 4 * central.burst {
             self.tat = Tat::at(now).plus(central.rate, central.burst);
         }
     }
 
-    /// Books what a node reports of units held, and gives how many of them were used.
+    /// Books a node's report on held units. Returns how many of them were used.
     fn book(held: &mut u64, report: Report) -> u64 {
         let used = report.used.min(*held);
         *held -= used;
@@ -139,7 +140,7 @@ impl Account {
         used
     }
 
-    /// One call of a node at `now` microseconds of the store's clock.
+    /// Handles one call of a node at `now` microseconds of the store's clock.
     pub fn exchange(&mut self, central: &Central, now: u64, demand: &Demand) -> Answer {
         self.catch_up(central, now);
         let mut owed = demand.owed.min(2 * central.burst);
@@ -155,7 +156,7 @@ impl Account {
         self.tat = self.tat.plus(central.rate, owed);
         let taken = self.tat.owed(central.rate, now) + self.held + self.held_before;
         let free = central.burst.saturating_sub(taken);
-        // Half of what is left, so that others find some; but no part of a packet.
+        // Grant half of what is left, so that other nodes also get some, but no part of a packet.
         let half = free.div_ceil(2).max(central.largest).min(free);
         let least = demand.want.min(central.largest);
         let grant = if free < least { 0 } else { demand.want.min(half) };
@@ -166,8 +167,8 @@ impl Account {
         Answer { grant, wait, epoch: self.epoch, rest, until: u64::MAX }
     }
 
-    /// When nothing will be held or owed if nobody calls; rounded up to a microsecond, never before
-    /// the time of the last call.
+    /// Time at which nothing will be held or owed if nobody calls: rounded up to a microsecond, and
+    /// never before the last call.
     fn end(&self, central: &Central) -> Tat {
         let mut tat = self.tat;
         let mut end = (self.epoch + 1) * central.epoch;

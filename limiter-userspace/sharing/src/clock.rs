@@ -1,5 +1,5 @@
-//! The kernel's clock, by which the program in the kernel judges. In a time namespace the clock of
-//! this process is another one.
+//! The kernel's clock, by which the kernel program decides. In a time namespace, this process's
+//! clock differs from it.
 
 use std::fs;
 use std::io;
@@ -7,27 +7,27 @@ use std::sync::OnceLock;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds that `CLOCK_MONOTONIC` is ahead here of the kernel's own clock: 0 outside of time
-/// namespaces.
+/// Nanoseconds by which this process's `CLOCK_MONOTONIC` is ahead of the kernel's own clock: 0
+/// outside of time namespaces.
 ///
 /// # Errors
 ///
-/// That of reading it: times that the kernel compares may be off then.
+/// If it cannot be read: then times that the kernel compares may be wrong.
 pub fn ahead() -> io::Result<i64> {
     offsets().map(|[monotonic, _]| monotonic)
 }
 
-/// The same of `CLOCK_BOOTTIME`.
+/// Like [`ahead`], for `CLOCK_BOOTTIME`.
 ///
 /// # Errors
 ///
-/// As [`ahead`].
+/// See [`ahead`].
 pub fn boot_ahead() -> io::Result<i64> {
     offsets().map(|[_, boot]| boot)
 }
 
 fn offsets() -> io::Result<[i64; 2]> {
-    // A process never changes its time namespace, but for one that asks for it.
+    // A process never changes its time namespace, unless it asks for that.
     static OFFSETS: OnceLock<[i64; 2]> = OnceLock::new();
     if let Some(offsets) = OFFSETS.get() {
         return Ok(*offsets);
@@ -38,11 +38,11 @@ fn offsets() -> io::Result<[i64; 2]> {
 
 /// Nanoseconds of the kernel's own `CLOCK_MONOTONIC`, which is `bpf_ktime_get_ns`.
 pub fn kernel_nanos() -> u64 {
-    // The start says it if the offset cannot be read.
+    // The start reports an unreadable offset.
     nanos(ClockId::Monotonic, ahead().unwrap_or(0))
 }
 
-/// Nanoseconds of the kernel's own `CLOCK_BOOTTIME`, which also passes while the machine sleeps.
+/// Nanoseconds of the kernel's own `CLOCK_BOOTTIME`, which also advances while the machine sleeps.
 pub fn boot_nanos() -> u64 {
     nanos(ClockId::Boottime, boot_ahead().unwrap_or(0))
 }
@@ -56,14 +56,14 @@ fn nanos(clock: ClockId, ahead: i64) -> u64 {
 fn read() -> io::Result<[i64; 2]> {
     match fs::read_to_string("/proc/self/timens_offsets") {
         Ok(text) => parse(&text).ok_or_else(|| io::Error::other("it has not both clocks")),
-        // A kernel without time namespaces.
+        // This kernel has no time namespaces.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok([0; 2]),
         Err(error) => Err(error),
     }
 }
 
-/// The offsets of the monotonic clock and of that since boot: each is a line of its name, seconds
-/// and nanoseconds. Older kernels have the numbers of the clocks.
+/// The offsets of the monotonic and the boot-time clock. Each is a line with the clock's name,
+/// seconds and nanoseconds. Older kernels write the clock's number instead of its name.
 fn parse(text: &str) -> Option<[i64; 2]> {
     let of = |names: [&str; 2]| {
         let mut lines = text.lines().map(str::split_whitespace);

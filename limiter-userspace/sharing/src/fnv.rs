@@ -1,5 +1,5 @@
-//! FNV-1a, 64 bits: digests that are kept, or compared by other machines, and so must be the same
-//! in every version. Nobody gains by two texts of one digest who could not write the texts.
+//! FNV-1a, 64 bits, for digests that are stored or compared by other machines and so must be the
+//! same in every version. A collision helps nobody who could not write the texts anyway.
 
 /// A digest of the bytes so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ impl Fnv {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    /// Goes on with more bytes of the same piece.
+    /// Adds more bytes to the same piece.
     #[must_use]
     pub const fn with(self, bytes: &[u8]) -> Self {
         let (mut hash, mut index) = (self.0, 0);
@@ -28,7 +28,7 @@ impl Fnv {
         Self(hash)
     }
 
-    /// Adds a whole piece: two pieces one after the other are not what they are together.
+    /// Adds a whole piece: two separate pieces have a different digest than their concatenation.
     pub fn add(&mut self, bytes: &[u8]) {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         *self = self.with(&length.to_le_bytes()).with(bytes);

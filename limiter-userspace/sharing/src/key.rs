@@ -1,10 +1,11 @@
-//! State machine of one shared limit on one node. No clock, no I/O: times are parameters, in
-//! microseconds of a clock that never goes back; what is to be sent is returned.
+//! State machine of one shared limit on one node. It has no clock and does no I/O: times are
+//! parameters, in microseconds of a clock that never goes back, and calls to send are return
+//! values.
 //!
 //! The key drives a *lease line*, in which every word has one writer: the data path writes `used`
-//! and `denied`, the owner of this machine writes `granted` and `expires` as [`Key::words`] says.
-//! While `now < expires` the data path passes a packet if `used + cost <= granted`. Otherwise it
-//! judges by the node's share, or what is configured for a partition.
+//! and `denied`, the owner of this machine writes `granted` and `expires` as [`Key::words`] returns
+//! them. While `now < expires` the data path passes a packet if `used + cost <= granted`. Otherwise
+//! it decides by the node's share, or by what is configured for a partition.
 
 use super::account::{Answer, Demand};
 use super::cap::Cap;
@@ -13,34 +14,33 @@ use super::limit::SharedLimit;
 use super::pace::Pace;
 use super::spread::Spread;
 
-/// Longest time, in microseconds, for which a packet may be under way that has read the line.
+/// Longest time, in microseconds, that a packet can be in progress after it has read the line.
 pub const GRACE: u64 = 5_000;
 
-/// Counts that the data path shows of a key at one moment. All but `owed` are totals that only
-/// grow.
+/// Counts of a key in the data path at one moment. All except `owed` are totals that only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Units that passed by the line.
+    /// Units passed by the line.
     pub used: u64,
-    /// Units that were refused, by the line or by the share.
+    /// Units refused by the line or by the share.
     pub denied: u64,
-    /// Units that passed by the node's share.
+    /// Units passed by the node's share.
     pub shared: u64,
     /// Units that the share's bucket owes now.
     pub owed: u64,
 }
 
-/// The words of the line that this machine writes. Both may be written in any order: `granted` is
-/// lowered only below what was granted before, and `expires` says until when it holds.
+/// The words of the line that this machine writes. They may be written in any order: `granted` is
+/// lowered only below earlier grants, and `expires` is the time until which it is valid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Words {
     /// Total that `used` may reach.
     pub granted: u64,
-    /// Time until which the line decides; 0: never.
+    /// Time until which the line decides; 0 for never.
     pub expires: u64,
 }
 
-/// A call to the store, to be answered with its number.
+/// A call to the store. Its answer must come with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Number of the call.
@@ -49,7 +49,7 @@ pub struct Call {
     pub demand: Demand,
 }
 
-/// Totals of the share when the key was last known not to exist, or was reported.
+/// Totals of the share when the key was last known not to exist, or was last reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reported {
     shared: u64,
@@ -71,11 +71,11 @@ pub struct Key {
     limit: SharedLimit,
     ledger: Ledger,
     cap: Cap,
-    /// True if the key exists in the store, as far as is known: then its share is out of use.
+    /// True if the key is known to exist in the store: then its share is not used.
     hot: bool,
-    /// True if the share was in use since the store was informed of it.
+    /// True if the share was used since it was last reported to the store.
     lapsed: bool,
-    /// Until when a line without units decides.
+    /// Time until which a line without units decides.
     known_until: u64,
     reported: Reported,
     seen: Seen,
@@ -85,21 +85,21 @@ pub struct Key {
     last_answer: Option<u64>,
     last_call: Option<u64>,
     next_call: u64,
-    /// Before it, no call is made early.
+    /// Until then, no call is made ahead of schedule.
     patience: u64,
     wake: bool,
     spread: Spread,
 }
 
 impl Key {
-    /// A key that nothing is known of. `jitter` puts its calls apart from those of others.
+    /// A key about which nothing is known. `jitter` separates its calls from those of other keys.
     pub fn new(limit: SharedLimit, now: u64, jitter: u64) -> Self {
         let always = limit.settings().always;
         Self {
             limit,
             ledger: Ledger::default(),
             cap: Self::cap_of(&limit, now),
-            // Nothing passes before the first answer, unless it does not come.
+            // With `always`, nothing passes before the first answer, unless none comes.
             hot: always,
             lapsed: false,
             known_until: if always { now.saturating_add(limit.lost_after()) } else { 0 },
@@ -127,14 +127,14 @@ impl Key {
         &self.cap
     }
 
-    /// Goes on with the account of this limit that was given up before.
+    /// Continues an earlier account of this limit.
     pub fn resume(&mut self, now: u64, before: Cap) {
         let to = std::mem::replace(&mut self.cap, before);
         self.cap.change(now, &to);
     }
 
-    /// Words that the line is to have. A node that stops calling this leaves a line that ends by
-    /// itself, before the first unit in it dies.
+    /// The words to write to the line. If a node stops calling this, the line expires by itself,
+    /// before its first unit dies.
     pub fn words(&self) -> Words {
         let expires = match self.ledger.dies() {
             _ if !self.hot || self.lapsed => 0,
@@ -144,7 +144,7 @@ impl Key {
         Words { granted: self.ledger.granted(), expires }
     }
 
-    /// True if the key exists in the store, as far as this node knows.
+    /// True if this node knows that the key exists in the store.
     pub fn is_hot(&self) -> bool {
         self.hot
     }
@@ -154,43 +154,44 @@ impl Key {
         self.patience
     }
 
-    /// True if the store has answered.
+    /// True if the store has answered at least once.
     pub fn was_answered(&self) -> bool {
         self.last_answer.is_some()
     }
 
-    /// The limit it is of.
+    /// The limit of this key.
     pub fn limit(&self) -> &SharedLimit {
         &self.limit
     }
 
-    /// Another limit of the same key: a changed rule, or another number of nodes. What is held
-    /// stays: it was granted.
+    /// Changes the numbers of the limit, after a rule or the number of nodes changed. Held units
+    /// stay, because they were granted.
     pub fn set_limit(&mut self, now: u64, limit: SharedLimit) {
         self.limit = limit;
         self.cap.change(now, &Self::cap_of(&limit, now));
     }
 
-    /// The store was asked for its hot keys, and this was not among them. `seen` was read before it
-    /// was asked.
+    /// Records that the store's list of hot keys does not contain this key. `seen` was read before
+    /// the store was asked.
     pub fn not_hot(&mut self, seen: &Seen) {
         if !self.hot {
             self.reported = Reported { shared: seen.shared, owed: seen.owed };
         }
     }
 
-    /// The store has this key: another node has promoted it. The next [`Key::tick`] calls.
+    /// Records that the store has this key, because another node promoted it. The next
+    /// [`Key::tick`] calls.
     pub fn promoted(&mut self) {
         self.wake |= !self.hot;
     }
 
-    /// To be called at least eight times in a sync period, with what the line shows. The call to
-    /// make, if one is due; then the line is to get [`Key::words`] whether there is one or not.
+    /// Call this at least eight times per sync period with the line's counts. Returns the call to
+    /// make, if one is due. In any case, write [`Key::words`] to the line afterwards.
     pub fn tick(&mut self, now: u64, seen: &Seen) -> Option<Call> {
-        // The line had these until now.
+        // The line still has these words.
         self.lapsed |= self.hot && now >= self.words().expires;
         self.observe(now, seen);
-        // Units are taken out a while before they die, so that the line need not end with them.
+        // Take units out some time before they die, so that the line need not expire with them.
         self.ledger.retire(now, now.saturating_add(self.limit.life() / 8));
         if self.flight.is_some() || !self.is_due(now) {
             return None;
@@ -227,7 +228,7 @@ impl Key {
             }
     }
 
-    /// Units to hold: what comes in one and a half sync periods.
+    /// Units to hold: as many as arrive in one and a half sync periods.
     fn target(&self, pace: u64, now: u64) -> u64 {
         let least = if self.pace.is_recent(now) { self.limit.settings().largest } else { 0 };
         let wanted = pace.saturating_add(pace.div_ceil(2));
@@ -239,11 +240,11 @@ impl Key {
         let pace = self.pace.call(now, sync, self.last_call);
         let target = self.target(pace, now);
         let left = self.ledger.left();
-        // Units that die before the call after this one are replaced now.
+        // Units that die before the next but one call are replaced now.
         let lasting = self.ledger.left_at(now + sync * 5 / 4 + self.limit.life() / 8);
         let want = target.saturating_sub(lasting);
         let (epoch, latest, before) = self.ledger.take_reports(now, GRACE);
-        // A little too much is kept: it would be asked for again.
+        // Keep a small surplus: it would be requested again.
         if left > target + target / 4 {
             self.ledger.lower(now, left - target);
         }
@@ -262,10 +263,10 @@ impl Key {
         Call { sequence: self.sequence, demand: Demand { epoch, latest, before, owed, want } }
     }
 
-    /// Units that passed by the share and the store was not informed of, as far as they were owed
-    /// when the key was last known not to exist. What has drained since then counts: beside the
-    /// store's, that drain would be a second one. After a long partition, not more than the share
-    /// holds.
+    /// Units passed by the share that were not reported to the store, as far as they were owed when
+    /// the key was last known not to exist. What has drained since then is included, because the
+    /// store also drains it, and it must not drain twice. After a long partition, limited to what
+    /// the share holds.
     fn owed(&self) -> u64 {
         match self.limit.cold() {
             Some((rate, burst)) if !self.limit.settings().strict => {
@@ -277,7 +278,7 @@ impl Key {
         }
     }
 
-    /// The store answered call `sequence`. Late and doubled answers change nothing.
+    /// Handles the store's answer to call `sequence`. Late and duplicate answers change nothing.
     pub fn answered(&mut self, now: u64, sequence: u64, answer: &Answer) {
         let Some(flight) = self.flight.take_if(|flight| flight.sequence == sequence) else {
             return;
@@ -309,13 +310,13 @@ impl Key {
             }
             _ => sync,
         };
-        // Others want the same: asking often does not make it more.
+        // Other nodes want the same: asking more often does not help.
         self.patience = now.saturating_add(answer.wait).max(if short { now + sync / 2 } else { 0 });
         self.next_call = flight.sent + self.spread.apart(planned, sync);
         self.known_until = flight.sent + planned + self.limit.lost_after() - sync;
     }
 
-    /// Call `sequence` failed or took too long. It is not known what the store did: what was
+    /// Handles a call that failed or took too long. What the store did is unknown: what was
     /// reported is not reported again, and what was granted is never used.
     pub fn failed(&mut self, now: u64, sequence: u64) {
         if self.flight.take_if(|flight| flight.sequence == sequence).is_some() {
@@ -325,8 +326,8 @@ impl Key {
         }
     }
 
-    /// Ends the lease: its words let nothing pass from now on, and an answer under way is refused.
-    /// `seen` is what its line shows.
+    /// Ends the lease: its words pass nothing from now on, and a pending answer is ignored. `seen`
+    /// are the line's counts.
     pub fn end(&mut self, now: u64, seen: &Seen) {
         self.observe(now, seen);
         self.hot = false;
@@ -334,8 +335,8 @@ impl Key {
         self.ledger.lower(now, u64::MAX);
     }
 
-    /// Last report of a key that was ended at least [`GRACE`] ago, with what its line shows; `None`
-    /// where there is nothing to report. There is no answer to wait for.
+    /// Last report of a key that ended at least [`GRACE`] ago, with its line's counts; `None` if
+    /// there is nothing to report. It expects no answer.
     pub fn farewell(&mut self, now: u64, seen: &Seen) -> Option<Demand> {
         self.observe(now, seen);
         let owed = self.owed();

@@ -1,4 +1,4 @@
-//! Leases of the data path, as the node sees them: counts that it reads, and words that it writes.
+//! Leases of the data path as the node sees them: counts that it reads, and words that it writes.
 
 use std::task::{Context, Poll};
 
@@ -8,57 +8,57 @@ use limiter_common::wire::{Ask, HostLease, KeyLeases, Lease, TableKey};
 use super::clock;
 use super::key::Words;
 
-/// Totals of a lease that the data path counts. They may begin at any number, and `used` may fall
-/// a little where a charge is taken back.
+/// Totals of a lease in the data path. They may begin at any number, and `used` may fall a little
+/// if a charge is taken back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Units that passed by the lease.
+    /// Units passed by the lease.
     pub used: u64,
-    /// Units that were refused, by the lease or by the share.
+    /// Units refused by the lease or by the share.
     pub denied: u64,
 }
 
-/// What the store answered for a lease.
+/// The store's answer for a lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Granted {
-    /// Units that the node wanted.
+    /// Units that the node requested.
     pub wanted: u64,
-    /// Units that it got.
+    /// Units that it received.
     pub units: u64,
-    /// Microseconds after which it asks again at the earliest.
+    /// Microseconds before it can ask again.
     pub again: u64,
 }
 
 /// Leases of a data path. Nobody else writes their words.
 pub trait Leases: Send + 'static {
-    /// Microseconds of the clock by which the data path judges, which never goes back: of the
-    /// kernel's `CLOCK_MONOTONIC`, of requests `CLOCK_BOOTTIME`.
+    /// Microseconds of the clock by which the data path decides, which never goes back: the
+    /// kernel's `CLOCK_MONOTONIC` for packets, `CLOCK_BOOTTIME` for requests.
     fn now(&self) -> u64;
 
-    /// Counts of a lease; zeros of one that there is not.
+    /// Counts of a lease; zeros if it does not exist.
     fn seen(&self, lease: u32) -> Counts;
 
-    /// Ready if keys have asked for leases, for a data path that wakes the node for them. The
-    /// others are asked at each tick.
+    /// Ready if keys have asked for leases, in a data path that wakes the node for them. Other data
+    /// paths are asked at each tick.
     fn poll_asks(&mut self, _context: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
     }
 
-    /// Takes the keys that have asked for leases since the last time.
+    /// Takes the keys that have asked for leases since the last call.
     fn take_asks(&mut self) -> Vec<Ask>;
 
-    /// Gives a key leases, or takes them away, and what it has asked.
+    /// Sets the leases of a key. `None` removes its entry.
     fn set_leased(&mut self, key: &TableKey, leases: Option<KeyLeases>);
 
-    /// Takes the leases of all keys away: those of a node that has ended.
+    /// Removes the leases of all keys, which belong to a node that has ended.
     fn forget_keys(&mut self);
 
-    /// Sets the words of a lease: `granted` is a total as `used` is, `expires` a time as
-    /// [`Leases::now`] is, or 0: the lease decides nothing.
+    /// Sets the words of a lease: `granted` is a total like `used`; `expires` is a time of
+    /// [`Leases::now`], or 0 for a lease that decides nothing.
     fn write(&mut self, lease: u32, words: Words);
 
-    /// The store answered for a lease, whose words are written: for a data path in which somebody
-    /// waits for that.
+    /// Called when the store has answered for a lease and its words are written, for data paths in
+    /// which somebody waits for that.
     fn answered(&mut self, _lease: u32, _granted: Granted) {}
 }
 
@@ -101,18 +101,18 @@ pub fn monotonic() -> u64 {
     clock::kernel_nanos() / 1000
 }
 
-/// Counts of a lease of the data path.
+/// Reads the counts of a lease in the data path.
 pub fn counts(lease: &HostLease) -> Counts {
     let Lease { used, denied, .. } = lease.read();
     Counts { used, denied }
 }
 
-/// Sets the words of a lease of the data path.
+/// Sets the words of a lease in the data path.
 pub fn grant(lease: &HostLease, Words { granted, expires }: Words) {
     lease.grant(granted, ticks(expires));
 }
 
-/// A time of [`Leases::now`], as the data path has it.
+/// Converts a time of [`Leases::now`] for the data path.
 pub const fn ticks(micros: u64) -> Ticks {
     Ticks::from_nanos(micros.saturating_mul(1_000))
 }

@@ -1,12 +1,12 @@
-//! Units that a node holds of one shared limit: which grant each is of, until when it may be used,
-//! and what became of it. Used first is what was granted first.
+//! Units of one shared limit that a node holds: their grants, how long they may be used, and what
+//! became of them. The oldest grant is used first.
 
 use std::collections::VecDeque;
 
 use super::account::Report;
 use super::window::Back;
 
-/// Units of one grant that are left.
+/// Remaining units of one grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Grant {
     dies: u64,
@@ -14,45 +14,45 @@ struct Grant {
     count: u64,
 }
 
-/// Units that are held, and what there is to report of others.
+/// Held units, and what is to be reported about others.
 ///
-/// Giving back takes two steps, because a packet may be under way that has read the line: first the
-/// line's `granted` is lowered, and what was not used nevertheless is reported later.
+/// Returning takes two steps, because a packet in progress may already have read the line: first
+/// the line's `granted` is lowered; later, what is still unused is reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Oldest first.
     alive: VecDeque<Grant>,
-    /// Not in the line's `granted` any more, but perhaps used.
+    /// No longer in the line's `granted`, but possibly used.
     lowered: VecDeque<Grant>,
     lowered_at: u64,
-    /// Total of used units as read last.
+    /// Total of used units at the last reading.
     settled: u64,
     reports: Vec<(u64, Report)>,
 }
 
 impl Ledger {
-    /// The total that the line may reach: what was used, and what is held.
+    /// The total that the line may reach: used plus held units.
     pub fn granted(&self) -> u64 {
         self.settled.saturating_add(self.left())
     }
 
-    /// Units that are held.
+    /// Held units.
     pub fn left(&self) -> u64 {
         self.alive.iter().map(|grant| grant.count).sum()
     }
 
-    /// Units that packets may still use: those that are held, and those that a packet under way may
-    /// use although they were taken out of the line.
+    /// Units that packets may still use: held units, and those taken out of the line that a packet
+    /// in progress may still use.
     pub fn outstanding(&self) -> u64 {
         self.left() + self.lowered.iter().map(|grant| grant.count).sum::<u64>()
     }
 
-    /// Units that are held and live until `time` or longer.
+    /// Held units that live until `time` or longer.
     pub fn left_at(&self, time: u64) -> u64 {
         self.alive.iter().filter(|grant| grant.dies >= time).map(|grant| grant.count).sum()
     }
 
-    /// When the first unit dies.
+    /// Time at which the first unit dies.
     pub fn dies(&self) -> Option<u64> {
         self.alive.front().map(|grant| grant.dies)
     }
@@ -62,7 +62,7 @@ impl Ledger {
         !self.lowered.is_empty() || !self.reports.is_empty()
     }
 
-    /// Takes in the line's total of used units, and gives how many are new.
+    /// Updates the line's total of used units. Returns how many are new.
     pub fn settle(&mut self, used: u64) -> u64 {
         let new = used.saturating_sub(self.settled);
         self.settled += new;
@@ -90,7 +90,7 @@ impl Ledger {
         }
     }
 
-    /// Gives units back that were granted and never were in the line.
+    /// Returns granted units that were never in the line.
     pub fn refuse(&mut self, count: u64, epoch: u64) {
         if count > 0 {
             report(&mut self.reports, epoch).back += count;
@@ -105,7 +105,7 @@ impl Ledger {
         }
     }
 
-    /// Takes `count` units out of the line, those first that die first.
+    /// Takes `count` units out of the line, beginning with those that die first.
     pub fn lower(&mut self, now: u64, mut count: u64) {
         while count > 0 {
             let Some(grant) = self.alive.front_mut() else { break };
@@ -120,9 +120,9 @@ impl Ledger {
         }
     }
 
-    /// Reports of the latest two epochs. What was reported is never reported again: if the call is
-    /// lost, the store has the units end by themselves. Units that were lowered at least `grace`
-    /// microseconds ago are given back.
+    /// Takes the reports of the latest two epochs. Nothing is reported twice: if the call is lost,
+    /// the store lets the units expire. Units lowered at least `grace` microseconds ago are
+    /// returned.
     pub fn take_reports(&mut self, now: u64, grace: u64) -> (u64, Report, Report) {
         self.report_lowered(now, grace);
         let latest = self.reports.iter().map(|(epoch, _)| *epoch).max().unwrap_or(0);
@@ -135,7 +135,7 @@ impl Ledger {
         reported
     }
 
-    /// Units to give back of each epoch, reported once as reports are.
+    /// Takes the units to return of each epoch. Nothing is reported twice.
     pub fn take_backs(&mut self, now: u64, grace: u64) -> Vec<Back> {
         self.report_lowered(now, grace);
         let backs = self.reports.drain(..).filter(|(_, report)| report.back > 0);
@@ -150,7 +150,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets all that is held: nothing is left but what packets have used.
+    /// Forgets all held units. Only what packets have used remains.
     pub fn clear(&mut self) {
         self.alive.clear();
         self.lowered.clear();
@@ -188,7 +188,7 @@ mod tests {
         ledger.add(10, 100, 1);
         ledger.lower(50, 4);
         assert_eq!((ledger.granted(), ledger.left()), (6, 6));
-        // Eight pass although six were left: two of those that were lowered.
+        // Eight pass although six were left: two of the lowered units.
         ledger.settle(8);
         assert_eq!((ledger.granted(), ledger.left()), (8, 0));
         assert_eq!(ledger.take_reports(51, 5), (1, Report { used: 8, back: 0 }, Report::default()));

@@ -1,12 +1,12 @@
 //! Limits that several nodes share: their arithmetic, and the state of one key on one node.
-//! `docs/cluster.md` has the scheme, the bound and its proof; `limiter-cluster` asks the store.
+//! `docs/cluster.md` has the scheme, the bound and its proof; `limiter-cluster` talks to the store.
 //!
-//! - [`rate`] and [`limit`]: a limit's numbers, exact, and what is refused;
-//! - [`clock`]: the clock that the kernel compares times with;
+//! - [`rate`] and [`limit`]: a limit's exact numbers, and which of them are rejected;
+//! - [`clock`]: the clock with which the kernel compares times;
 //! - [`account`] and [`window`]: what the store does with a key;
-//! - [`cap`]: what a node takes of that at most;
-//! - [`key`]: state machine of one key on one node, which drives a lease line; [`quota`]: that of
-//!   one window;
+//! - [`cap`]: the most that a node takes of it;
+//! - [`key`]: state machine of one key on one node, which drives a lease line; [`quota`]: the same
+//! for one window;
 //! - [`leases`]: the lease lines of a node, which the data path reads.
 
 pub mod account;

@@ -1,4 +1,4 @@
-//! A limit that nodes share: its numbers, what follows from them, and which of them are refused.
+//! A limit that nodes share: its numbers, what follows from them, and which are rejected.
 
 use super::rate::{EXACT, Rate, mul_div};
 
@@ -6,23 +6,23 @@ use super::rate::{EXACT, Rate, mul_div};
 pub const SYNC_MIN: u64 = 50_000;
 /// Longest sync period, in microseconds.
 pub const SYNC_MAX: u64 = 10_000_000;
-/// Longest time, in microseconds, that an empty bucket may take to be full again: 17 years.
+/// Longest time, in microseconds, in which an empty bucket may refill: 17 years.
 pub const HORIZON: u64 = 1 << 49;
 
-/// Behaviour of a node for a shared limit while it has no contact to the store.
+/// What a node does for a shared limit without contact to the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnPartition {
-    /// Holds the source to the node's share.
+    /// Limits each source to the node's share.
     #[default]
     Share,
-    /// Gives the whole limit on this node alone.
+    /// Applies the whole limit on this node alone.
     Open,
     /// Passes nothing.
     Closed,
 }
 
 impl OnPartition {
-    /// All, with their names in rule files.
+    /// All variants, with their names in rule files.
     pub const NAMED: [(&str, Self); 3] = [
         (Self::Share.name(), Self::Share),
         (Self::Open.name(), Self::Open),
@@ -46,30 +46,31 @@ pub struct Settings {
     pub rate: Rate,
     /// Burst over all nodes, in units: 1 to 2^51.
     pub burst: u64,
-    /// Units of the largest packet: 1 where packets are counted.
+    /// Units of the largest packet: 1 if packets are counted.
     pub largest: u64,
     /// Sync period in microseconds: [`SYNC_MIN`] to [`SYNC_MAX`].
     pub sync: u64,
     /// Number of nodes, 1 to 65,535.
     pub nodes: u64,
-    /// Thousandths of the rate that nodes have without asking, all together: 0 to 1000.
+    /// Thousandths of the rate that all nodes together have without asking: 0 to 1000.
     pub share_of_rate: u64,
-    /// Thousandths of the burst that nodes have without asking, all together: 0 to 1000.
+    /// Thousandths of the burst that all nodes together have without asking: 0 to 1000.
     pub share_of_burst: u64,
-    /// Thousandths of the burst that a node holds at most: 0 to 1000.
+    /// Largest part of the burst that one node holds, in thousandths: 0 to 1000.
     pub lease_cap: u64,
-    /// Without contact to the store.
+    /// What to do without contact to the store.
     pub on_partition: OnPartition,
-    /// True if the shares are kept out of what the store gives, so that a partition adds nothing.
+    /// True if the store gives out only what is left beside the shares, so that a partition adds
+    /// nothing.
     pub strict: bool,
-    /// True if always leased, as a budget is; otherwise only once a source uses its share.
+    /// True if it is always leased, like a budget; otherwise only once a source uses its share.
     pub always: bool,
 }
 
-/// Why settings are refused.
+/// Why settings are rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
-    /// The burst is 0, beyond 2^51, or takes longer than 17 years to come back.
+    /// The burst is 0, beyond 2^51, or takes longer than 17 years to refill.
     #[error("a burst of {0} units is out of range for its rate")]
     Burst(u64),
     /// The largest packet never conforms.
@@ -77,27 +78,27 @@ pub enum LimitError {
     Packet {
         /// Units of the largest packet.
         largest: u64,
-        /// Burst of the limit, less the shares where it is strict.
+        /// Burst of the limit, without the shares if it is strict.
         burst: u64,
     },
     /// The sync period is out of range.
     #[error("a sync period of {0} us is not within 50 ms to 10 s")]
     Sync(u64),
-    /// Tokens are not back in time for the rate to be reached.
+    /// The burst is too small for the rate: tokens do not come back in time.
     #[error("the burst must hold two sync periods of the rate: at least {needed} units")]
     BurstOfSync {
-        /// Least burst that does.
+        /// Smallest burst that suffices.
         needed: u64,
     },
     /// There are no nodes, or too many.
     #[error("{0} nodes are not within 1 to 65,535")]
     Nodes(u64),
-    /// A share is above the whole, or all of it in a strict limit.
+    /// A share is above the whole, or is the whole of a strict limit.
     #[error("a share of {0} thousandths is out of range")]
     Share(u64),
 }
 
-/// A shared limit that was checked.
+/// A checked shared limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedLimit {
     settings: Settings,
@@ -150,22 +151,23 @@ impl SharedLimit {
         Ok(Self { settings, central, cold })
     }
 
-    /// This limit among another number of nodes, refused as [`SharedLimit::new`] does.
+    /// This limit with another number of nodes. Checked like [`SharedLimit::new`].
     pub fn among(&self, nodes: u64) -> Result<Self, LimitError> {
         Self::new(Settings { nodes, ..self.settings })
     }
 
-    /// The settings it was made of.
+    /// The settings of this limit.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Rate and burst that the store accounts: all, or what is left beside the shares if strict.
+    /// Rate and burst that the store accounts for: everything, or if strict, what is left beside
+    /// the shares.
     pub fn central(&self) -> (Rate, u64) {
         self.central
     }
 
-    /// Rate and burst of this node's share; `None` where the share of a node holds no packet.
+    /// Rate and burst of this node's share; `None` if the share cannot hold a packet.
     pub fn cold(&self) -> Option<(Rate, u64)> {
         self.cold
     }
@@ -175,24 +177,24 @@ impl SharedLimit {
         4 * self.settings.sync
     }
 
-    /// Length of the store's epochs in microseconds: one and a half lives, so that units which are
-    /// given back at the end of theirs are still accounted as held.
+    /// Length of the store's epochs in microseconds: one and a half lives, so that units returned
+    /// at the end of theirs are still accounted as held.
     pub fn epoch(&self) -> u64 {
         6 * self.settings.sync
     }
 
-    /// Time in microseconds after which a node without an answer takes the store for lost.
+    /// Time in microseconds without an answer after which a node considers the store lost.
     pub fn lost_after(&self) -> u64 {
         self.settings.sync * 5 / 2
     }
 
-    /// Longest time in microseconds between two calls for a key that has demand: a sync period, and
-    /// what the caller's ticks add.
+    /// Longest time in microseconds between two calls for a key with demand: a sync period, and the
+    /// delay by the caller's ticks.
     pub fn period(&self) -> u64 {
         self.settings.sync * 9 / 8
     }
 
-    /// Most units that a node may hold: a sync period of the whole rate or the cap of the burst,
+    /// Most units that a node may hold: a sync period at the whole rate or the cap of the burst,
     /// and at least one packet.
     pub fn most(&self) -> u64 {
         let (rate, burst) = self.central;
@@ -201,8 +203,8 @@ impl SharedLimit {
         rate.units_in(sync).max(cap).max(largest).min(burst)
     }
 
-    /// Units that a node holds of a limit that is always leased, also without demand: as much as
-    /// its share of the burst would be, so that the first packets find them.
+    /// Units that a node holds of an always-leased limit even without demand: as many as its share
+    /// of the burst, so that the first packets find them.
     pub fn standing(&self) -> u64 {
         match self.cold {
             Some((_, burst)) if self.settings.always => burst.min(self.most()),
@@ -210,8 +212,8 @@ impl SharedLimit {
         }
     }
 
-    /// Units by which a window may exceed `burst + rate * window`, with all nodes in contact and
-    /// calls that take at most `trip` microseconds: docs/cluster.md, "The bound".
+    /// Units by which a window may exceed `burst + rate * window` if all nodes have contact and
+    /// calls take at most `trip` microseconds: docs/cluster.md, "The bound".
     pub fn excess(&self, trip: u64) -> u64 {
         let Some((rate, burst)) = self.cold else { return 0 };
         if self.settings.strict || self.settings.always {

@@ -2,14 +2,14 @@
 
 use super::rate::mul_div;
 
-/// Time in microseconds for which a packet's worth is held after the last packet: a sender repeats
-/// a lost one after a second or two.
+/// Time in microseconds for which units for a packet are held after the last packet: a sender
+/// repeats a lost one after a second or two.
 pub const HOLD: u64 = 3_000_000;
 
 /// Units that arrive, passed or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Units that arrived in a sync period, at the last call, and since then.
+    /// Units that arrived per sync period, at the last call; and units since then.
     of_call: u64,
     arrived: u64,
     /// Units and length of the latest tick.
@@ -19,12 +19,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A key that nothing came of until `now`.
+    /// A key for which nothing has arrived until `now`.
     pub fn new(now: u64) -> Self {
         Self { of_call: 0, arrived: 0, latest: (0, 1), last_tick: now, last_packet: None }
     }
 
-    /// Takes in what arrived since the last tick.
+    /// Adds what arrived since the last tick.
     pub fn observe(&mut self, now: u64, arrived: u64) {
         if arrived > 0 {
             self.last_packet = Some(now);
@@ -39,7 +39,7 @@ impl Pace {
         self.arrived > 0
     }
 
-    /// True if a packet came not long ago.
+    /// True if a packet arrived within [`HOLD`].
     pub fn is_recent(&self, now: u64) -> bool {
         self.is_within(now, HOLD)
     }
@@ -49,8 +49,8 @@ impl Pace {
         self.last_packet.is_some_and(|last| now.saturating_sub(last) < time)
     }
 
-    /// Units that arrive in a sync period: what came since the last call, or half of what would
-    /// come if it went on as in the latest tick, where that is more; it falls off slowly.
+    /// Units that arrive per sync period: those since the last call, or if more, half of what the
+    /// latest tick would amount to. Declines slowly.
     pub fn at(&self, now: u64, sync: u64, last_call: Option<u64>) -> u64 {
         let since = last_call.map_or(sync, |last| now.saturating_sub(last)).max(sync / 4);
         let begun = mul_div(self.latest.0, sync, 2 * self.latest.1.max(sync / 16));
@@ -60,14 +60,14 @@ impl Pace {
         instant.max(self.of_call - forgotten)
     }
 
-    /// A call is made at `now`: its pace, which is kept until the next one.
+    /// Records a call at `now`. Returns its pace, which is kept until the next call.
     pub fn call(&mut self, now: u64, sync: u64, last_call: Option<u64>) -> u64 {
         self.of_call = self.at(now, sync, last_call);
         self.arrived = 0;
         self.of_call
     }
 
-    /// Pace of the last call.
+    /// Pace at the last call.
     pub fn of_call(&self) -> u64 {
         self.of_call
     }

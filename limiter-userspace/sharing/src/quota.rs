@@ -1,8 +1,8 @@
-//! State machine of one shared window on one node. No clock, no I/O, as [`super::key`].
+//! State machine of one shared window on one node, without a clock or I/O like [`super::key`].
 //!
-//! A unit of a window may be used until the window ends, so nothing is renewed; of a log it lives
-//! as the store counts it. There is no share: until the first answer nothing passes, unless there
-//! is none.
+//! A unit of a window may be used until the window ends, so nothing is renewed; a unit of a log
+//! lives as long as the store counts it. There is no share: until the first answer nothing passes,
+//! unless none comes.
 
 use super::account::Answer;
 use super::cap::Cap;
@@ -14,12 +14,12 @@ use super::rate::mul_div_up;
 use super::spread::Spread;
 use super::window::{Window, WindowDemand, WindowKind};
 
-/// Longest pause between two calls for a window that has nothing left, in sync periods.
+/// Longest pause between two calls for an exhausted window, in sync periods.
 const PAUSE_MOST: u64 = 64;
-/// Longest time in microseconds for which a packet's worth is held after the last packet.
+/// Longest time in microseconds for which units for a packet are held after the last packet.
 const HOLD_MOST: u64 = 60_000_000;
 
-/// A call to the store, to be answered with its number.
+/// A call to the store. Its answer must come with its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowCall {
     /// Number of the call.
@@ -48,19 +48,19 @@ pub struct Quota {
     sequence: u64,
     last_call: Option<u64>,
     next_call: u64,
-    /// Before it, no call is made early.
+    /// Until then, no call is made ahead of schedule.
     patience: u64,
-    /// Pause after a call that gave nothing.
+    /// Pause after a call that granted nothing.
     pause: u64,
     spread: Spread,
-    /// Until when a line without units decides, and one with units at most.
+    /// Time until which a line without units decides, and the latest for a line with units.
     known_until: u64,
     held_until: u64,
 }
 
 impl Quota {
-    /// A window that nothing is known of; `sync` is its sync period in microseconds, taken into
-    /// [`SYNC_MIN`] to [`SYNC_MAX`]. `jitter` puts its calls apart from those of others.
+    /// A window about which nothing is known. `sync` is its sync period in microseconds, clamped to
+    /// [`SYNC_MIN`] to [`SYNC_MAX`]. `jitter` separates its calls from those of others.
     pub fn new(window: Window, sync: u64, now: u64, jitter: u64) -> Self {
         let sync = sync.clamp(SYNC_MIN, SYNC_MAX);
         Self {
@@ -87,14 +87,14 @@ impl Quota {
         &self.cap
     }
 
-    /// Goes on with the account of this window that was given up before.
+    /// Continues an earlier account of this window.
     pub fn resume(&mut self, now: u64, before: Cap) {
         let to = std::mem::replace(&mut self.cap, before);
         self.cap.change(now, &to);
     }
 
-    /// Words that the line is to have. A line ends by itself after the last answered call: two and
-    /// a half sync periods, or four while it has units.
+    /// The words to write to the line. A line expires by itself after the last answered call: two
+    /// and a half sync periods later, or four if it has units.
     pub fn words(&self) -> Words {
         let expires = match self.ledger.dies() {
             Some(dies) => dies.min(self.held_until),
@@ -108,18 +108,18 @@ impl Quota {
         self.patience
     }
 
-    /// True if nothing came for a while, and nothing is held.
+    /// True if nothing arrived for a while and nothing is held.
     pub fn is_idle(&self, now: u64) -> bool {
         self.last_call.is_some() && !self.pace.is_recent(now) && self.ledger.left() == 0
     }
 
-    /// The window it is of.
+    /// The window of this state machine.
     pub fn window(&self) -> &Window {
         &self.window
     }
 
-    /// Another length, quota or sync period of the same window. Units stay: they were granted, and
-    /// count in the store.
+    /// Changes length, quota or sync period of the same window. Units stay, because they were
+    /// granted and count in the store.
     pub fn set_window(&mut self, now: u64, window: Window, sync: u64) {
         self.window = window;
         self.cap.change(now, &Cap::of_window(&window, now));
@@ -127,11 +127,11 @@ impl Quota {
         self.pause = self.sync;
     }
 
-    /// To be called at least eight times in a sync period, with what the line shows. The call to
-    /// make, if one is due; then the line is to get [`Quota::words`] whether there is one or not.
+    /// Call this at least eight times per sync period with the line's counts. Returns the call to
+    /// make, if one is due. In any case, write [`Quota::words`] to the line afterwards.
     pub fn tick(&mut self, now: u64, seen: &Seen) -> Option<WindowCall> {
         self.observe(now, seen);
-        // Two ticks before they die, so that the line need not end with them.
+        // Two ticks before they die, so that the line need not expire with them.
         self.ledger.retire(now, now.saturating_add(self.margin()));
         if self.flight.is_some() || !self.is_due(now) {
             return None;
@@ -160,7 +160,8 @@ impl Quota {
         now >= self.patience && apart && self.ledger.left() < self.target(pace, now).div_ceil(4)
     }
 
-    /// Units to hold: what comes in one and a half sync periods, at most the cap of the quota.
+    /// Units to hold: as many as arrive in one and a half sync periods, at most the cap of the
+    /// quota.
     fn target(&self, pace: u64, now: u64) -> u64 {
         let least = if self.is_held(now) { self.window.largest } else { 0 };
         let Window { quota, largest, lease_cap, .. } = self.window;
@@ -168,8 +169,8 @@ impl Quota {
         pace.saturating_add(pace.div_ceil(2)).max(least).min(most)
     }
 
-    /// True if a packet's worth is held: after the last packet for a sixth of the window, so that a
-    /// sender that comes to each of several nodes in turn finds it there when it comes again.
+    /// True if units for a packet are held: for a sixth of the window after the last packet, so
+    /// that a sender that visits several nodes in turn finds them on its next visit.
     fn is_held(&self, now: u64) -> bool {
         self.pace.is_within(now, (self.window.length / 6).clamp(HOLD, HOLD_MOST))
     }
@@ -179,13 +180,13 @@ impl Quota {
         let target = self.target(pace, now);
         let left = self.ledger.left();
         let lasting = match self.window.kind {
-            // Units that die before the call after this one are replaced now.
+            // Units that die before the next but one call are replaced now.
             WindowKind::SlidingLog => self.ledger.left_at(now + self.sync * 5 / 4 + self.margin()),
             WindowKind::Fixed | WindowKind::SlidingCounter => left,
         };
         let want = target.saturating_sub(lasting);
         let backs = self.ledger.take_backs(now, GRACE);
-        // A little too much is kept: it would be asked for again.
+        // Keep a small surplus: it would be requested again.
         if left > target + target / 4 {
             self.ledger.lower(now, left - target);
         }
@@ -196,7 +197,7 @@ impl Quota {
         WindowCall { sequence: self.sequence, demand: WindowDemand { backs, want } }
     }
 
-    /// The store answered call `sequence`. Late and doubled answers change nothing.
+    /// Handles the store's answer to call `sequence`. Late and duplicate answers change nothing.
     pub fn answered(&mut self, now: u64, sequence: u64, answer: &Answer) {
         let Some(flight) = self.flight.take_if(|flight| flight.sequence == sequence) else {
             return;
@@ -210,7 +211,7 @@ impl Quota {
         self.ledger.refuse(answer.grant - grant, answer.epoch);
         let short = grant < flight.want;
         self.pause = match (short, grant) {
-            // Others want the same, or have it all: asking often does not make it more.
+            // Other nodes want the same, or have all of it: asking more often does not help.
             (true, 0) => (self.pause * 2).min(self.longest_pause()),
             _ => self.sync,
         };
@@ -222,7 +223,7 @@ impl Quota {
             flight.sent + self.spread.apart(self.sync, self.sync)
         };
         self.patience = if short { next } else { now };
-        // With a new window there is something for those who wait.
+        // A new window has units for those who wait.
         let end = now.saturating_add(answer.until).saturating_add(self.spread.delay(self.sync));
         self.next_call = if self.is_held(now) { next.min(end) } else { next };
         self.patience = self.patience.min(end);
@@ -230,13 +231,13 @@ impl Quota {
         self.held_until = flight.sent + (4 * self.sync).max(self.window.life);
     }
 
-    /// Longest pause: a window that slides has a little more after each part of its length.
+    /// Longest pause: a sliding window frees a little after each part of its length.
     fn longest_pause(&self) -> u64 {
         (self.window.length / 64).clamp(self.sync, PAUSE_MOST * self.sync)
     }
 
-    /// Call `sequence` failed or took too long. It is not known what the store did: units that were
-    /// given back are not given back again, and what was granted is never used.
+    /// Handles a call that failed or took too long. What the store did is unknown: units that were
+    /// returned are not returned again, and what was granted is never used.
     pub fn failed(&mut self, now: u64, sequence: u64) {
         if self.flight.take_if(|flight| flight.sequence == sequence).is_some() {
             self.patience = now + self.sync / 4;
@@ -245,8 +246,8 @@ impl Quota {
         }
     }
 
-    /// Ends the lease: its words let nothing pass from now on, and an answer under way is refused.
-    /// `seen` is what its line shows.
+    /// Ends the lease: its words pass nothing from now on, and a pending answer is ignored. `seen`
+    /// are the line's counts.
     pub fn end(&mut self, now: u64, seen: &Seen) {
         self.observe(now, seen);
         self.flight = None;
@@ -254,8 +255,8 @@ impl Quota {
         self.known_until = 0;
     }
 
-    /// Units to give back of a window that was ended at least [`GRACE`] ago, with what its line
-    /// shows; `None` where there are none. There is no answer to wait for.
+    /// Units to return of a window that ended at least [`GRACE`] ago, with its line's counts;
+    /// `None` if there are none. It expects no answer.
     pub fn farewell(&mut self, now: u64, seen: &Seen) -> Option<WindowDemand> {
         self.observe(now, seen);
         let backs = self.ledger.take_backs(now, GRACE);
@@ -263,7 +264,7 @@ impl Quota {
     }
 }
 
-/// Time in microseconds after which a node without an answer takes the store for lost, as
+/// Time in microseconds without an answer after which a node considers the store lost, like
 /// [`super::SharedLimit::lost_after`].
 fn lost_after(sync: u64) -> u64 {
     sync * 5 / 2

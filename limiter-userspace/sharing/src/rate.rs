@@ -1,14 +1,14 @@
 //! Rate of a shared limit as a ratio of integers, and the theoretical arrival time (TAT) of its
-//! bucket: the store and its Lua script calculate in the same ratio, so they agree to the unit.
+//! bucket. The store and its Lua script calculate with the same ratio, so they agree to the unit.
 
-/// Exclusive bound of the integers that a Lua number (a double) holds without a gap: 2^53.
+/// Exclusive bound up to which a Lua number (a double) represents every integer: 2^53.
 pub const EXACT: u64 = 1 << 53;
 
 /// Largest product of a rate's two numbers: sums of such a product and a remainder stay exact.
 const PRODUCT: u64 = 1 << 52;
 
-/// Most units and microseconds that a rate is made of: a week has less than 2^40 microseconds, and
-/// 100 Gbit/s less than 2^34 bytes a second.
+/// Largest units and microseconds of a rate: a week has less than 2^40 microseconds, and 100 Gbit/s
+/// are less than 2^34 bytes a second.
 pub const LARGEST: u64 = 1 << 42;
 
 /// `units` every `micros` microseconds, in lowest terms; the product is at most 2^52.
@@ -22,11 +22,11 @@ impl Rate {
     /// One unit in seven weeks.
     pub(super) const SLOWEST: Self = Self { units: 1, micros: LARGEST };
 
-    /// `units` every `micros`, in lowest terms both 1 to [`LARGEST`]; `None` outside.
+    /// `units` every `micros`, both in lowest terms 1 to [`LARGEST`]; `None` outside.
     ///
-    /// Exact while the reduced product is at most 2^52: 1 a week is `1 / 604,800,000,000`, and
-    /// 100 Gbit/s are `12,500 / 1`. A ratio that is not becomes the next one below that is, by less
-    /// than a ten-millionth.
+    /// Exact while the reduced product is at most 2^52: 1 a week is `1 / 604,800,000,000`, and 100
+    /// Gbit/s are `12,500 / 1`. Any other ratio becomes the next lower one within the bound, by
+    /// less than a ten-millionth.
     pub fn new(units: u64, micros: u64) -> Option<Self> {
         let divisor = greatest_divisor(units, micros).max(1);
         let (units, micros) = (units / divisor, micros / divisor);
@@ -36,7 +36,7 @@ impl Rate {
         if u128::from(units) * u128::from(micros) <= u128::from(PRODUCT) {
             return Some(Self { units, micros });
         }
-        // Half of the room: what rounding adds is less than the other half.
+        // Only half of the room: rounding adds less than the other half.
         let room = PRODUCT / 2;
         Some(if units >= micros {
             let over = mul_div(room, micros, units).isqrt().max(1);
@@ -47,14 +47,14 @@ impl Rate {
         })
     }
 
-    /// `thousandths` of the rate, for one of `nodes`; `None` where nothing is left.
+    /// `thousandths` of the rate, divided among `nodes`; `None` if nothing is left.
     pub fn share(self, thousandths: u64, nodes: u64) -> Option<Self> {
         let (over, under) = (thousandths, 1000 * nodes.max(1));
         let divisor = greatest_divisor(over, under).max(1);
         let (over, under) = (over / divisor, under / divisor);
         let units = self.units * over;
         let micros = self.micros.checked_mul(under)?;
-        // Numbers beyond the range are made smaller on both sides, rounded to the slower rate.
+        // Numbers beyond the range are reduced on both sides, and rounded to the slower rate.
         let shift = (units.max(micros) / LARGEST).checked_ilog2().map_or(0, |bits| bits + 1);
         Self::new(units >> shift, micros.div_ceil(1 << shift))
     }
@@ -69,18 +69,18 @@ impl Rate {
         self.micros
     }
 
-    /// Units that come in `micros` microseconds, rounded up.
+    /// Units that arrive in `micros` microseconds, rounded up.
     pub fn units_in(self, micros: u64) -> u64 {
         mul_div_up(micros, self.units, self.micros)
     }
 
-    /// Microseconds that `units` take, rounded up.
+    /// Microseconds in which `units` arrive, rounded up.
     pub fn micros_of(self, units: u64) -> u64 {
         mul_div_up(units, self.micros, self.units)
     }
 }
 
-/// Theoretical arrival time: when the bucket will be full again. Exact in parts of a microsecond.
+/// Theoretical arrival time: when the bucket will be full again. Exact to parts of a microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tat {
     /// Whole microseconds.
@@ -95,13 +95,13 @@ impl Tat {
         Self { micros, part: 0 }
     }
 
-    /// Itself, or `micros` where it is before: a full bucket holds no information.
+    /// This time, or `micros` if that is later: a full bucket holds no information.
     #[must_use]
     pub fn not_before(self, micros: u64) -> Self {
         self.max(Self::at(micros))
     }
 
-    /// After `units` more are owed.
+    /// The time after `units` more are owed.
     #[must_use]
     pub fn plus(self, rate: Rate, units: u64) -> Self {
         let parts = u128::from(units) * u128::from(rate.micros) + u128::from(self.part);
@@ -110,7 +110,7 @@ impl Tat {
         Self { micros: self.micros.saturating_add(whole), part }
     }
 
-    /// Units that are owed at `now`, rounded up.
+    /// Units owed at `now`, rounded up.
     pub fn owed(self, rate: Rate, now: u64) -> u64 {
         if self <= Self::at(now) {
             return 0;
@@ -164,7 +164,7 @@ mod tests {
             let rate = Rate::new(units, micros).expect("in range");
             let product = u128::from(rate.units) * u128::from(rate.micros);
             prop_assert!(product <= u128::from(PRODUCT) && rate.units > 0 && rate.micros > 0);
-            // rate <= units / micros, and by less than 1e-7 below.
+            // rate <= units / micros, and less than 1e-7 below it.
             let (kept, asked) = (
                 u128::from(rate.units) * u128::from(micros),
                 u128::from(units) * u128::from(rate.micros),

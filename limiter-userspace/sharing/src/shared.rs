@@ -1,4 +1,4 @@
-//! Shared limits of a rule set in force: what the rules give to the node that keeps their leases.
+//! Shared limits of a rule set in force: what the rules pass to the node that keeps their leases.
 
 use std::sync::Arc;
 
@@ -7,26 +7,27 @@ use limiter_common::wire::TableKey;
 use super::limit::SharedLimit;
 use super::window::Window;
 
-/// A limit that nodes share, with the lease that it has in the data path.
+/// A limit that nodes share, with its lease in the data path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shared {
     /// Name of the limit: its budget, its place there and what it counts. A changed rate or burst
-    /// keeps it. Of a limit by key, its rule.
+    /// keeps the name. For a limit by key, the name of its rule.
     pub name: Arc<str>,
     /// Identity of the limit over all nodes.
     pub id: SharedId,
-    /// Index of the lease in the data path: [`limiter_common::wire::lease_of_budget`], or of a key.
+    /// Index of the lease in the data path: [`limiter_common::wire::lease_of_budget`], or a key's
+    /// lease.
     pub lease: u32,
     /// Numbers of the limit.
     pub terms: SharedTerms,
 }
 
-/// All that nodes share of a rule set.
+/// All shared limits of a rule set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedSet {
-    /// Limits of budgets, which have leases all the time.
+    /// Limits of budgets, which always have leases.
     pub budgets: Vec<Shared>,
-    /// Rules by key, each of which has them while it needs some.
+    /// Rules by key. Each key has leases while it needs some.
     pub rules: Vec<SharedRule>,
 }
 
@@ -41,9 +42,9 @@ impl From<Vec<Shared>> for SharedSet {
 pub enum SharedTerms {
     /// A token or leaky bucket.
     Bucket(SharedLimit),
-    /// A quota of a window, accounted by the store.
+    /// A quota of a window, which the store accounts for.
     Window {
-        /// Window that the store counts.
+        /// The window that the store counts.
         window: Window,
         /// Sync period in microseconds.
         sync: u64,
@@ -65,11 +66,11 @@ impl SharedTerms {
 pub struct SharedRule {
     /// Name of the rule: its path.
     pub name: Arc<str>,
-    /// Slot of the rule's record: keys ask by it.
+    /// Slot of the rule's record, which keys name when they ask.
     pub slot: u32,
     /// Id of the rule's table on this node.
     pub table: u32,
-    /// Limits that nodes share, at least one, in the order of their places.
+    /// Limits that nodes share, at least one, ordered by place.
     pub limits: Vec<SharedPlace>,
 }
 
@@ -85,12 +86,12 @@ pub struct SharedPlace {
 }
 
 impl SharedRule {
-    /// Number of leases that a key of the rule takes.
+    /// Number of leases that each key of the rule takes.
     pub fn leases(&self) -> u32 {
         self.limits.iter().map(|limit| limit.place + 1).max().unwrap_or(0)
     }
 
-    /// A limit of a key of the rule, whose first lease is `first`.
+    /// A limit of a key of the rule. `first` is the key's first lease.
     pub fn of_key(&self, limit: &SharedPlace, key: &TableKey, first: u32) -> Shared {
         Shared {
             name: Arc::clone(&self.name),
@@ -100,8 +101,8 @@ impl SharedRule {
         }
     }
 
-    /// True if keys of `old` may go on with their leases under this rule: the limits are those, but
-    /// for their numbers.
+    /// True if keys of `old` may keep their leases under this rule: only the numbers of the limits
+    /// differ.
     pub fn goes_on(&self, old: &Self) -> bool {
         let same =
             |(new, old): (&SharedPlace, &SharedPlace)| (new.place, new.tag) == (old.place, old.tag);
@@ -119,7 +120,7 @@ pub enum SharedId {
     Key {
         /// Tag of the limit in the store: [`SharedPlace::tag`].
         tag: u64,
-        /// The key, without the table.
+        /// The key, without its table.
         key: TableKey,
     },
 }
@@ -131,7 +132,7 @@ const KEY_ID: usize = size_of::<u64>() + size_of::<TableKey>() - TABLE_ID;
 const TABLE_ID: usize = size_of::<u32>();
 
 impl SharedId {
-    /// Bytes of a limit in the store, behind the two that say its kind.
+    /// The limit's name in the store, after the two bytes for its kind.
     pub fn bytes(&self, name: &str) -> Vec<u8> {
         match self {
             Self::Named => name.as_bytes().to_vec(),
@@ -142,7 +143,7 @@ impl SharedId {
         }
     }
 
-    /// The tag and the key of the store's name of a key.
+    /// Reads the tag and the key from a key's name in the store.
     pub fn read(name: &[u8]) -> Option<(u64, TableKey)> {
         let id: &[u8; KEY_ID] = name.get(2..)?.try_into().ok()?;
         let (tag, key) = id.split_first_chunk()?;

@@ -1,11 +1,11 @@
-//! A socket in the file system that this process made.
+//! A socket file that this process made.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Which file a socket is: no other one is it as long as somebody listens there.
+/// Identifies a socket file: no other file has this identity while somebody listens there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketFile {
     device: u64,
@@ -13,21 +13,22 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// The file that is at a path now.
+    /// The file at a path now.
     ///
     /// # Errors
     ///
-    /// That of looking at it.
+    /// If its metadata cannot be read.
     pub fn at(path: &Path) -> io::Result<Self> {
         let of = fs::symlink_metadata(path)?;
         Ok(Self { device: of.dev(), inode: of.ino() })
     }
 
-    /// Removes it from its path; false if another process has made one there since, which stays.
+    /// Removes it from its path. Returns false if another process has made a socket there since,
+    /// which stays.
     ///
     /// # Errors
     ///
-    /// That of looking at it, or of removing it.
+    /// If its metadata cannot be read, or it cannot be removed.
     pub fn remove(self, path: &Path) -> io::Result<bool> {
         let is_own = Self::at(path)? == self;
         if is_own {

@@ -1,25 +1,26 @@
-//! Calls of keys that began, or failed, together: put apart over the sync period, once.
+//! Calls of keys that began or failed together: spreads them once over the sync period.
 
-/// Place of a key's calls in the sync period.
+/// Position of a key's calls in the sync period.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
     jitter: u64,
-    /// True if others may call at the same time.
+    /// True if other keys may call at the same time.
     is_bunched: bool,
 }
 
 impl Spread {
-    /// Spread of a node with this jitter.
+    /// The spread for a node with this jitter.
     pub fn new(jitter: u64) -> Self {
         Self { jitter, is_bunched: true }
     }
 
-    /// Keys failed together.
+    /// Records that keys failed together.
     pub fn bunch(&mut self) {
         self.is_bunched = true;
     }
 
-    /// Time until the next call, where `planned` is at least a sync period: a part of it, once.
+    /// Time until the next call, where `planned` is at least a sync period. Once after
+    /// [`Self::bunch`], it is a part of a sync period instead.
     pub fn apart(&mut self, planned: u64, sync: u64) -> u64 {
         if std::mem::take(&mut self.is_bunched) {
             sync / 4 + self.jitter % (sync - sync / 4)
@@ -28,7 +29,7 @@ impl Spread {
         }
     }
 
-    /// Delay of a key that waits for the same time as others do: up to a tick.
+    /// Delay for keys that wait for the same time: up to a tick.
     pub fn delay(&self, sync: u64) -> u64 {
         self.jitter % (sync / 8)
     }

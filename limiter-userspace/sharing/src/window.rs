@@ -1,84 +1,86 @@
-//! Windows of minutes to weeks in the store: what `window.lua` does with a key, in integers. What
-//! is counted is what was granted. A unit ends with the window that it was counted in, so what
-//! packets use is never more than the algorithm lets pass, at whatever time they use it.
+//! Windows of minutes to weeks in the store: what `window.lua` does with a key, in integers. It
+//! counts granted units. A unit ends with the window in which it was counted, so packets never use
+//! more than the algorithm allows, whenever they use it.
 
 use std::collections::VecDeque;
 
 use super::account::Answer;
 
-/// Largest quota of a window that counts, in units: one byte a nanosecond for a day is less.
+/// Largest quota of a counting window, in units: more than one byte per nanosecond for a day.
 pub const QUOTA_MAX: u64 = 1 << 40;
-/// Largest quota of a sliding log, in units: each has an entry in the store.
+/// Largest quota of a sliding log, in units, because each unit has an entry in the store.
 pub const LOG_MAX: u64 = 10_000;
-/// Longest window in microseconds: 2^42 are seven weeks and two days, less an hour or so.
+/// Longest window in microseconds: 2^42 are seven weeks and two days, less about an hour.
 pub const LENGTH_MAX: u64 = 1 << 42;
-/// Parts that a sliding counter weighs the window before in, each rounded up.
+/// Number of parts in which a sliding counter weighs the previous window, each rounded up.
 const PARTS: u64 = 1 << 10;
 
 /// How a window counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowKind {
-    /// From a multiple of the length to the next: at most the quota in each.
+    /// From one multiple of the length to the next: at most the quota in each.
     Fixed,
-    /// At most the quota in each, with what would be left of the window before if it had been even.
+    /// Like [`WindowKind::Fixed`], but adds the rest of the previous window as if it had been even.
     SlidingCounter,
     /// At most the quota in any window of the length, wherever it begins.
     SlidingLog,
 }
 
-/// Numbers of a window that the store needs; they come with each call.
+/// Numbers of a window that the store needs; each call includes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// How it counts.
     pub kind: WindowKind,
     /// Length in microseconds, 1 to [`LENGTH_MAX`].
     pub length: u64,
-    /// Units in a window: 1 to [`QUOTA_MAX`], of a log to [`LOG_MAX`].
+    /// Units in a window: 1 to [`QUOTA_MAX`]; for a log, 1 to [`LOG_MAX`].
     pub quota: u64,
     /// Units of the largest packet.
     pub largest: u64,
     /// Time in microseconds for which a node may use a unit: [`super::SharedLimit::life`].
     pub life: u64,
-    /// Thousandths of the quota that a node holds at most: 0 to 1000. The store does not know it.
+    /// Largest part of the quota that one node holds, in thousandths: 0 to 1000. The store does not
+    /// know it.
     pub lease_cap: u64,
 }
 
-/// Units that are given back unused, of the grants of one epoch.
+/// Units returned unused from the grants of one epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Back {
-    /// Epoch of the answers that granted them: number of the window, or time of a log's grant.
+    /// Epoch of the answers that granted them: the number of the window, or the time of a log's
+    /// grant.
     pub epoch: u64,
     /// Number of units.
     pub units: u64,
 }
 
-/// Units that a node gives back and wants of one window.
+/// Units of one window that a node returns and wants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WindowDemand {
-    /// Units given back.
+    /// Returned units.
     pub backs: Vec<Back>,
-    /// Units wanted beside those held.
+    /// Units wanted in addition to those held.
     pub want: u64,
 }
 
 /// State of a key of a window in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WindowState {
-    /// Of windows that count.
+    /// State of counting windows.
     Counts {
-        /// Number of the window: multiple of its length since 1970.
+        /// Number of the window since 1970, in multiples of its length.
         epoch: u64,
         /// Units granted in it.
         count: u64,
-        /// Units granted in the one before.
+        /// Units granted in the previous one.
         before: u64,
     },
-    /// Of a sliding log: when each unit was granted, in order.
+    /// State of a sliding log: when each unit was granted, in order.
     Log(VecDeque<u64>),
 }
 
 impl WindowState {
-    /// A key that did not exist.
+    /// State of a new key.
     pub fn new(window: &Window, now: u64) -> Self {
         match window.kind {
             WindowKind::SlidingLog => Self::Log(VecDeque::new()),
@@ -94,7 +96,7 @@ impl WindowState {
         }
     }
 
-    /// One call of a node at `now` microseconds of the store's clock.
+    /// Handles one call of a node at `now` microseconds of the store's clock.
     pub fn exchange(&mut self, window: &Window, now: u64, demand: &WindowDemand) -> Answer {
         match self {
             Self::Counts { epoch, count, before } => {
@@ -128,8 +130,9 @@ impl WindowState {
             }
             Self::Log(log) => {
                 let kept = window.length + window.life;
-                // Entries that left the window go, and of those granted at the time of a unit that
-                // is given back, one: they are alike, and no packet uses that unit any more.
+                // Removes entries that left the window, and for each returned unit, one entry of
+                // its grant's time. Entries of the same time are interchangeable, and no packet
+                // uses the unit any more.
                 while log.pop_front_if(|granted| *granted + kept <= now).is_some() {}
                 for back in &demand.backs {
                     let first = log.partition_point(|granted| *granted < back.epoch);
@@ -151,7 +154,8 @@ impl WindowState {
     }
 }
 
-/// As much as is wanted, but half of what is left, so that others find some; no part of a packet.
+/// Grants what is wanted, but at most half of what is left, so that other nodes also get some, and
+/// no part of a packet.
 fn grant(window: &Window, taken: u64, want: u64) -> u64 {
     let free = window.quota.saturating_sub(taken);
     if free < want.min(window.largest) {
