@@ -1,4 +1,4 @@
-//! The packets of a capture that came in, each once.
+//! The incoming packets of a capture, each once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -7,61 +7,62 @@ use std::path::Path;
 use super::own::{self, Ends, Look, Opinion};
 use super::{Capture, CaptureError, Captured, Own};
 
-/// Packets of a file that are looked at to tell which the host sent, before any is given on.
+/// Packets of a file that are examined to recognise the host's own addresses before any is
+/// returned.
 const LOOK: u64 = 1 << 20;
 
-/// Packets of a pipe, and bytes of them, that are held back for that.
+/// Packets of a pipe, and their bytes, that are held back for this.
 const HELD: usize = 1 << 14;
 const HELD_BYTES: usize = 1 << 24;
 
-/// Packets that were left out, and why.
+/// Packets that were left out, by reason.
 #[derive(Clone, Debug, Default)]
 pub struct LeftOut {
-    /// Packets that went out, as the capture says.
+    /// Packets that the capture marks as outgoing.
     pub outgoing: u64,
-    /// Packets that stand in the capture before.
+    /// Packets that appear in the capture before.
     pub again: u64,
     /// Packets from an own address, by the address.
     pub own: BTreeMap<IpAddr, u64>,
-    /// True if the own addresses were recognised, and not named.
+    /// True if the own addresses were recognised rather than named.
     pub recognised: bool,
-    /// Two ends of the packets, if both ways are in the capture and it is not clear which is the
-    /// host's: nothing was left out then.
+    /// Two ends of the packets, if the capture has both directions and it is unclear which is the
+    /// host's: then nothing was left out.
     pub either: Option<(IpAddr, IpAddr)>,
-    /// Own addresses that were recognised when their packets had been given on.
+    /// Own addresses that were recognised only after their packets had been returned.
     pub too_late: Vec<IpAddr>,
 }
 
 impl LeftOut {
-    /// Packets that the host sent and that were left out; none where packets of it were given on
-    /// because it was not known in time which they are.
+    /// Left-out packets that the host sent; `None` if some were returned, because it was not known
+    /// in time which ones they are.
     pub fn own_packets(&self) -> Option<u64> {
         let known = self.too_late.is_empty() && self.either.is_none();
         known.then(|| self.own.values().sum())
     }
 }
 
-/// The packets of a capture that came in.
+/// Reads the incoming packets of a capture.
 #[derive(Debug)]
 pub struct Arrivals {
     capture: Capture,
     own: Vec<IpAddr>,
-    /// Packets read ahead, to be given on.
+    /// Packets read ahead and not returned yet.
     held: VecDeque<Captured>,
     stopped: Option<CaptureError>,
-    /// Ends of the packets so far, where they cannot be looked at ahead.
+    /// Ends of the packets so far, if packets cannot be examined ahead.
     look: Option<Look>,
     left_out: LeftOut,
 }
 
 impl Arrivals {
-    /// Opens a file, or standard input for `-`, and looks at its packets to tell which the host
-    /// sent. A file is read twice for that. Of a pipe the first packets are held back, unless
-    /// `at_once`: then it is known in the end.
+    /// Opens a file, or standard input for `-`, and examines its packets to recognise the host's
+    /// own addresses. A file is read twice for that. The first packets of a pipe are held back,
+    /// unless `at_once`: then the result is known only at the end.
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or is no capture.
+    /// If it cannot be read, or is not a capture.
     pub fn open(path: &Path, own: &Own, at_once: bool) -> Result<Self, CaptureError> {
         let capture = Capture::open(path)?;
         let (own, recognise) = match own {
@@ -120,17 +121,17 @@ impl Arrivals {
         &self.own
     }
 
-    /// Hundredths of the file that were read, 0 to 100; none for a pipe.
+    /// Percentage of the file that was read; `None` for a pipe.
     pub fn percent(&self) -> Option<u64> {
         self.capture.percent()
     }
 
-    /// Packets so far of link types that are not known, as [`Capture::left_out`].
+    /// Packets so far with unknown link types; see [`Capture::left_out`].
     pub fn other_links(&self) -> impl Iterator<Item = (i32, &'static str, u64)> {
         self.capture.left_out()
     }
 
-    /// Packets so far that were left out for other reasons.
+    /// Packets left out so far for other reasons.
     pub fn left_out(&self) -> LeftOut {
         let mut left_out = self.left_out.clone();
         match self.look.as_ref().map(Look::opinion) {
@@ -141,11 +142,11 @@ impl Arrivals {
         left_out
     }
 
-    /// The next packet that came in, `None` after the last.
+    /// The next incoming packet; `None` after the last.
     ///
     /// # Errors
     ///
-    /// As [`Capture::next_packet`].
+    /// See [`Capture::next_packet`].
     pub fn next_packet(&mut self) -> Result<Option<Captured>, CaptureError> {
         loop {
             let packet = match self.held.pop_front() {
@@ -169,7 +170,7 @@ impl Arrivals {
             if let Some(look) = &mut self.look {
                 seen(look, &packet);
             }
-            // What the capture says is better than what its addresses look like.
+            // A direction in the capture is more reliable than the addresses.
             if !packet.inbound
                 && !self.own.is_empty()
                 && let Some(from) = own::sender(&packet)
@@ -183,7 +184,7 @@ impl Arrivals {
     }
 }
 
-/// Looks at a packet that neither says which way it went nor was seen before.
+/// Examines a packet that does not state its direction and was not seen before.
 fn seen(look: &mut Look, packet: &Captured) {
     if !packet.again
         && !packet.outbound

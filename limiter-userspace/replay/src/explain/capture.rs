@@ -21,10 +21,10 @@ use super::{CaptureError, obsolete};
 const MAX_BLOCK: usize = 1 << 24;
 const TOO_LARGE: &str = "a block of more than 16 MiB";
 
-/// The most bytes that libpcap writes of a packet: its `MAXIMUM_SNAPLEN`.
+/// The most bytes of a packet that libpcap writes: its `MAXIMUM_SNAPLEN`.
 const MAX_CAPTURED: usize = 262_144;
 
-/// The option of a packet in pcapng that says which way it went.
+/// The option of a pcapng packet with its direction.
 pub(super) const FLAGS: u16 = 2;
 const DIRECTION: u8 = 3;
 const INBOUND: u8 = 1;
@@ -32,19 +32,20 @@ const OUTBOUND: u8 = 2;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A fraction that is a whole second or more: some programs write nanoseconds, and in the header
-/// microseconds.
+/// Error for a fraction of a second or more: some programs write nanoseconds under a header that
+/// says microseconds.
 const BEYOND: &str = "its fraction of a second is a second or more, as where times are in \
      nanoseconds and the head of the file says microseconds";
 
-/// A head of a packet that is none.
+/// Error for an invalid packet header.
 const NO_LENGTH: &str = "more bytes of it than programs write, as where the file is damaged, or of \
      another kind of pcap than its head says";
 
-/// Bits of pcap's link type that say something else.
+/// The bits of pcap's link-type field that contain the link type.
 const LINK_TYPE: i32 = 0xffff;
 
-/// The option of a packet in pcapng with its number, the same wherever it is seen again.
+/// The option of a pcapng packet with its number, which is the same wherever the packet is seen
+/// again.
 const PACKET_ID: u16 = 5;
 
 /// One packet of a capture.
@@ -54,31 +55,31 @@ pub struct Captured {
     pub number: u64,
     /// Time of the packet, in nanoseconds since 1970.
     pub nanos: u64,
-    /// Header that the packet begins with.
+    /// Header at the beginning of the packet.
     pub framing: Framing,
-    /// Bytes that were captured of the packet.
+    /// Captured bytes of the packet.
     pub frame: Vec<u8>,
     /// Length of the packet on the wire, in bytes.
     pub length: u64,
     /// The interface that the capture names.
     pub interface: Option<Rc<str>>,
-    /// The index of the interface, where the packet itself says it.
+    /// The index of the interface, if the packet itself contains it.
     pub index: Option<u32>,
-    /// True if the capture says that the packet went out.
+    /// True if the capture marks the packet as outgoing.
     pub outbound: bool,
-    /// True if the capture says that the packet came in.
+    /// True if the capture marks the packet as incoming.
     pub inbound: bool,
-    /// True if the packet stands in the capture before, at another place of its way.
+    /// True if the packet appears in the capture before, seen at another point of its way.
     pub again: bool,
 }
 
 impl Captured {
-    /// True if the capture has less of the packet than there was.
+    /// True if the capture contains only a part of the packet.
     pub fn is_cut(&self) -> bool {
         u64::try_from(self.frame.len()).is_ok_and(|captured| captured < self.length)
     }
 
-    /// The source that the packet is charged to; none for one that is exempt.
+    /// The source that the packet is charged to; `None` if it is exempt.
     pub fn source(&self) -> Option<Source> {
         let frame = self.frame.as_slice();
         let parsed = match self.framing {
@@ -92,7 +93,7 @@ impl Captured {
     }
 }
 
-/// A packet of pcapng, as either kind of block with a time has it.
+/// A pcapng packet, from either kind of block that has a time.
 pub(super) struct Framed<'a> {
     pub(super) interface: usize,
     /// Time in units of the interface.
@@ -109,7 +110,7 @@ pub(super) struct Framed<'a> {
 /// Content of a block of the file.
 enum Read {
     Packet(Captured),
-    /// A packet of this link type, beside interfaces whose packets can be read.
+    /// A packet of this unknown link type, in a file with other interfaces that can be read.
     LeftOut(i32),
     Nothing,
 }
@@ -120,18 +121,18 @@ pub struct Capture {
     reader: Blocks,
     extent: Extent,
     unpacked: Unpacked,
-    /// Of pcap: reads a number in the byte order of the file.
+    /// For pcap: reads a number in the byte order of the file.
     order: Option<opening::Order>,
     number: u64,
-    /// Of pcap: nanoseconds in one unit of the fraction.
+    /// For pcap: nanoseconds per unit of the fraction.
     unit: u64,
-    /// Of pcap: what packets begin with.
+    /// For pcap: headers at the beginning of packets.
     link: Link,
-    /// Of pcapng: the interfaces of the section.
+    /// For pcapng: the interfaces of the section.
     interfaces: Vec<Interface>,
-    /// Of pcapng: the packets that may be seen again.
+    /// For pcapng: the packets that may be seen again.
     twice: Twice,
-    /// Packets that were left out, by their link type.
+    /// Packets that were left out, by link type.
     left_out: BTreeMap<i32, u64>,
 }
 
@@ -146,7 +147,7 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or is no capture.
+    /// If it cannot be read, or is not a capture.
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         let Opened { file, blocks: reader, extent, unpacked, order } = opening::open(path)?;
         Ok(Self {
@@ -164,25 +165,25 @@ impl Capture {
         })
     }
 
-    /// Hundredths of the file that were read, 0 to 100; none for a pipe.
+    /// Percentage of the file that was read; `None` for a pipe.
     pub fn percent(&self) -> Option<u64> {
         self.extent.percent()
     }
 
-    /// Packets so far of interfaces of link types that are not known here, beside one that is: by
-    /// the type, what it is called, and how many.
+    /// Packets so far from interfaces of unknown link types, if the file also has a known one: the
+    /// type, its name, and their number.
     pub fn left_out(&self) -> impl Iterator<Item = (i32, &'static str, u64)> {
         self.left_out.iter().map(|(link, packets)| (*link, link_name(*link).0, *packets))
     }
 
-    /// The next packet, `None` after the last.
+    /// The next packet; `None` after the last.
     ///
     /// # Errors
     ///
-    /// When the file is broken or cut off there, or its link type is not known.
+    /// If the file is broken or cut off there, or its link type is unknown.
     pub fn next_packet(&mut self) -> Result<Option<Captured>, CaptureError> {
         let mut room = 2 * BUFFER;
-        // Bytes that were there when the last refill was asked for.
+        // Number of available bytes at the last request for a refill.
         let mut stuck = None;
         loop {
             let (length, block) = match self.reader.next() {
@@ -200,7 +201,7 @@ impl Capture {
                     continue;
                 }
                 Err(PcapError::BufferTooSmall) => {
-                    // One step may grow the buffer to the size that it has already.
+                    // One step may grow the buffer only to the size that it already has.
                     while !self.reader.grow(room) {
                         room = room.saturating_mul(2);
                         if room > MAX_BLOCK {
@@ -239,7 +240,7 @@ impl Capture {
         }
     }
 
-    /// No byte is left to read; none may be left over.
+    /// Checks the end of the input: no bytes may be left over.
     fn ended(&self) -> Result<Option<Captured>, CaptureError> {
         if self.unpacked.is_damaged() {
             return Err(CaptureError::Damaged { file: self.file.clone() });
@@ -247,9 +248,9 @@ impl Capture {
         if self.reader.data().is_empty() && !self.unpacked.is_cut_off() {
             return Ok(None);
         }
-        // What was cut off has a length that can be.
+        // If the file was cut off, the remaining bytes begin with a plausible length.
         let word = |at: usize| self.reader.data().get(at..).and_then(|rest| rest.first_chunk());
-        // A section of pcapng has a byte order of its own.
+        // Each section of pcapng has its own byte order.
         let either = |word: &[u8; 4]| u32::from_le_bytes(*word).min(u32::from_be_bytes(*word));
         let (length, most, broken, what) = match self.order {
             Some(order) => (word(8).map(|word| order(*word)), MAX_CAPTURED, NO_LENGTH, "packet"),
@@ -271,7 +272,7 @@ impl Capture {
     }
 }
 
-/// Everything of a [`Capture`] but its reader, which the block borrows.
+/// Everything in a [`Capture`] except its reader, which the block borrows.
 struct State<'a> {
     file: &'a str,
     number: u64,
@@ -324,7 +325,8 @@ impl State<'_> {
                     frame: packet.packet_data(),
                     length: packet.origlen.max(packet.caplen),
                     flags,
-                    // Compared with others of the file alone, so in any order.
+                    // Only compared with numbers of the same file, so the byte order does not
+                    // matter.
                     id: id.map(u64::from_le_bytes),
                 });
             }
@@ -336,7 +338,7 @@ impl State<'_> {
             Block::SimplePacket(_) => {
                 return Err(self.broken("it has no time (a simple packet block)"));
             }
-            // Names, statistics, secrets and what is not known: no packets.
+            // Names, statistics, secrets and unknown blocks contain no packets.
             _ => {}
         }
         Ok(Read::Nothing)
@@ -357,7 +359,7 @@ impl State<'_> {
         let nanos = nanos.ok_or_else(|| self.broken("its time is out of range"))?;
         let again = match packet.id {
             Some(id) => self.twice.is_again(id, packet.interface),
-            // Without numbers: anybody who writes both has every packet at its entry.
+            // Without numbers: a program that writes both points has every packet at its entry.
             None => interface.is_exit && self.interfaces.iter().any(|other| other.is_entry),
         };
         let says = |way| packet.flags.is_some_and(|low| low & DIRECTION == way);
@@ -381,7 +383,7 @@ impl State<'_> {
     }
 }
 
-/// A packet of which nothing more is known.
+/// A packet with only its number, time and frame.
 fn captured(number: u64, nanos: u64, frame: Frame) -> Captured {
     let Frame { framing, bytes, length, outbound, interface } = frame;
     let (interface, index) = (None, interface);
@@ -399,7 +401,7 @@ fn captured(number: u64, nanos: u64, frame: Frame) -> Captured {
     }
 }
 
-/// The lowest byte of a number of four.
+/// The lowest byte of a four-byte number.
 pub(super) fn lowest(value: &[u8], big_endian: bool) -> Option<u8> {
     let value = value.first_chunk::<4>()?;
     if big_endian { value.last() } else { value.first() }.copied()

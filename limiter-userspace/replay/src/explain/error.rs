@@ -5,7 +5,7 @@ use super::bound::MAX_MEGABYTES;
 /// Why a capture cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// Opening or reading.
+    /// Opening or reading failed.
     #[error("{file}: {source}: name a capture file that you may read")]
     Read {
         /// File that the error is about.
@@ -13,7 +13,7 @@ pub enum CaptureError {
         /// Error of the system.
         source: std::io::Error,
     },
-    /// Standard input, where somebody types.
+    /// Standard input is a terminal.
     #[error(
         "standard input is a terminal: pipe a capture into it, as in `tcpdump -w - ... | limiter \
          explain --pcap -`"
@@ -25,7 +25,7 @@ pub enum CaptureError {
         /// File that the error is about.
         file: String,
     },
-    /// The file is to be unpacked first.
+    /// The file must be unpacked first.
     #[error(
         "{file}: it is compressed ({name}): unpack it, as in `{unpack} FILE | limiter explain \
          --pcap -`"
@@ -47,13 +47,13 @@ pub enum CaptureError {
         /// File that the error is about.
         file: String,
     },
-    /// The file begins as neither format does.
+    /// The file begins like neither format.
     #[error("{file}: neither pcap nor pcapng: write one with `tcpdump -w` or `dumpcap -w`")]
     NoCapture {
         /// File that the error is about.
         file: String,
     },
-    /// The file ends before anything can be said of it.
+    /// The file ends before its first packet.
     #[error(
         "{file}: it ends within its header, before the first packet: it was cut off while it was \
          written: write it again"
@@ -62,7 +62,7 @@ pub enum CaptureError {
         /// File that the error is about.
         file: String,
     },
-    /// The header before the network header is not known.
+    /// The link type of the packets is not known.
     #[error(
         "{file}: link type {number} ({name}), none of Ethernet (1), raw IP (101) and Linux cooked \
          (113, 276): limiter sees no others; capture on an interface of these{remedy}"
@@ -74,7 +74,7 @@ pub enum CaptureError {
         number: i32,
         /// Description of the link type.
         name: &'static str,
-        /// Remedy, behind a comma; may be empty.
+        /// Remedy after a comma; may be empty.
         remedy: &'static str,
     },
     /// The file ends within a packet.
@@ -85,9 +85,9 @@ pub enum CaptureError {
     CutOff {
         /// File that the error is about.
         file: String,
-        /// A packet, or a block of pcapng, which may be none.
+        /// Where it ends: in a packet, or for pcapng in a block, which may contain no packet.
         what: &'static str,
-        /// Number of the packet that is not all there.
+        /// Number of the incomplete packet.
         packet: u64,
     },
     /// The format is broken.
@@ -98,7 +98,7 @@ pub enum CaptureError {
     Broken {
         /// File that the error is about.
         file: String,
-        /// Number of the packet in which, or before which, the format is broken.
+        /// Number of the packet in or before which the format is broken.
         packet: u64,
         /// Error in the packet.
         what: &'static str,
@@ -108,7 +108,7 @@ pub enum CaptureError {
 /// Why a packet cannot be explained.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
-    /// There is no room for more state.
+    /// There is no memory for more state.
     #[error(
         "packet {packet}: the sources, keys, flows and bans of the packets before it take \
          {MAX_MEGABYTES} MB of memory{over}, and that is the most: what is printed is of the \
@@ -124,7 +124,7 @@ pub enum ExplainError {
     Full {
         /// Number of the packet in the capture, from 1.
         packet: u64,
-        /// Rule sets side by side.
+        /// Number of rule sets side by side.
         candidates: usize,
     },
 }

@@ -6,42 +6,42 @@ use pcap_parser::pcapng::InterfaceDescriptionBlock;
 
 use super::link::Link;
 
-/// The option of an interface in pcapng with the seconds to be added to its times.
+/// The option of a pcapng interface with the seconds to add to its times.
 const OFFSET: u16 = 14;
 
-/// Bit of pcapng's resolution: a power of two, not of ten.
+/// Bit of pcapng's resolution: set for a power of two instead of ten.
 const BINARY: u8 = 0x80;
 
 const SECOND: u128 = 1_000_000_000;
 
-/// Ends of the names that xdpdump gives an interface: packets before a program, and behind it.
+/// Suffixes of the interface names that xdpdump writes: packets before and after a program.
 const ENTRY: &str = "@fentry";
 const EXIT: &str = "@fexit";
 
 /// An interface of a pcapng section.
 #[derive(Clone, Debug)]
 pub(super) struct Interface {
-    /// The name as the kernel has it.
+    /// The name in the kernel.
     pub(super) name: Option<Rc<str>>,
-    /// Headers that packets begin with, or the number of the link type if that is not known.
+    /// Headers at the beginning of packets, or the number of an unknown link type.
     pub(super) link: Result<Link, i32>,
-    /// True if its packets are those behind an XDP program.
+    /// True if its packets were captured after an XDP program.
     pub(super) is_exit: bool,
-    /// True if its packets are those before an XDP program.
+    /// True if its packets were captured before an XDP program.
     pub(super) is_entry: bool,
-    /// [`Interface::nanos`] of raw times.
+    /// Resolution of raw times, for [`Interface::nanos`].
     resolution: u8,
-    /// Seconds to be added.
+    /// Seconds to add to times.
     offset: i64,
 }
 
 impl Interface {
-    /// An interface as a block of pcapng has it.
+    /// Reads an interface from a pcapng block.
     pub(super) fn described(interface: &InterfaceDescriptionBlock<'_>) -> Self {
         let reported = interface.if_name().and_then(Result::ok);
         let link = interface.linktype.0;
         let offset = interface.options.iter().find(|option| option.code.0 == OFFSET);
-        // The reader takes it as little-endian in every file.
+        // The reader takes this number as little-endian in every file.
         let offset = offset.and_then(|offset| {
             let value = *offset.value().first_chunk::<8>()?;
             let big_endian = interface.block_type != pcap_parser::pcapng::IDB_MAGIC;
@@ -57,7 +57,7 @@ impl Interface {
         }
     }
 
-    /// Nanoseconds since 1970; `None` where they do not fit.
+    /// Converts a raw time to nanoseconds since 1970; `None` if it does not fit.
     pub(super) fn nanos(&self, raw: u64) -> Option<u64> {
         let exponent = u32::from(self.resolution & !BINARY);
         let raw = u128::from(raw);
@@ -71,7 +71,7 @@ impl Interface {
     }
 }
 
-/// `eth0` of xdpdump's `eth0:program()@fentry` and `eth0@fentry`; any other name as it is.
+/// `eth0` from xdpdump's `eth0:program()@fentry` and `eth0@fentry`; any other name unchanged.
 fn kernel_name(reported: &str) -> &str {
     let Some(reported) = reported.strip_suffix(ENTRY).or_else(|| reported.strip_suffix(EXIT))
     else {

@@ -1,8 +1,9 @@
 //! The decisions that limiter would have taken on the packets of a capture: the code of the XDP
-//! program on the host, in the time of the capture. Needs no privilege, no kernel and no daemon.
+//! program runs on the host, in the time of the capture. Needs no privilege, no kernel and no
+//! daemon.
 //!
-//! [`Capture`] reads the file packet by packet, [`Explainer`] judges them. Neither holds more than
-//! one packet; the state of sources and keys is bounded by [`MAX_MEGABYTES`].
+//! [`Capture`] reads the file packet by packet, and [`Explainer`] judges the packets. Both hold one
+//! packet at a time; [`MAX_MEGABYTES`] bounds the state of sources and keys.
 
 mod arrivals;
 mod bound;
@@ -43,22 +44,21 @@ use limiter_rules::{Environment, Installed, PlanError, RuleSet, Selector};
 
 use rulebook::Rulebook;
 
-/// Room for sources and keys, as `limiter run` has it by default.
+/// Capacity for sources and keys: the defaults of `limiter run`.
 const MAX_SOURCES: u32 = 262_144;
 const MAX_KEYS: u32 = 65_536;
 
-/// Rules that fit: as many as the maps can be made for.
+/// Capacity for rules: as many as the maps can hold.
 const CAPACITY: u32 = limiter_common::bucket::MAX_SLOTS / 4;
 
-/// When the first packet comes, on the clock of the limiter, which begins at boot. Later packets of
-/// the file may be older, if several queues of a card were captured.
+/// The time of the first packet on limiter's clock, which begins at boot. Later packets of the file
+/// may be older, if several queues of a card were captured.
 const FIRST: u64 = 86_400_000_000_000;
 
-/// Indices of interfaces that only the rule file knows begin here, so that none is one that was
-/// given.
+/// Indices of interfaces that only the rule file knows begin here, so that none equals a given one.
 const NAMED: u32 = 1 << 30;
 
-/// Interface that the packets came in by.
+/// Interface by which the packets came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// Interface of this name.
@@ -70,49 +70,49 @@ pub enum Incoming {
 /// Settings of an explanation.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The interface of every packet; without it, the one that the capture names, if it does.
+    /// The interface of every packet; if `None`, the one that the capture names, if it does.
     pub interface: Option<Incoming>,
-    /// The largest frame in bytes, as the daemon knows it from the interfaces.
+    /// The largest frame in bytes, which the daemon would take from the interfaces.
     pub max_frame: u64,
 }
 
 /// Decision on one packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
-    /// The source that it is charged to; none for a packet that is exempt.
+    /// The source that the packet is charged to; `None` if it is exempt.
     pub source: Option<Source>,
-    /// The rules that it falls under, that of the source alone first. None were asked for a packet
-    /// that is exempt.
+    /// The rules that apply to the packet, beginning with the rule for its source alone. Empty if
+    /// the packet is exempt.
     pub matches: Vec<Match>,
-    /// Why it passed or was dropped.
+    /// Why the packet passed or was dropped.
     pub reason: Reason,
-    /// The number of the rule that it was counted under, of a packet that was dropped the one that
-    /// dropped it.
+    /// The number of the rule under which the packet was counted; for a dropped packet, the rule
+    /// that dropped it.
     pub rule: u32,
-    /// How long it waits before it goes on; zero unless a limit holds it back.
+    /// How long the packet waits before it is sent; zero unless a limit holds it back.
     pub waits: Ticks,
 }
 
 /// Decision on one packet, without the names of its rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// The source that it is charged to; none for a packet that is exempt.
+    /// The source that the packet is charged to; `None` if it is exempt.
     pub source: Option<Source>,
-    /// Why it passed or was dropped.
+    /// Why the packet passed or was dropped.
     pub reason: Reason,
-    /// The number of the rule that it was counted under, of a packet that was dropped the one that
-    /// dropped it; [`RULE_NONE`] for none.
+    /// The number of the rule under which the packet was counted; for a dropped packet, the rule
+    /// that dropped it. [`RULE_NONE`] for none.
     pub rule: u32,
-    /// How long it waits before it goes on; zero unless a limit holds it back.
+    /// How long the packet waits before it is sent; zero unless a limit holds it back.
     pub waits: Ticks,
 }
 
-/// The interfaces as rules and captures name them.
+/// The indices of interfaces that rules and captures name.
 #[derive(Debug, Default)]
 struct Interfaces(RefCell<BTreeMap<String, u32>>);
 
 impl Interfaces {
-    /// The index of a name, given to it at its first use.
+    /// The index of a name, assigned at its first use.
     fn index(&self, name: &str) -> u32 {
         let mut known = self.0.borrow_mut();
         let next = NAMED + u32::try_from(known.len()).unwrap_or(0);
@@ -127,30 +127,30 @@ pub struct Explainer {
     book: Rulebook,
     interfaces: Interfaces,
     incoming: Option<Incoming>,
-    /// Nanoseconds since 1970 of the first packet.
+    /// Time of the first packet, in nanoseconds since 1970.
     began: Option<u64>,
     seen: Tally,
-    /// Entries of the lists that end, in seconds since 1970: put in force with the first packet.
+    /// List entries with an end, in seconds since 1970. They take effect with the first packet.
     listed: Vec<(Selector, Listing)>,
-    /// [`MAX_BYTES`], but in tests; none where somebody else holds several to it.
+    /// [`MAX_BYTES`], except in tests; `None` if the caller bounds several explainers together.
     room: Option<usize>,
-    /// Bytes that are kept beside it of the same capture.
+    /// Bytes that the caller keeps about the same capture.
     beside: usize,
 }
 
 impl Explainer {
-    /// Explainer with a rule set in force.
+    /// Makes an explainer with a rule set in force.
     ///
     /// # Errors
     ///
-    /// When the rule set cannot be installed.
+    /// If the rule set cannot be installed.
     pub fn new(set: &RuleSet, settings: Settings) -> Result<Self, PlanError> {
         let interfaces = Interfaces::default();
         let index = |name: &str| Some(interfaces.index(name));
         let environment = Environment {
             max_frame: settings.max_frame,
             interface_index: &index,
-            // The CPUs of the machine are not in a capture.
+            // A capture does not show the machine's CPUs.
             cpus: u32::MAX,
             cluster: None,
             in_at_tc: None,
@@ -185,7 +185,7 @@ impl Explainer {
     ///
     /// # Errors
     ///
-    /// When there are more sources and keys than are kept.
+    /// If there are more sources and keys than can be kept.
     pub fn packet(&mut self, captured: &Captured) -> Result<Explained, ExplainError> {
         let (now, interface) = self.arrival(captured)?;
         let found = self.model.rules_of(captured.framing, &captured.frame, interface, now);
@@ -194,22 +194,22 @@ impl Explainer {
         Ok(Explained { source, matches, reason, rule, waits })
     }
 
-    /// As [`Explainer::packet`], without the names of the rules.
+    /// Like [`Explainer::packet`], without the names of the rules.
     ///
     /// # Errors
     ///
-    /// When there are more sources and keys than are kept.
+    /// If there are more sources and keys than can be kept.
     pub fn decide(&mut self, captured: &Captured) -> Result<Decision, ExplainError> {
         let (now, interface) = self.arrival(captured)?;
         Ok(self.judge(captured, now, interface))
     }
 
-    /// As [`Explainer::decide`], and puts the rules that the packet falls under into `charges`,
-    /// with the buckets that these have for it.
+    /// Like [`Explainer::decide`]. Also writes the rules that apply to the packet into `charges`,
+    /// with their buckets for it.
     ///
     /// # Errors
     ///
-    /// When there are more sources and keys than are kept.
+    /// If there are more sources and keys than can be kept.
     pub fn decide_charged(
         &mut self,
         captured: &Captured,
@@ -223,7 +223,7 @@ impl Explainer {
         Ok(decision)
     }
 
-    /// The time of a packet on the clock of the limiter, and its interface.
+    /// The time of a packet on limiter's clock, and its interface.
     fn arrival(&mut self, captured: &Captured) -> Result<(Ticks, u32), ExplainError> {
         if let Some(room) = self.room
             && self.seen.packets.is_multiple_of(LOOK)
@@ -232,13 +232,13 @@ impl Explainer {
             return Err(ExplainError::Full { packet: captured.number, candidates: 1 });
         }
         let began = *self.began.get_or_insert_with(|| {
-            // As the daemon does it: weeks begin on Monday.
+            // Like the daemon: weeks begin on Monday.
             self.model.set_wall_offset(WallOffset::of_clocks(captured.nanos, FIRST));
             for (selector, entry) in self.listed.drain(..) {
                 let until = Duration::from_secs(entry.until.unwrap_or(u64::MAX));
                 let left = until.saturating_sub(Duration::from_nanos(captured.nanos));
                 let nanos = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-                // One that is over by then never comes in force.
+                // An entry that has already ended never takes effect.
                 if nanos > 0 {
                     let end = Ticks::from_nanos(nanos.saturating_add(FIRST));
                     self.model.list(&selector, ListEntry::of_rule_file(entry.verdict(), Some(end)));
@@ -266,18 +266,18 @@ impl Explainer {
         Decision { source, reason, rule, waits: self.model.waited(now) }
     }
 
-    /// Notes what is kept beside it of the same capture: the bound is of both.
+    /// Notes the caller's memory for the same capture, because the bound includes it.
     pub fn has_beside(&mut self, by_source: &BySource) {
         self.beside = by_source.bytes();
     }
 
-    /// The explainer without a bound of its own.
+    /// Removes the explainer's own bound.
     #[must_use]
     pub(crate) fn unbounded(self) -> Self {
         Self { room: None, ..self }
     }
 
-    /// Bytes of what is kept of sources, keys, flows and bans, about.
+    /// Approximate bytes of sources, keys, flows and bans.
     pub(crate) fn bytes(&self) -> usize {
         self.model.bytes()
     }
@@ -298,17 +298,17 @@ impl Explainer {
         counted.map(|(number, _)| (number, self.model.rule_counters(number))).collect()
     }
 
-    /// The name that the author of a rule gave it, by its number.
+    /// The name that a rule's author gave it, by number.
     pub fn called(&self, number: u32) -> Option<&str> {
         self.book.called(number)
     }
 
-    /// The limits of a rule or budget by its number; none where everything passes.
+    /// The limits of a rule or budget, by number; `None` if everything passes.
     pub fn limits(&self, number: u32) -> Option<&Limits> {
         self.book.limits(number)
     }
 
-    /// Sources or keys that a rule is for, or a budget with its name, by number.
+    /// The sources or keys of a rule, or a budget with its name, by number.
     pub fn rule_name(&self, number: u32) -> Option<&str> {
         self.book.name(number)
     }

@@ -1,4 +1,5 @@
-//! Packet blocks of pcapng as they were before enhanced ones, which some tools write still.
+//! Packet blocks of pcapng, the predecessors of enhanced packet blocks, which some tools still
+//! write.
 
 use pcap_parser::PcapError;
 use pcap_parser::pcapng::{UnknownBlock, parse_option_be, parse_option_le};
@@ -8,21 +9,21 @@ use super::capture::{FLAGS, Framed, lowest};
 /// The type of a packet block.
 const PACKET: u32 = 2;
 
-/// Bytes before the frame: the interface, drops, the time in two halves, what was captured of it,
-/// and its length.
+/// Bytes before the frame: the interface, drops, the time in two halves, the captured length, and
+/// the packet's length.
 const HEADER: usize = 20;
 
-/// True if a block that the reader does not know is such a packet block, in either byte order.
+/// True if a block that the reader does not know is a packet block, in either byte order.
 pub(super) const fn is_packet(block: &UnknownBlock<'_>) -> bool {
     block.block_type == PACKET || is_big_endian(block)
 }
 
-/// Types are read as little-endian in every file.
+/// The reader takes types as little-endian in every file.
 const fn is_big_endian(block: &UnknownBlock<'_>) -> bool {
     block.block_type == PACKET.swap_bytes()
 }
 
-/// The packet of a block; none if the block is too short for it.
+/// Reads the packet of a block; `None` if the block is too short.
 pub(super) fn packet<'a>(block: &UnknownBlock<'a>) -> Option<Framed<'a>> {
     let big_endian = is_big_endian(block);
     let (header, data) = block.data.split_at_checked(HEADER)?;
@@ -47,7 +48,7 @@ pub(super) fn packet<'a>(block: &UnknownBlock<'a>) -> Option<Framed<'a>> {
     })
 }
 
-/// The lowest byte of the flags, if there are any.
+/// The lowest byte of the flags, if present.
 fn flags(mut options: &[u8], big_endian: bool) -> Option<u8> {
     let parse = if big_endian { parse_option_be } else { parse_option_le };
     while let Ok::<_, pcap_parser::nom::Err<PcapError<&[u8]>>>((rest, option)) = parse(options) {

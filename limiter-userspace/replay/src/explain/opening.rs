@@ -1,4 +1,4 @@
-//! The beginning of a capture: where its bytes come from, and whether they are one at all.
+//! Opens a capture: finds its bytes, and checks whether they are a capture at all.
 
 use std::fs::File;
 use std::io::{self, Cursor, IsTerminal as _, Read};
@@ -12,17 +12,17 @@ use pcap_parser::traits::PcapReaderIterator;
 
 use super::CaptureError;
 
-/// Bytes read at once.
+/// Bytes per read.
 pub(super) const BUFFER: usize = 1 << 16;
 
-/// The name of standard input, as other tools have it.
+/// The conventional name of standard input.
 const STANDARD_INPUT: &str = "-";
 
-/// The header of a pcap file. A section header of pcapng is longer.
+/// Length of a pcap header. A section header of pcapng is longer.
 const HEADER: usize = 24;
 
-/// The first bytes of pcap files: of micro- and nanoseconds, in either order, and with more in a
-/// packet's header.
+/// The first bytes of pcap files: with micro- and nanoseconds, in either byte order, and with
+/// extended packet headers.
 const PCAP: [[u8; 4]; 5] = [
     [0xd4, 0xc3, 0xb2, 0xa1],
     [0x4d, 0x3c, 0xb2, 0xa1],
@@ -31,13 +31,14 @@ const PCAP: [[u8; 4]; 5] = [
     [0x34, 0xcd, 0xb2, 0xa1],
 ];
 
-/// The first bytes of a section of pcapng, the same in either order.
+/// The first bytes of a pcapng section, the same in either byte order.
 const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-/// The bytes of a section that report the order of the others, little-endian.
+/// The bytes of a section that show its byte order, here little-endian.
 const ORDER: [u8; 4] = [0x4d, 0x3c, 0x2b, 0x1a];
 
-/// First bytes of compressed files: what they are called, and what unpacks them to standard output.
+/// First bytes of compressed files, the format's name, and the program that unpacks it to standard
+/// output.
 const COMPRESSED: [(&[u8], &str, &str); 4] = [
     (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstd -dc"),
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", "xz -dc"),
@@ -45,30 +46,29 @@ const COMPRESSED: [(&[u8], &str, &str); 4] = [
     (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4 -dc"),
 ];
 
-/// The first bytes of a gzip file, which is unpacked here.
+/// The first bytes of a gzip file, which limiter unpacks itself.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The bytes of a capture as blocks.
 pub(super) type Blocks = Box<dyn PcapReaderIterator + Send>;
 
-/// How far a file was read.
+/// How much of a file was read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extent {
     /// Bytes read so far.
     read: Arc<AtomicU64>,
-    /// Bytes of the file; none for a pipe.
+    /// Bytes of the file; `None` for a pipe.
     size: Option<u64>,
 }
 
 impl Extent {
-    /// Hundredths of the file that were read, 0 to 100; none for a pipe.
+    /// Percentage of the file that was read; `None` for a pipe.
     pub(super) fn percent(&self) -> Option<u64> {
         let size = self.size.filter(|size| *size > 0)?;
         Some((self.read.load(Ordering::Relaxed).saturating_mul(100) / size).min(100))
     }
 }
 
-/// A reader that says how far it is.
+/// A reader that counts its bytes.
 struct Counting<R> {
     from: R,
     read: Arc<AtomicU64>,
@@ -82,7 +82,7 @@ impl<R: Read> Read for Counting<R> {
     }
 }
 
-/// How the bytes of a compressed capture ended before their end, if they did.
+/// Whether and how a compressed capture ended early.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unpacked(Arc<AtomicU8>);
 
@@ -91,18 +91,18 @@ const CUT_OFF: u8 = 1;
 const DAMAGED: u8 = 2;
 
 impl Unpacked {
-    /// True if the file ends amid its compressed bytes.
+    /// True if the file ends within its compressed bytes.
     pub(super) fn is_cut_off(&self) -> bool {
         self.0.load(Ordering::Relaxed) == CUT_OFF
     }
 
-    /// True if the compressed bytes are none.
+    /// True if the compressed bytes are invalid.
     pub(super) fn is_damaged(&self) -> bool {
         self.0.load(Ordering::Relaxed) == DAMAGED
     }
 }
 
-/// A reader of compressed bytes: they end where they cannot be unpacked, and that is noted.
+/// A reader of compressed bytes. If they cannot be unpacked, it notes that and ends.
 struct Unpacking<R> {
     from: MultiGzDecoder<R>,
     ended: Unpacked,
@@ -125,17 +125,17 @@ impl<R: Read> Read for Unpacking<R> {
     }
 }
 
-/// An open capture: the name of the file in messages, and what is in it.
+/// An open capture: the file's name for messages, and its content.
 pub(super) struct Opened {
     pub(super) file: String,
     pub(super) blocks: Blocks,
     pub(super) extent: Extent,
     pub(super) unpacked: Unpacked,
-    /// Of pcap: reads a number in the byte order of the file.
+    /// For pcap: reads a number in the byte order of the file.
     pub(super) order: Option<Order>,
 }
 
-/// Byte order of numbers.
+/// Converts a number in the file's byte order.
 pub(super) type Order = fn([u8; 4]) -> u32;
 
 /// Opens a file, or standard input for `-`.
@@ -158,7 +158,7 @@ pub(super) fn open(path: &Path) -> Result<Opened, CaptureError> {
     begin(file, opened, metadata.is_file().then_some(metadata.len()))
 }
 
-/// Reads the header alone: the first packet of a pipe may be long in coming.
+/// Reads only the header, because the first packet of a pipe may take long.
 fn begin(
     file: String,
     input: impl Read + Send + 'static,
@@ -220,7 +220,7 @@ fn begin(
     }
 }
 
-/// The bytes of a section header; none if its beginning is not all there.
+/// The length of a section header; `None` if its beginning is incomplete.
 fn section_length(head: &[u8]) -> Option<usize> {
     let length = *head.get(4..)?.first_chunk::<4>()?;
     let order = head.get(8..12)?;
@@ -229,7 +229,7 @@ fn section_length(head: &[u8]) -> Option<usize> {
     usize::try_from(length).ok()
 }
 
-/// Reads until there are so many bytes, or no more.
+/// Reads until there are `length` bytes, or the input ends.
 fn read_up_to(input: &mut impl Read, length: usize, head: &mut Vec<u8>) -> io::Result<()> {
     let missing = u64::try_from(length.saturating_sub(head.len())).unwrap_or(u64::MAX);
     input.take(missing).read_to_end(head).map(drop)

@@ -1,7 +1,7 @@
-//! Which packets of a capture the host itself sent. limiter sees what comes in; `tcpdump` without
-//! `-Q in` writes both ways, and most files do not say which is which. The capturing host is an end
-//! of all its packets, so an address that is an end of nearly all of them, and sends and receives,
-//! is its own.
+//! Finds the packets of a capture that the host itself sent. limiter sees incoming packets;
+//! `tcpdump` without `-Q in` writes both directions, and most files do not say which is which. The
+//! capturing host is an end of all its packets. So an address is the host's own if it is an end of
+//! nearly all packets, and both sends and receives.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,28 +15,30 @@ use super::Captured;
 /// The host's own addresses, whose packets are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Own {
-    /// Those that the packets report.
+    /// Recognise them from the packets.
     #[default]
     Recognised,
-    /// These; without any, nothing is left out.
+    /// These addresses. If empty, nothing is left out.
     Named(Vec<IpAddr>),
 }
 
-/// Pairs that are kept, each as likely as any other.
+/// Size of the sample of pairs: each pair is equally likely to be in it.
 const PAIRS: usize = 1 << 16;
 
-/// Own addresses that are reported at most: a router has more, and nothing is reported of one.
+/// Most own addresses that are recognised. A router has more, and then none are.
 const MOST: usize = 16;
 
-/// Shares in hundredths: of the packets that have an end among the own addresses; and of those that
-/// have both, or that go one of the two ways, or that the others alone would leave over.
+/// Thresholds in per cent: for packets that have an end among the own addresses; and for packets
+/// that have both ends there, that go one of the two directions, or that the other ends alone would
+/// leave over.
 const NEARLY_ALL: usize = 95;
 const SOME: usize = 1;
 
 /// Fewer packets than this show nothing.
 const LEAST: usize = 8;
 
-/// Times to live that a sender begins with, and those one router on: containers answer through one.
+/// Initial times to live of senders, and the same less one router, because containers answer
+/// through one.
 const FRESH: [u8; 7] = [32, 63, 64, 127, 128, 254, 255];
 
 /// The two ends of a packet.
@@ -48,7 +50,8 @@ pub(super) struct Ends {
 }
 
 impl Ends {
-    /// The ends of a packet between two hosts; none of one to several, or that is not IP.
+    /// The ends of a packet between two hosts; `None` for a packet to several hosts, or that is not
+    /// IP.
     pub(super) fn of(captured: &Captured) -> Option<Self> {
         let facts = facts(captured)?;
         let (from, to) = (address(facts.source_address()), address(facts.destination_address()));
@@ -60,7 +63,7 @@ impl Ends {
     }
 }
 
-/// The source address of a packet in full; none of one that is not IP.
+/// The full source address of a packet; `None` if it is not IP.
 pub(super) fn sender(captured: &Captured) -> Option<IpAddr> {
     facts(captured).map(|facts| address(facts.source_address()))
 }
@@ -79,18 +82,18 @@ fn address(bytes: [u8; 16]) -> IpAddr {
     Ipv6Addr::from(bytes).to_canonical()
 }
 
-/// Opinion of the packets about the own addresses.
+/// What the packets show about the own addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Opinion {
-    /// Only one way is in the capture, or hosts whose packets are forwarded.
+    /// Nothing: the capture has one direction only, or forwarded packets.
     None,
     /// These are the own addresses.
     Own(Vec<IpAddr>),
-    /// Both ways are in the capture, and these two ends could each be the host.
+    /// Both directions are in the capture, and either of these ends could be the host.
     Either(IpAddr, IpAddr),
 }
 
-/// Ends of packets, seen one by one.
+/// Collects the ends of packets.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     pairs: Vec<Ends>,
@@ -100,7 +103,7 @@ pub(super) struct Look {
 
 impl Default for Look {
     fn default() -> Self {
-        // The same answer each time.
+        // A fixed seed, for the same answer each time.
         Self { pairs: Vec::new(), seen: 0, random: Rng::with_seed(0) }
     }
 }
@@ -117,7 +120,7 @@ impl Look {
         }
     }
 
-    /// The opinion of the packets so far.
+    /// What the packets so far show.
     pub(super) fn opinion(&self) -> Opinion {
         let pairs = &self.pairs;
         if pairs.len() < LEAST {
@@ -134,7 +137,7 @@ impl Look {
         if !of_all(covered, NEARLY_ALL) || of_all(within, SOME) || !both_ways {
             return Opinion::None;
         }
-        // As many of the others: if they do for nearly as much, either side may be the host.
+        // If as many other addresses cover nearly as much, either side may be the host.
         let others = cover(pairs, &own);
         let by_others = share(&|pair| others.contains(&pair.from) || others.contains(&pair.to));
         let is_reported = of_all(covered.saturating_sub(by_others), SOME);
@@ -149,8 +152,8 @@ impl Look {
     }
 }
 
-/// The fewest addresses, about, that are an end of nearly all packets; none of `without`, and then
-/// no more than there are of these.
+/// About the fewest addresses, none of them in `without`, that are an end of nearly all packets. If
+/// `without` is not empty, finds no more than it contains.
 fn cover(pairs: &[Ends], without: &[IpAddr]) -> Vec<IpAddr> {
     let most = if without.is_empty() { MOST } else { without.len() };
     let mut found: Vec<IpAddr> = Vec::new();
@@ -171,8 +174,8 @@ fn cover(pairs: &[Ends], without: &[IpAddr]) -> Vec<IpAddr> {
         left.retain(|pair| pair.from != address && pair.to != address);
         found.push(address);
     }
-    // Those that the rest of the packets are of, as far as they are ends that both send and
-    // receive: a host has more addresses than the one that is busy.
+    // Add the ends of the remaining packets that both send and receive: a host has more addresses
+    // than its busy one.
     if without.is_empty() {
         for address in seldom(&left) {
             if found.len() < most {
@@ -183,7 +186,7 @@ fn cover(pairs: &[Ends], without: &[IpAddr]) -> Vec<IpAddr> {
     found
 }
 
-/// Addresses that send to several, and that several send to.
+/// Addresses that send to several others and receive from several others.
 fn seldom(left: &[Ends]) -> Vec<IpAddr> {
     let mut peers: HashMap<IpAddr, [Vec<IpAddr>; 2]> = HashMap::new();
     let mut note = |address, way: usize, peer| {

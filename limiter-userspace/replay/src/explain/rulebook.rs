@@ -1,4 +1,4 @@
-//! From what the data path finds to the rules as people wrote them.
+//! Translates what the data path finds into the rules as people wrote them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,35 +10,34 @@ use limiter_rules::model::{Limits, Rule};
 use limiter_rules::place::budget_tag;
 use limiter_rules::{Installed, RuleSet, Selector};
 
-/// A rule that a packet falls under.
+/// A rule that applies to a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Table of the rule: 0 for rules by source alone, the others from 1 in the order in which they
-    /// are asked.
+    /// Table of the rule: 0 for rules by source alone; the others count from 1 in their order.
     pub table: u32,
     /// Keys of the rule, as other commands show them.
     pub rule: String,
-    /// Name that the rule file gives the rule.
+    /// Name of the rule in the rule file.
     pub name: Option<String>,
-    /// Number that the rule is counted under: its own, or its budget's.
+    /// Number under which the rule is counted: its own, or its budget's.
     pub number: u32,
 }
 
-/// The bucket that a rule has for a packet.
+/// The bucket of a rule for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bucket {
-    /// The one of a source, in the table of sources.
+    /// A source's bucket in the source table.
     Source(Source),
-    /// The one of a key of another table.
+    /// A key's bucket in another table.
     Key(TableKey),
-    /// The one of a budget that several rules share.
+    /// A budget that several rules share.
     Budget,
 }
 
-/// A rule that a packet falls under, by its number.
+/// A rule that applies to a packet, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Charge {
-    /// Number that the rule is counted under: its own, or its budget's.
+    /// Number under which the rule is counted: its own, or its budget's.
     pub number: u32,
     /// Bucket of the rule for the packet.
     pub bucket: Bucket,
@@ -49,7 +48,7 @@ pub struct Charge {
 struct Keyed {
     id: RuleId,
     slot: u32,
-    /// How specific it is among those of its table.
+    /// Specificity among the rules of its table.
     rank: u32,
     text: String,
     name: Option<String>,
@@ -63,12 +62,12 @@ pub(super) struct Rulebook {
     forms: BTreeMap<u32, TableForm>,
     keyed: Vec<Keyed>,
     numbers: BTreeMap<u32, String>,
-    /// The names that their authors gave the rules, by number; none of budgets.
+    /// Names that the authors gave the rules, by number; budgets have none.
     called: BTreeMap<u32, String>,
     by_slot: BTreeMap<u32, u32>,
-    /// Slots of the rules that are charged to a budget.
+    /// Slots of rules that are charged to a budget.
     shared: BTreeSet<u32>,
-    /// Terms of the limits by the number of their rule or budget.
+    /// Limits by the number of their rule or budget.
     limits: BTreeMap<u32, Limits>,
 }
 
@@ -120,7 +119,7 @@ impl Rulebook {
         book
     }
 
-    /// Adds a rule, if a packet can find it.
+    /// Adds a rule, unless no packet can match it.
     fn add(&mut self, installed: &Installed, id: RuleId, rule: &Rule) {
         let Some(slot) = installed.tables.rules.get(&id).copied() else {
             return;
@@ -150,12 +149,12 @@ impl Rulebook {
         }
     }
 
-    /// The limits of a rule or budget by its number; none where everything passes.
+    /// The limits of a rule or budget, by number; `None` if everything passes.
     pub(super) fn limits(&self, number: u32) -> Option<&Limits> {
         self.limits.get(&number)
     }
 
-    /// Appends the rules behind what the data path found, and the buckets that they have for it.
+    /// Appends the rules that the data path found, with their buckets for the packet.
     pub(super) fn charges(&self, found: &Found, source: Option<Source>, to: &mut Vec<Charge>) {
         let rule = found.source.and_then(|slot| self.sources.get(&slot.index()));
         if let (Some((_, _, number)), Some(source)) = (rule, source) {
@@ -170,7 +169,7 @@ impl Rulebook {
         }));
     }
 
-    /// The rules behind what the data path found.
+    /// The rules that the data path found.
     pub(super) fn matches(&self, found: &Found) -> Vec<Match> {
         let mut matches = Vec::new();
         if let Some((selector, name, number)) =
@@ -192,19 +191,19 @@ impl Rulebook {
         matches
     }
 
-    /// Rules that share a budget share its slot; the packet says which of them it is.
+    /// Finds a rule. Rules that share a budget share its slot, so the packet's key decides among
+    /// them.
     fn rule(&self, id: u32, key: &TableKey, slot: u32) -> Option<&Keyed> {
         let form = self.forms.get(&id)?;
         let of_table = self.keyed.iter().filter(|rule| rule.slot == slot && rule.id.form == *form);
         of_table.filter(|rule| rule.id.covers(key)).max_by_key(|rule| rule.rank)
     }
 
-    /// The name of a rule or budget by its number.
     pub(super) fn name(&self, number: u32) -> Option<&str> {
         self.numbers.get(&number).map(String::as_str)
     }
 
-    /// The name that the author of a rule gave it, by its number.
+    /// The name that a rule's author gave it, by number.
     pub(super) fn called(&self, number: u32) -> Option<&str> {
         self.called.get(&number).map(String::as_str)
     }

@@ -10,14 +10,13 @@ use limiter_model::of_growing;
 
 use super::{Decision, MAX_REPORTED};
 
-/// Cause of a verdict: the rule's number, [`limiter_common::wire::RULE_NONE`] for none, and the
-/// reason.
+/// Cause of a verdict: the rule's number, or [`limiter_common::wire::RULE_NONE`], and the reason.
 type Cause = (u32, Reason);
 
-/// Packets of sources that are not reported one by one.
+/// Packets of sources that are not listed individually.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Others {
-    /// Sources, as far as they were distinguished.
+    /// Number of sources, as far as they were distinguished.
     pub sources: u64,
     /// Packets that passed.
     pub passed: Tally,
@@ -34,7 +33,7 @@ impl Others {
     }
 }
 
-/// What one source sent, and what became of it.
+/// What one source sent, and the verdicts on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceSums {
     /// The source.
@@ -47,15 +46,15 @@ pub struct SourceSums {
     pub causes: BTreeMap<Cause, Tally>,
 }
 
-/// Sums by source. Every packet is in exactly one of them, so all of them add up.
+/// Sums by source. Every packet is in exactly one sum, so they add up to all packets.
 #[derive(Debug)]
 pub struct BySource {
     cells: HashMap<(Source, Cause), Tally>,
-    /// Packets that have no source: ARP and what else is not IP.
+    /// Packets without a source: ARP and others that are not IP.
     exempt: Others,
-    /// Packets of causes of sources that found no room.
+    /// Packets for which there was no more memory to distinguish source and cause.
     beyond: Others,
-    /// [`MAX_REPORTED`], but in tests.
+    /// [`MAX_REPORTED`], except in tests.
     room: usize,
 }
 
@@ -88,20 +87,20 @@ impl BySource {
         }
     }
 
-    /// Packets that have no source.
+    /// Packets without a source.
     pub fn exempt(&self) -> &Others {
         &self.exempt
     }
 
-    /// Packets that were not distinguished by source, because [`MAX_REPORTED`] sources, rules and
-    /// reasons were before them.
+    /// Packets that were not distinguished by source, because [`MAX_REPORTED`] combinations of
+    /// source, rule and reason came before them.
     pub fn beyond(&self) -> &Others {
         &self.beyond
     }
 
-    /// The `most` sources with the most packets dropped, those of as many by packets that passed,
-    /// and the sum of all others. The packets of [`BySource::exempt`] and [`BySource::beyond`] are
-    /// in neither.
+    /// The `most` sources with the most dropped packets, ties broken by passed packets, and the sum
+    /// of all others. Neither includes the packets of [`BySource::exempt`] and
+    /// [`BySource::beyond`].
     pub fn top(&self, most: usize) -> (Vec<SourceSums>, Others) {
         let mut best: BTreeMap<Place, (usize, usize)> = BTreeMap::new();
         let (cells, mut others) = (self.sorted(), Others::default());
@@ -149,7 +148,8 @@ impl BySource {
         (top, others)
     }
 
-    /// Sources of fewer than `packets` packets, their packets, and the packets of all sources.
+    /// The number of sources with fewer than `packets` packets, the number of their packets, and
+    /// the packets of all sources.
     pub fn seldom(&self, packets: u64) -> (u64, u64, u64) {
         let cells = self.sorted();
         let (mut sources, mut of_few, mut all) = (0, 0, 0);
@@ -165,14 +165,14 @@ impl BySource {
         (sources, of_few, all)
     }
 
-    /// All cells, those of a source behind each other.
+    /// All cells, sorted by source.
     fn sorted(&self) -> Vec<(&(Source, Cause), &Tally)> {
         let mut cells: Vec<_> = self.cells.iter().collect();
         cells.sort_unstable_by_key(|(key, _)| **key);
         cells
     }
 
-    /// Bytes of what is kept, about, and of what it takes to sort it.
+    /// Approximate bytes that are kept, including those needed for sorting.
     pub(super) fn bytes(&self) -> usize {
         let cell = size_of::<((Source, Cause), Tally)>();
         of_growing(self.cells.len(), self.cells.capacity(), cell)
@@ -180,10 +180,10 @@ impl BySource {
     }
 }
 
-/// The order of sources: by what they lost, by what passed, and by their place.
+/// The order of sources: by dropped packets, by passed packets, and by their place.
 type Place = (Reverse<u64>, Reverse<u64>, usize);
 
-/// From where to where cells are of one source.
+/// The ranges of cells that belong to one source.
 fn parts<'a>(
     cells: &'a [(&(Source, Cause), &Tally)],
 ) -> impl Iterator<Item = (usize, usize)> + use<'a> {
@@ -211,7 +211,7 @@ mod tests {
         Decision { source, reason, rule, waits: Ticks::ZERO }
     }
 
-    /// All packets and bytes of a summary, whatever is shown one by one.
+    /// All packets and bytes of a summary, independent of how many sources are listed.
     fn all(by_source: &BySource, most: usize) -> Tally {
         let (top, others) = by_source.top(most);
         let mut sum = Tally::default();
@@ -225,7 +225,7 @@ mod tests {
         sum
     }
 
-    /// The counts add up, however many sources are shown and however little room there is.
+    /// The counts add up, however many sources are listed and however little memory there is.
     #[test]
     fn counts_add_up() {
         for room in [0, 1, 7, MAX_REPORTED] {

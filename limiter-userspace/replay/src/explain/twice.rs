@@ -1,17 +1,16 @@
-//! Packets that stand in a capture more than once: xdpdump writes one before each XDP program and
-//! one behind it. Pcapng has a number for that, the same wherever a packet is seen again.
+//! Packets that appear in a capture more than once: xdpdump writes one before and one after each
+//! XDP program. Pcapng numbers packets for that: a repeated packet has the same number.
 
 use std::collections::{HashMap, VecDeque};
 
-/// Numbers that are kept: those of the packets that are under way through the programs at once are
-/// far fewer.
+/// Numbers that are kept. Far fewer packets are inside the programs at the same time.
 const KEPT: usize = 1 << 14;
 
 #[derive(Debug, Default)]
 pub(super) struct Twice {
-    /// The interface at which a packet was seen first, by its number.
+    /// The interface at which each number was seen first.
     first: HashMap<u64, usize>,
-    /// The numbers, the oldest first.
+    /// The numbers, oldest first.
     order: VecDeque<u64>,
 }
 
@@ -31,7 +30,7 @@ impl Twice {
         false
     }
 
-    /// Forgets all: another section has numbers of its own.
+    /// Forgets all numbers, because each section has its own.
     pub(super) fn clear(&mut self) {
         self.first.clear();
         self.order.clear();

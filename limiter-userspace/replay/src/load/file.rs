@@ -17,19 +17,18 @@ use super::pattern::Pattern;
 use super::schema;
 use super::{Load, Sender};
 
-/// The longest load.
 const MAX_DURATION: Duration = Duration::from_hours(31 * 24);
-/// Sources of one entry of a load.
+/// Most sources in one entry of a load.
 const MAX_SOURCES: u64 = 100_000;
 const MAX_SENDERS: usize = 100;
-/// Packets of a load, about.
+/// Approximate maximum of packets in a load.
 const MAX_PACKETS: f64 = 1e9;
 /// The smallest and the largest frame.
 const SIZES: [u64; 2] = [HEADERS, 65_535];
-/// Addresses of the senders that name none: those for measurements (RFC 2544).
+/// Addresses of senders that name none: the range for measurements (RFC 2544).
 const PREFIX: [u8; 4] = [198, 18, 0, 0];
 
-/// A load file that is refused.
+/// A rejected load file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{}{what}", .place.map_or_else(|| " ".to_owned(), |place| format!("{place}: ")))]
 pub struct LoadError {
@@ -118,11 +117,11 @@ fn at<T>(of: &Spanned<T>, what: impl Into<String>) -> Refused {
     (Some(place).filter(|place| place.line > 0), what.into())
 }
 
-/// Reads a load file; `file` names it in errors.
+/// Reads a load file; `file` is its name in errors.
 ///
 /// # Errors
 ///
-/// The first thing that is wrong with it, with its line, and how to write it.
+/// The first mistake with its line and its correction.
 pub fn parse(file: &str, text: &str) -> Result<Load, LoadError> {
     read(text).map_err(|(place, what)| LoadError { file: file.to_owned(), place, what })
 }
@@ -156,8 +155,8 @@ fn read(text: &str) -> Result<Load, Refused> {
     Ok(Load { seed: raw.seed, senders })
 }
 
-/// A sender, and about how many packets it sends at most. `free` is the next address of
-/// [`PREFIX`].
+/// Checks a sender. Also returns the approximate maximum of its packets. `free` is the next unused
+/// address of [`PREFIX`].
 fn sender(
     spanned: &Spanned<RawSender>,
     duration: u64,
@@ -223,7 +222,7 @@ fn net(address: [u8; 4], bits: u8) -> IpNet {
     IpNet::V4(Ipv4Net::new_assert(address.into(), bits))
 }
 
-/// The pattern, and the highest rate of it.
+/// The pattern and its highest rate.
 fn pattern(spanned: &Spanned<RawSender>) -> Result<(Pattern, f64), Refused> {
     let raw = &spanned.value;
     let rate = per_second(&raw.rate, "rate")?;

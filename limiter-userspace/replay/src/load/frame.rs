@@ -1,4 +1,4 @@
-//! The frames of a load: the headers that rules look at.
+//! The frames of a load: the headers that rules examine.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Port {
     Udp(u16),
-    /// TCP of an open connection.
+    /// TCP of an established connection.
     Tcp(u16),
     /// TCP that opens a connection.
     Syn(u16),
@@ -19,7 +19,7 @@ pub(super) const HEADERS: u64 = 14 + 40 + 20;
 const TO_V4: [u8; 4] = [192, 0, 2, 1];
 const TO_V6: [u8; 16] = [0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
-/// Headers of a frame of `size` bytes, as a capture that was cut off behind them has it.
+/// The headers of a frame of `size` bytes, as in a capture cut off after them.
 pub(super) fn frame(from: IpAddr, port: Port, size: u64) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     let (protocol, to) = match port {

@@ -1,6 +1,6 @@
-//! Loads: senders as a YAML file describes them, as packets in the order of time.
+//! Loads: turns the senders in a YAML file into packets in order of time.
 //!
-//! A load is the same each time: all that is random in it is drawn from its seed.
+//! A load is the same each time: all randomness is drawn from its seed.
 
 mod file;
 mod frame;
@@ -19,27 +19,27 @@ use pattern::{Draw, Pattern};
 
 use crate::explain::Captured;
 
-/// The beginning of every load, in nanoseconds since 1970: 00:00 UTC of 1 January 2026, at which
+/// The beginning of every load, in nanoseconds since 1970: 00:00 UTC of 1 January 2026, when
 /// windows of a second, a minute, an hour and a day begin.
 pub const BEGAN: u64 = 1_767_225_600_000_000_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
-    /// Number of sources; of a flood, one that makes up its addresses.
+    /// Number of sources; 1 for a flood, which invents its addresses.
     sources: u32,
-    /// Prefix that the addresses are of.
+    /// Prefix of the addresses.
     prefix: IpNet,
     pattern: Pattern,
-    /// Time from the beginning of the load at which they begin, in nanoseconds.
+    /// Time at which they begin, in nanoseconds from the beginning of the load.
     from: u64,
-    /// Time from the beginning of the load at which they end, in nanoseconds.
+    /// Time at which they end, in nanoseconds from the beginning of the load.
     to: u64,
     /// Bytes of a frame.
     size: u64,
     port: Port,
 }
 
-/// Synthetic traffic, as its file describes it.
+/// Synthetic traffic, as described in its file.
 #[derive(Clone, Debug)]
 pub struct Load {
     seed: u64,
@@ -54,7 +54,7 @@ type Next = Reverse<(u64, usize, u32)>;
 pub struct Packets {
     senders: Vec<Sender>,
     next: BinaryHeap<Next>,
-    /// By sender and source: how far its pattern is.
+    /// By sender and source: the progress of its pattern.
     draws: Vec<Vec<Draw>>,
     random: fastrand::Rng,
     number: u64,
@@ -116,8 +116,8 @@ impl Iterator for Packets {
     }
 }
 
-/// An address of a prefix by its place in it, which wraps. IPv6 sources are /64s, so the place
-/// counts in the bits above the last 64.
+/// The address at a place of a prefix; the place wraps. IPv6 sources are /64s, so the place counts
+/// in the bits above the last 64.
 fn address(prefix: &IpNet, place: u128) -> IpAddr {
     let mask = |bits: u32| 1u128.checked_shl(bits).map_or(u128::MAX, |size| size - 1);
     match prefix {

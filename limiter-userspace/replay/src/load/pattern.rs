@@ -1,31 +1,32 @@
 //! The times at which a source of a load sends.
 
-/// Pattern of a source. Rates are packets a second, times nanoseconds.
+/// Pattern of a source. Rates are in packets per second, times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Pattern {
     Steady {
         rate: f64,
     },
-    /// At random, with that many on average.
+    /// At random, with this average rate.
     Poisson {
         rate: f64,
     },
-    /// Evenly for a time, and nothing for another, again and again.
+    /// Alternates between sending evenly and sending nothing.
     OnOff {
         rate: f64,
         on: u64,
         off: u64,
     },
-    /// Evenly more, or less, up to a rate at the end.
+    /// Evenly, with a rate that changes linearly up to the end.
     Ramp {
         rate: f64,
         last: f64,
     },
-    /// Evenly, each packet from another address.
+    /// Evenly, with another address for each packet.
     Flood {
         rate: f64,
     },
-    /// Evenly, but what is sent while the service stops comes at once when it goes on.
+    /// Evenly, but packets that are due while the service stalls are sent at once when it
+    /// continues.
     Stall {
         rate: f64,
         from: u64,
@@ -35,13 +36,13 @@ pub(super) enum Pattern {
 
 const SECOND: f64 = 1e9;
 
-/// The way of one source through its pattern.
+/// The progress of one source through its pattern.
 #[derive(Debug)]
 pub(super) struct Draw {
     random: fastrand::Rng,
     /// Packets so far.
     count: u64,
-    /// Part of an interval by which the source is late, so that sources do not send in step.
+    /// Part of an interval by which the source is delayed, so that sources do not send in step.
     phase: f64,
     /// Time of the last packet of a random pattern, in nanoseconds.
     last: f64,
@@ -52,8 +53,8 @@ impl Draw {
         Self { random, count: 0, phase, last: 0.0 }
     }
 
-    /// The time of the next packet from the sender's beginning, in nanoseconds, of a sender of
-    /// `length` nanoseconds; none after the last.
+    /// The time of the next packet, in nanoseconds from the sender's beginning; `None` after the
+    /// last. `length` is the sender's duration in nanoseconds.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -67,7 +68,7 @@ impl Draw {
         let at = match *pattern {
             Pattern::Steady { rate } | Pattern::Flood { rate } => even(rate),
             Pattern::Poisson { rate } => {
-                // Of (0, 1], so that the logarithm is finite.
+                // In (0, 1], so that the logarithm is finite.
                 let gap = -(1.0 - self.random.f64()).ln() * SECOND / rate;
                 self.last += gap;
                 self.last as u64
@@ -77,14 +78,14 @@ impl Draw {
                 (sent / on).saturating_mul(on.saturating_add(off)).saturating_add(sent % on)
             }
             Pattern::Ramp { rate, last } => {
-                // The time at which the integral of the rate is `place`.
+                // The time at which the integral of the rate reaches `place`.
                 let slope = (last - rate) / (length as f64 / SECOND);
                 let under = 2.0f64.mul_add(slope * place, rate * rate);
                 if under < 0.0 {
                     return None;
                 }
                 let divisor = rate + under.sqrt();
-                // No rate at all: the first of a ramp from nothing is at the beginning.
+                // Without any rate: the first packet of a ramp from zero is at the beginning.
                 let seconds = if divisor > 0.0 { 2.0 * place / divisor } else { 0.0 };
                 (seconds * SECOND) as u64
             }

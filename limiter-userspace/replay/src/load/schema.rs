@@ -1,4 +1,4 @@
-//! Parts of the JSON schema of load files that the types do not say.
+//! Parts of the JSON schema of load files that the types cannot express.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ pub(super) fn pattern(_generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"enum": ["steady", "poisson", "onoff", "ramp", "flood", "stall"]})
 }
 
-/// Fields that belong to one pattern, and that it needs.
+/// Fields that belong to one pattern, which requires them.
 pub(super) fn of_sender() -> Value {
     let of = [
         ("onoff", ["on_for", "off_for"].as_slice()),

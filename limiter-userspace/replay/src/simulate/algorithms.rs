@@ -1,4 +1,4 @@
-//! A rule set with each of its limits in another algorithm.
+//! Changes each limit of a rule set to another algorithm.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use limiter_rules::RuleSet;
 use limiter_rules::model::{Budget, LimitList, Limits, Meter, Rule, RuleLimit, Terms};
 
-/// Slots of a sliding window whose rule says none.
+/// Slots of a sliding window if the rule gives none.
 const SLOTS: u8 = 4;
 
-/// Changes a meter into an algorithm, with the same number and window.
+/// Changes a meter to an algorithm, with the same number and window.
 type Change = fn(&Meter) -> Meter;
 
-/// The algorithms, with their names in rule files. What an algorithm has beside number and window
-/// is taken from a limit that has it; else a burst is the number, a backlog nothing, and slots are
-/// four.
+/// The algorithms, with their names in rule files. Settings other than number and window are taken
+/// from a limit that has them; otherwise the burst is the number, the backlog is zero, and there
+/// are four slots.
 const ALGORITHMS: [(&str, Change); 6] = [
     ("token_bucket", |meter| match meter {
         Meter::TokenBucket(_) => *meter,
@@ -36,7 +36,7 @@ const ALGORITHMS: [(&str, Change); 6] = [
     }),
 ];
 
-/// The rule set in every algorithm, with the algorithm's name. Some may be refused when they are
+/// The rule set in every algorithm, with the algorithm's name. Some may be rejected when they are
 /// compiled: a log holds few packets and no bytes.
 pub fn in_every_algorithm(set: &RuleSet) -> Vec<(&'static str, RuleSet)> {
     ALGORITHMS.into_iter().map(|(name, change)| (name, changed(set, change))).collect()

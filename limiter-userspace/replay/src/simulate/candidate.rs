@@ -1,4 +1,4 @@
-//! One rule set of several, and what it did.
+//! One of several rule sets, and its outcome.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
@@ -13,23 +13,23 @@ use super::peaks::{Most, Recent};
 use super::queue::{Bucket, Paces};
 use crate::explain::{Bucket as Of, Captured, Charge, Decision, ExplainError, Explainer};
 
-/// Bytes of times of packets that are kept before those that are past are looked for.
+/// Bytes of packet times that are kept before old ones are removed.
 const SWEEP: usize = 16_000_000;
 
 /// Outcome of one rule set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The rule file, and the algorithm where all are asked for.
+    /// The rule file, and the algorithm if all algorithms are compared.
     pub name: String,
     /// Packets that passed.
     pub passed: u64,
     /// Packets that were dropped.
     pub dropped: u64,
-    /// Packets dropped by reason.
+    /// Dropped packets by reason.
     pub reasons: BTreeMap<&'static str, u64>,
     /// Sources that sent.
     pub sources: u64,
-    /// Sources of which any packet was dropped.
+    /// Sources with at least one dropped packet.
     pub sources_hit: u64,
     /// Packets that these sources sent.
     pub packets_of_hit: u64,
@@ -39,37 +39,37 @@ pub struct Row {
     pub most_in_1s: u64,
     /// The longest window of the limits, in seconds; 0 without limits.
     pub window_seconds: f64,
-    /// The most packets of one source that passed within the longest window of the limits. Of a
-    /// window of more than a second, up to a 1,024th of it is left out.
+    /// The most packets of one source that passed within the longest window of the limits. For a
+    /// window of more than a second, up to a 1,024th of the window is not covered.
     pub most_in_window: u64,
-    /// The longest time in which every packet of a bucket was dropped that kept to its limit on
-    /// average, in seconds.
+    /// The longest time, in seconds, in which every packet of a bucket was dropped though the
+    /// bucket kept to its limit on average.
     pub starved_seconds: f64,
-    /// The longest time that a packet would wait if the limiter queued and dropped none, in
-    /// seconds; none where limits count what a packet alone does not show.
+    /// The longest time, in seconds, that a packet would wait if limiter queued packets instead of
+    /// dropping them; `None` if limits count what a packet alone does not show.
     pub longest_wait_seconds: Option<f64>,
-    /// The mean wait of those packets that would wait, in seconds.
+    /// The mean wait of the packets that would wait, in seconds.
     pub mean_wait_seconds: Option<f64>,
-    /// Packets that would wait.
+    /// Number of packets that would wait.
     pub packets_that_wait: Option<u64>,
 }
 
-/// A source of several packets.
+/// A source with several packets.
 #[derive(Debug)]
 struct OfSource {
     dropped: u64,
     recent: Recent,
-    /// Bucket of its rule in the table of sources, and the rule's number.
+    /// Bucket of its rule in the source table, and the rule's number.
     bucket: Option<(u32, Bucket)>,
 }
 
-/// What is kept of a source. Most sources of a flood send one packet, and of these nothing is kept
-/// but this: [`First`] has the rest.
+/// State of a source. Most sources of a flood send one packet, and only this is kept of them:
+/// [`First`] has the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Passed,
     Dropped,
-    /// Place among those of several packets.
+    /// Index among the sources with several packets.
     More(u32),
 }
 
@@ -77,11 +77,11 @@ enum State {
 enum OfKey {
     /// After one packet.
     One { now: u64, length: u32, passed: bool },
-    /// Place among those of several packets.
+    /// Index among the buckets with several packets.
     More(u32),
 }
 
-/// A rule set under way.
+/// A rule set during the simulation.
 #[derive(Debug)]
 pub(super) struct Candidate {
     name: String,
@@ -89,10 +89,10 @@ pub(super) struct Candidate {
     max_frame: u64,
     /// The longest window of the limits, in nanoseconds; 0 without any.
     window: u64,
-    /// By the number of the source.
+    /// Indexed by the number of the source.
     states: Vec<State>,
     sources: Vec<OfSource>,
-    /// By the hash of rule and key: a secret one of 64 bits, in the place of 64 bytes.
+    /// By a hash of rule and key, keyed with a secret: 64 bits instead of 64 bytes.
     keys: HashMap<u64, OfKey>,
     buckets: Vec<(u32, Bucket)>,
     hash: RandomState,
@@ -105,9 +105,9 @@ pub(super) struct Candidate {
     longest_wait: u64,
     waits: u128,
     waiting: u64,
-    /// Bytes of times and queues that sources and buckets keep beside themselves.
+    /// Bytes of times and queues that sources and buckets allocate.
     kept: usize,
-    /// The same at the next sweep.
+    /// Value of `kept` at which the next sweep begins.
     sweep: usize,
 }
 
@@ -142,7 +142,7 @@ impl Candidate {
         }
     }
 
-    /// Bytes of what is kept, about.
+    /// Approximate bytes that are kept.
     pub(super) fn bytes(&self) -> usize {
         self.explainer.bytes()
             + self.states.len() * size_of::<State>()
@@ -152,8 +152,8 @@ impl Candidate {
             + self.kept
     }
 
-    /// Judges a packet at `now`, no earlier than those before, of a source whose first packet is
-    /// reported; true if it passes.
+    /// Judges a packet at `now`, no earlier than previous packets, of a source whose first packet
+    /// is given. Returns true if it passes.
     pub(super) fn packet(
         &mut self,
         captured: &Captured,
@@ -204,8 +204,8 @@ impl Candidate {
         }
     }
 
-    /// Counts a packet of a source, under its rule of the table of sources; the time that it would
-    /// wait there.
+    /// Counts a packet of a source under its rule in the source table. Returns the time that it
+    /// would wait there.
     fn source(
         &mut self,
         place: usize,
@@ -224,7 +224,7 @@ impl Candidate {
         let at = if let State::More(at) = *state {
             at
         } else {
-            // The first packet as any other, now that there is a second one.
+            // Count the first packet like any other, now that there is a second one.
             let at = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
             let had_passed = *state == State::Passed;
             *state = State::More(at);
@@ -257,7 +257,8 @@ impl Candidate {
         }
     }
 
-    /// Counts a packet under a rule of another table, or a budget; the time that it would wait.
+    /// Counts a packet under a rule of another table or a budget. Returns the time that it would
+    /// wait.
     fn key(&mut self, charge: &Charge, (length, now, passed): (u64, u64, bool)) -> u64 {
         let number = charge.number;
         let hash = self.hash.hash_one(charge);
@@ -299,7 +300,7 @@ impl Candidate {
         })
     }
 
-    /// Forgets times that are past, of all sources.
+    /// Removes old times of all sources.
     fn forget(&mut self, now: u64) {
         for source in &mut self.sources {
             let before = source.recent.bytes();
@@ -310,7 +311,7 @@ impl Candidate {
         self.sweep = SWEEP.max(self.kept.saturating_mul(2));
     }
 
-    /// Outcome so far. `firsts` has all sources.
+    /// Outcome so far. `firsts` contains all sources.
     #[expect(clippy::cast_precision_loss, reason = "for display")]
     pub(super) fn row(&self, firsts: &[First]) -> Row {
         let seconds = |nanos: u64| nanos as f64 / 1e9;

@@ -1,5 +1,4 @@
-//! A simulation as a picture: what was offered, and what each rule set let pass, since the
-//! beginning.
+//! Draws a simulation: the offered traffic, and what each rule set let pass, over time.
 
 use std::fmt::Write as _;
 
@@ -7,7 +6,7 @@ use limiter_text::plain::clean;
 
 use super::Report;
 
-/// Size of the picture, and the part of it in which lines are drawn, in pixels.
+/// Size of the picture and of its plot area, in pixels.
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 480.0;
 const LEFT: f64 = 76.0;
@@ -15,11 +14,11 @@ const RIGHT: f64 = 230.0;
 const TOP: f64 = 46.0;
 const BOTTOM: f64 = 52.0;
 
-/// Between two names, where there is room.
+/// Distance between two names, if there is space.
 const APART: f64 = 24.0;
 
-/// Colours that people who see few of them distinguish (Okabe and Ito), and dashes for those who
-/// see none.
+/// Colours that colour-blind people can distinguish (Okabe and Ito), and dashes for those who see
+/// no colours.
 const LINES: [(&str, &str); 6] = [
     ("#0072b2", ""),
     ("#d55e00", "9 4"),
@@ -33,7 +32,7 @@ const OFFERED: &str = "#969696";
 const INK: &str = "#222222";
 const GRID: &str = "#e4e4e4";
 
-/// Draws a report as SVG: no script, no reference to anything outside.
+/// Draws a report as SVG without scripts or external references.
 pub fn figure(report: &Report, title: &str) -> String {
     let timeline = &report.timeline;
     let sums = |steps: &[u64]| {
@@ -50,7 +49,7 @@ pub fn figure(report: &Report, title: &str) -> String {
     let passed: Vec<Vec<u64>> = timeline.all_passed().iter().map(|steps| sums(steps)).collect();
     let most = passed.iter().filter_map(|line| line.last()).max().copied().unwrap_or(0);
     let all = offered.last().copied().unwrap_or(0);
-    // A flood would press all lines flat: its line leaves at the top.
+    // The line of a flood would flatten all others, so it is cut off at the top.
     let top = float(all.min(most.saturating_mul(3).max(1))).max(1.0) * 1.05;
     let steps = offered.len().max(1);
     let seconds = float(timeline.step()) / 1e9 * float(steps as u64);
@@ -59,7 +58,7 @@ pub fn figure(report: &Report, title: &str) -> String {
     axes.begin(&mut svg, title);
     let mut lines = vec![("offered", OFFERED, "", 2.5, &offered)];
     for (place, (row, line)) in report.candidates.iter().zip(&passed).enumerate() {
-        // After six lines, colours come again with the dashes of others.
+        // After six lines, colours repeat with other dashes.
         let turn = place / LINES.len();
         let (colour, _) = LINES.get(place % LINES.len()).copied().unwrap_or((INK, ""));
         let (_, dashes) = LINES.get((place + turn) % LINES.len()).copied().unwrap_or((INK, ""));
@@ -113,7 +112,7 @@ impl Axes {
         HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (packets / self.top).min(1.2)
     }
 
-    /// The points of a line that steps up at the beginning of each step of time.
+    /// The points of a line that steps at the beginning of each time step.
     fn points(&self, line: &[u64], steps: usize) -> String {
         let mut text = format!("{:.1},{:.1}", self.x(0.0), self.y(0.0));
         let mut before = 0;
@@ -194,7 +193,7 @@ impl Axes {
     }
 }
 
-/// Round numbers from 0 up to `end`: four to ten of them, each exact in its text.
+/// Four to ten round numbers from 0 up to `end`, each exact in its text.
 fn ticks(end: f64) -> Vec<f64> {
     let mut size = 1e-9;
     let mut steps = [2.0, 2.5, 2.0].into_iter().cycle();
@@ -204,7 +203,7 @@ fn ticks(end: f64) -> Vec<f64> {
     let mut all = Vec::new();
     let mut at = 0.0;
     while at <= end {
-        // Nine digits after the point are a nanosecond.
+        // Nine decimal places are nanoseconds.
         all.push((at * 1e9f64).round() / 1e9);
         at += size;
     }
@@ -216,7 +215,7 @@ fn float(number: u64) -> f64 {
     number as f64
 }
 
-/// A name that fits beside the picture.
+/// Shortens a name to fit beside the picture.
 fn shortened(name: &str) -> String {
     const MOST: usize = 24;
     if name.chars().count() <= MOST {
@@ -225,7 +224,7 @@ fn shortened(name: &str) -> String {
     name.chars().take(MOST - 1).chain(['\u{2026}']).collect()
 }
 
-/// Text that is only text in XML.
+/// Escapes text for XML.
 fn escaped(text: &str) -> String {
     clean(text)
         .replace('&', "&amp;")

@@ -1,4 +1,4 @@
-//! Several rule sets before the same packets, side by side.
+//! Applies several rule sets to the same packets, side by side.
 
 mod algorithms;
 mod candidate;
@@ -23,13 +23,13 @@ use limiter_rules::{PlanError, RuleSet};
 
 use crate::explain::{Captured, ExplainError, Explainer, LOOK, MAX_BYTES, Settings};
 
-/// The most rule sets side by side: each keeps the state of all sources.
+/// The most rule sets in a simulation: each keeps the state of all sources.
 pub const MAX_CANDIDATES: usize = 24;
 
-/// First packet of a source, and how many it sent: the same for every rule set.
+/// First packet of a source and its number of packets, the same for every rule set.
 #[derive(Clone, Copy, Debug)]
 struct First {
-    /// Time, in nanoseconds; that of the packets before it if it is older.
+    /// Time, in nanoseconds; at least the time of earlier packets.
     now: u64,
     /// Bytes of the packet.
     length: u32,
@@ -43,9 +43,9 @@ pub struct Simulation {
     /// Sources by number, and their first packets.
     numbers: HashMap<Source, u32>,
     firsts: Vec<First>,
-    /// The latest time so far, in nanoseconds: an earlier one counts as this.
+    /// The latest time so far, in nanoseconds. Earlier times count as this.
     now: u64,
-    /// [`MAX_BYTES`], but in tests.
+    /// [`MAX_BYTES`], except in tests.
     room: usize,
     timeline: Timeline,
     packets: u64,
@@ -64,16 +64,16 @@ pub struct Report {
     pub seconds: f64,
     /// Rule sets, in the order in which they were given.
     pub candidates: Vec<Row>,
-    /// Packets over the time.
+    /// Packets over time.
     pub timeline: Timeline,
 }
 
 impl Simulation {
-    /// A simulation of rule sets with their names, at most [`MAX_CANDIDATES`].
+    /// Makes a simulation of at most [`MAX_CANDIDATES`] rule sets with their names.
     ///
     /// # Errors
     ///
-    /// When one cannot be installed, with its name.
+    /// If one cannot be installed; includes its name.
     pub fn new(
         sets: &[(String, RuleSet)],
         settings: &Settings,
@@ -98,11 +98,11 @@ impl Simulation {
         })
     }
 
-    /// Puts a packet before every rule set.
+    /// Applies every rule set to a packet.
     ///
     /// # Errors
     ///
-    /// When the rule sets together need to keep more than [`crate::explain::MAX_MEGABYTES`].
+    /// If the rule sets together need to keep more than [`crate::explain::MAX_MEGABYTES`].
     pub fn packet(&mut self, captured: &Captured) -> Result<(), ExplainError> {
         if self.packets.is_multiple_of(LOOK) && self.kept() > self.room {
             let candidates = self.candidates.len();
@@ -122,7 +122,6 @@ impl Simulation {
         Ok(())
     }
 
-    /// Number and first packet of a source.
     fn first(&mut self, source: Source, length: u64) -> Option<(usize, First)> {
         let next = u32::try_from(self.firsts.len()).ok()?;
         let place = *self.numbers.entry(source).or_insert(next) as usize;
@@ -135,7 +134,7 @@ impl Simulation {
         Some((place, *first))
     }
 
-    /// Bytes of what is kept, about.
+    /// Approximate bytes that are kept.
     fn kept(&self) -> usize {
         of_growing(self.numbers.len(), self.numbers.capacity(), size_of::<(Source, u32)>())
             + self.firsts.len() * size_of::<First>()

@@ -1,13 +1,12 @@
-//! The most packets that pass of one source within a length of time, wherever that begins.
+//! The most packets of one source that pass within a length of time, wherever that begins.
 
 use std::collections::VecDeque;
 
-/// Lengths of time that are looked at beside the window of the limits, in nanoseconds: 10 ms and 1
-/// s.
+/// Lengths of time other than the window of the limits, in nanoseconds: 10 ms and 1 s.
 const SHORT: u64 = 10_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-/// Parts of a window of more than a second in which packets are counted together.
+/// Parts of a window of more than a second. Packets within a part are counted together.
 const PARTS: u64 = 1024;
 
 /// The most packets in 10 ms, in 1 s, and in the window.
@@ -31,32 +30,32 @@ impl Most {
 /// Packets in each part of a window of more than a second.
 #[derive(Clone, Debug, Default)]
 struct Parts {
-    /// Parts of it, and how many passed in each.
+    /// Numbers of parts, and how many packets passed in each.
     counts: VecDeque<(u64, u64)>,
     /// Packets in `counts`.
     sum: u64,
 }
 
-/// Packets of one source that passed lately.
+/// Packets of one source that passed recently.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recent {
     /// Times within the last second.
     times: VecDeque<u64>,
-    /// Of a window of more than a second.
+    /// For a window of more than a second.
     parts: Option<Box<Parts>>,
 }
 
 impl Most {
-    /// Those of a source whose first packet passes.
+    /// The maxima of a source whose first packet passes.
     pub(super) const fn first(window: u64) -> Self {
         Self { short: 1, second: 1, window: if window == 0 { 0 } else { 1 } }
     }
 }
 
 impl Recent {
-    /// Adds a packet that passed at `now`, no earlier than those before; the numbers with it.
-    /// `window` is the window of the limits in nanoseconds. Over 1 s, it is exact to a 1,024th of
-    /// its length: never more than in the window.
+    /// Adds a packet that passed at `now`, no earlier than previous packets. Returns the current
+    /// numbers. `window` is the window of the limits in nanoseconds. Above 1 s it is exact to a
+    /// 1,024th of its length, and never counts more than the window contains.
     pub(super) fn add(&mut self, now: u64, window: u64) -> Most {
         self.times.push_back(now);
         if window > SECOND {
@@ -93,7 +92,7 @@ impl Recent {
         }
     }
 
-    /// Bytes that it takes beside itself.
+    /// Bytes allocated besides the struct.
     pub(super) fn bytes(&self) -> usize {
         let parts = self.parts.as_ref().map_or(0, |parts| {
             size_of::<Parts>() + parts.counts.capacity() * size_of::<(u64, u64)>()
@@ -101,7 +100,7 @@ impl Recent {
         self.times.capacity() * size_of::<u64>() + parts
     }
 
-    /// Gives memory back that is not needed.
+    /// Releases unneeded memory.
     pub(super) fn shrink(&mut self) {
         self.times.shrink_to_fit();
         if let Some(parts) = &mut self.parts {

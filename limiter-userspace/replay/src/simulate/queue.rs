@@ -1,5 +1,5 @@
-//! Buckets beside the decision: how long packets would wait if they were queued and not dropped,
-//! and how long nothing of a bucket passed that kept to its limit.
+//! Buckets beside the decision: how long packets would wait if they were queued instead of dropped,
+//! and how long a bucket that kept to its limit got nothing through.
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, Limit};
@@ -7,8 +7,8 @@ use limiter_decision::gcra;
 use limiter_rules::compile;
 use limiter_rules::model::{Limits, Meter, RateLimit, Terms};
 
-/// A limit as a queue would hold it: a rate, and what passes at once. A limit by windows is taken
-/// as that many at once.
+/// A limit as a queue would apply it: a rate, and a number that passes at once. For a limit with
+/// windows, this number is the window's.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     limit: Limit,
@@ -18,12 +18,13 @@ struct Pace {
 }
 
 impl Pace {
-    /// The time that a packet of so many bytes is worth.
+    /// The time that a packet of `length` bytes costs.
     fn cost(&self, length: u64) -> Ticks {
         gcra::cost(&self.limit, if self.count == Count::Bytes { length } else { 1 })
     }
 
-    /// The time that a packet waits that would be the last at `queued`, in nanoseconds.
+    /// The time, in nanoseconds, that a packet waits if `queued` is the queue's arrival time after
+    /// it.
     fn wait(&self, queued: Ticks, now: Ticks) -> u64 {
         queued.since(Ticks::new(self.limit.tolerance)).since(now).as_nanos()
     }
@@ -66,19 +67,19 @@ impl Paces {
 }
 
 impl Paces {
-    /// The time that the first packet of a bucket would wait, in nanoseconds.
+    /// The time, in nanoseconds, that the first packet of a bucket would wait.
     pub(super) fn first_wait(&self, length: u64) -> u64 {
         let waits = self.paces.iter().map(|pace| pace.wait(pace.cost(length), Ticks::ZERO));
         waits.max().unwrap_or(0)
     }
 
-    /// Bytes of a [`Bucket`] beside itself, about.
+    /// Approximate bytes of a [`Bucket`] besides the struct.
     pub(super) const fn heap(&self) -> usize {
         self.paces.len() * size_of::<Ticks>() + 16
     }
 }
 
-/// Packets stand for SYNs and flows: never fewer of them.
+/// Counts packets instead of SYNs and flows, so never fewer.
 const fn plain(count: Count) -> Count {
     match count {
         Count::Bytes => Count::Bytes,
@@ -86,14 +87,14 @@ const fn plain(count: Count) -> Count {
     }
 }
 
-/// A leaky bucket passes one unit more than its backlog is long.
+/// A leaky bucket passes one unit more than its backlog.
 fn leaky(rate: RateLimit, backlog: std::time::Duration) -> RateLimit {
     let units = backlog.as_nanos() * u128::from(rate.requests_per_unit);
     let ahead = u64::try_from(units / u128::from(rate.period.nanos())).unwrap_or(u64::MAX);
     RateLimit { burst: ahead.saturating_add(1), ..rate }
 }
 
-/// In the place of a time: none.
+/// Stands for no time.
 const NEVER: u64 = u64::MAX;
 
 #[derive(Clone, Debug)]
@@ -102,16 +103,17 @@ pub(super) struct Bucket {
     last: u64,
     packets: u64,
     bytes: u64,
-    /// Theoretical arrival times of a queue without an end, by limit.
+    /// Theoretical arrival times of an unbounded queue, by limit.
     queued: Box<[Ticks]>,
-    /// Since when every packet was dropped, or [`NEVER`].
+    /// Time since which every packet was dropped, or [`NEVER`].
     dropped_since: u64,
     /// The longest time in which every packet was dropped, in nanoseconds.
     starved: u64,
 }
 
 impl Bucket {
-    /// A bucket at its first packet; the time that this would wait in a queue, in nanoseconds.
+    /// A bucket at its first packet. Also returns the time, in nanoseconds, that the packet would
+    /// wait in a queue.
     pub(super) fn begin(paces: &Paces, now: u64, length: u64, passed: bool) -> (Self, u64) {
         let mut bucket = Self {
             first: now,
@@ -126,8 +128,8 @@ impl Bucket {
         (bucket, wait)
     }
 
-    /// Adds a packet; the time that it would wait in a queue, in nanoseconds. `now` is no earlier
-    /// than before.
+    /// Adds a packet. Returns the time, in nanoseconds, that it would wait in a queue. `now` is no
+    /// earlier than before.
     pub(super) fn add(&mut self, paces: &Paces, now: u64, length: u64, passed: bool) -> u64 {
         self.last = now;
         self.packets += 1;
@@ -145,8 +147,8 @@ impl Bucket {
         wait
     }
 
-    /// The longest time in which every packet was dropped, of a bucket that was offered no more
-    /// than its limits on average; in nanoseconds.
+    /// The longest time, in nanoseconds, in which every packet was dropped, if the bucket was
+    /// offered no more than its limits on average; otherwise 0.
     pub(super) fn starved(&self, paces: &Paces) -> u64 {
         let time = u128::from(self.last - self.first);
         let within = |pace: &Pace| {

@@ -1,8 +1,8 @@
-//! Packets over the time, in a bounded number of steps.
+//! Packets over time, in a bounded number of steps.
 
 use serde::Serialize;
 
-/// The most steps. Twice as many become half.
+/// The most steps. When there are more, pairs are merged.
 const STEPS: usize = 512;
 
 /// The first width of a step, in nanoseconds.
@@ -22,7 +22,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// One for so many rule sets.
+    /// A timeline for so many rule sets.
     pub(super) fn new(candidates: usize) -> Self {
         let passed = vec![Vec::new(); candidates];
         Self { began: None, step: FIRST, offered: Vec::new(), passed }
@@ -46,7 +46,7 @@ impl Timeline {
         add(&mut self.offered, place);
     }
 
-    /// Counts a packet that was offered before, and passed by a rule set.
+    /// Counts an offered packet that a rule set passed.
     pub(super) fn passed(&mut self, nanos: u64, candidate: usize) {
         let place = self.place(nanos.saturating_sub(self.began()));
         if let Some(steps) = self.passed.get_mut(candidate) {
@@ -68,7 +68,7 @@ impl Timeline {
         &self.offered
     }
 
-    /// Packets that passed in each step, by rule set. A step after the last is empty.
+    /// Packets that passed in each step, by rule set. Steps after the last are missing.
     pub fn all_passed(&self) -> &[Vec<u64>] {
         &self.passed
     }

@@ -1,7 +1,7 @@
-//! How far a share of those seen holds for those not seen.
+//! How far a share of observed sources holds for unobserved ones.
 
-/// The share below which the true one is, with a confidence of 95 %, if `hits` of `seen` were hit
-/// that were drawn at random: the one-sided bound of Clopper and Pearson.
+/// Upper bound of the true share, with a confidence of 95 %, if `hits` of `seen` random samples
+/// were hit: the one-sided bound of Clopper and Pearson.
 #[expect(clippy::cast_precision_loss, reason = "counts of sources")]
 pub(super) fn at_most(hits: u64, seen: u64) -> f64 {
     if seen == 0 || hits >= seen {
@@ -15,10 +15,10 @@ pub(super) fn at_most(hits: u64, seen: u64) -> f64 {
     high
 }
 
-/// The chance of at most `hits` of `n`, each with the chance `share`.
+/// The probability of at most `hits` of `n`, each with the probability `share`.
 #[expect(clippy::cast_precision_loss, reason = "counts of sources")]
 fn tail(hits: u64, n: f64, share: f64) -> f64 {
-    // In logarithms: the first term may be far below the least number that there is.
+    // In logarithms, because the first term may be far below the smallest number.
     let mut term = n * (-share).ln_1p();
     let (mut sum, odds) = (term.exp(), share.ln() - (-share).ln_1p());
     for hit in 1..=hits {
@@ -33,7 +33,7 @@ fn tail(hits: u64, n: f64, share: f64) -> f64 {
 mod tests {
     use super::at_most;
 
-    /// Values of tables, and the rule of three.
+    /// Values from tables, and the rule of three.
     #[test]
     fn bounds_are_those_of_the_tables() {
         for (hits, seen, bound) in

@@ -1,4 +1,4 @@
-//! Needs of one source: its largest debt at each rate, and its most in a length of time.
+//! Needs of one source: its largest debt at each rate, and its maxima in lengths of time.
 
 use limiter_common::time::Ticks;
 
@@ -7,10 +7,10 @@ use super::rates::{RATES, Rate};
 /// Lengths of time in nanoseconds: 10 ms, 1 s, 1 min, 1 h.
 const LENGTHS: [u64; 4] = [10_000_000, 1_000_000_000, 60_000_000_000, 3_600_000_000_000];
 
-/// Units in one length of time after the other.
+/// Units in consecutive lengths of time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Number of the present one.
+    /// Number of the current length.
     number: u64,
     units: u64,
     most: u64,
@@ -33,10 +33,10 @@ impl Default for Curve {
 }
 
 impl Curve {
-    /// Adds a packet of so many units.
+    /// Adds a packet of `units`.
     pub(super) fn add(&mut self, rates: &[Rate], now: Ticks, units: u64) {
         for ((tat, debt), rate) in self.tats.iter_mut().zip(&mut self.debts).zip(rates) {
-            // As the decision charges a packet that it passes, at its own time.
+            // Charged as the decision charges a packet that it passes, at its own time.
             *tat = (*tat).max(now).plus(rate.cost(units));
             *debt = (*debt).max(tat.since(now).get());
         }
@@ -55,8 +55,8 @@ impl Curve {
         &self.debts
     }
 
-    /// The most units in 10 ms, 1 s, 1 min and 1 h; these begin at multiples of their length, so in
-    /// one that begins elsewhere there may be up to twice as many.
+    /// The most units in 10 ms, 1 s, 1 min and 1 h. These begin at multiples of their length, so an
+    /// interval that begins elsewhere may contain up to twice as many.
     pub(super) fn most(&self) -> [u64; LENGTHS.len()] {
         self.slots.map(|slot| slot.most)
     }

@@ -1,7 +1,7 @@
-//! The limit that traffic needs. Of each source and each of [`RATES`] rates: the least burst with
-//! which a token bucket of that rate drops nothing, which network calculus calls the sigma-rho
-//! curve. It is the largest debt of a bucket without a limit: one word and one maximum a rate, in
-//! one pass, and exact, because the debt is counted by the decision's own arithmetic.
+//! The limit that traffic needs. For each source and each of [`RATES`] rates: the smallest burst
+//! with which a token bucket of that rate drops nothing, known in network calculus as the sigma-rho
+//! curve. It is the largest debt of a bucket without a limit. This takes one word and one maximum
+//! per rate, and one pass, and it is exact, because the decision's own arithmetic counts the debt.
 
 mod chance;
 mod curve;
@@ -26,25 +26,25 @@ pub use report::{AtRate, Hit, Report, SHARES, Seldom, TopSource};
 use limiter_rules::LimitError;
 use limiter_rules::model::{SOURCE_MASKS, SourceMasks, TriePrefix};
 
-/// Sources with more than one packet that are kept, at most: 700 bytes each. With
+/// Most sources with more than one packet that are kept, with 700 bytes each. Together with
 /// [`MAX_SOURCES`] they stay within [`crate::explain::MAX_MEGABYTES`].
 pub const MAX_CURVES: usize = 1 << 17;
 
-/// Sources that are kept, at most: a table of 2^21 places of 49 bytes has room for so many. Beyond
-/// either, a share of the sources is kept that a hash chooses.
+/// Most sources that are kept: a table of 2^21 places of 49 bytes holds so many. Beyond either
+/// bound, only a share of the sources is kept, chosen by a hash.
 pub const MAX_SOURCES: usize = 7 << 18;
 
-/// The first observation is then, on the clock of the limiter. Later ones may be older.
+/// Time of the first observation on limiter's clock. Later observations may be older.
 const FIRST: u64 = 86_400_000_000_000;
 
-/// A time without any packet counts as seen up to this, in nanoseconds: between two captures that
-/// are read as one, nobody looked.
+/// Longest time without packets that counts as observed, in nanoseconds: nobody observed the time
+/// between two captures that are read as one.
 const PAUSE: u64 = 10_000_000_000;
 
 /// A packet of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// Time in nanoseconds, on any clock that is the same for all.
+    /// Time in nanoseconds, on any clock that all observations share.
     pub nanos: u64,
     /// The source of the packet.
     pub source: Source,
@@ -55,17 +55,17 @@ pub struct Observation {
 /// Settings of a tuning.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Unit that the limit is to count: packets or bytes.
+    /// Unit that the limit will count: packets or bytes.
     pub count: Count,
-    /// How much of a source address makes a bucket.
+    /// Which part of a source address has its own bucket.
     pub masks: SourceMasks,
-    /// Prefixes that are left out, such as those of known attackers.
+    /// Prefixes to leave out, such as those of known attackers.
     pub excluded: Vec<IpNet>,
-    /// Share of the sources that the proposal spares, 0 to 1.
+    /// Share of the sources that the proposal must spare, 0 to 1.
     pub spare: f64,
-    /// The largest frame in bytes: a byte burst holds one.
+    /// The largest frame in bytes: a burst in bytes must hold one.
     pub max_frame: u64,
-    /// Sources that are named one by one: those that send most, and those that are hit.
+    /// How many sources to list: those that send most, and those that are hit.
     pub named: usize,
 }
 
@@ -82,7 +82,7 @@ impl Default for Settings {
     }
 }
 
-/// A source that is kept.
+/// A kept source.
 #[derive(Debug)]
 struct Kept {
     packets: u64,
@@ -104,27 +104,27 @@ pub struct Tuner {
     rates: Vec<Rate>,
     kept: HashMap<Source, Kept>,
     curves: usize,
-    /// Sources are kept whose hash ends in so many zeros.
+    /// Only sources whose hash ends in so many zero bits are kept.
     level: u32,
     hash: RandomState,
     began: Option<u64>,
     first: u64,
     last: u64,
-    /// Nanoseconds in which packets came, as [`PAUSE`] counts.
+    /// Observed time in nanoseconds, bounded as described at [`PAUSE`].
     seen: u64,
     packets: u64,
     bytes: u64,
     excluded: u64,
-    /// [`MAX_CURVES`] and [`MAX_SOURCES`], but in tests.
+    /// [`MAX_CURVES`] and [`MAX_SOURCES`], except in tests.
     room: [usize; 2],
 }
 
 impl Tuner {
-    /// A tuning without observations.
+    /// Makes a tuning without observations.
     ///
     /// # Errors
     ///
-    /// When the unit has no such rates: only packets and bytes have.
+    /// If the unit has no such rates: only packets and bytes have.
     pub fn new(settings: Settings) -> Result<Self, LimitError> {
         let rates = rates::all(settings.count, settings.max_frame)?;
         Ok(Self {
@@ -151,20 +151,21 @@ impl Tuner {
         self.add(nanos, source, (1, bytes));
     }
 
-    /// Adds a packet of a capture: several, if it is longer than a frame, as the kernel joins them.
+    /// Adds a packet of a capture. If it is longer than a frame, it counts as the several packets
+    /// that the kernel joined.
     pub fn observe_joined(&mut self, observation: &Observation) {
         let Observation { nanos, source, bytes } = *observation;
         let frames = bytes.div_ceil(self.settings.max_frame.max(1)).max(1);
         self.add(nanos, source, (frames, bytes));
     }
 
-    /// Adds packets of a source that came at once, of no length: for limits that count packets.
+    /// Adds simultaneous packets of a source, without lengths: for limits that count packets.
     pub fn observe_many(&mut self, nanos: u64, source: Source, packets: u64) {
         self.add(nanos, source, (packets, 0));
     }
 
-    /// Takes the sources out that do not stay, with all of their packets. Of prefixes that are one
-    /// bucket it is asked by their first address.
+    /// Removes the sources for which `stays` is false, with all of their packets. A prefix that is
+    /// one bucket is represented by its first address.
     pub fn retain(&mut self, stays: impl Fn(&Source) -> bool) {
         let (mut packets, mut bytes) = (0u64, 0u64);
         self.kept.retain(|source, kept| {
@@ -251,7 +252,8 @@ fn chosen(hash: &RandomState, key: &Source, level: u32) -> bool {
     hash.hash_one(key).trailing_zeros() >= level
 }
 
-/// The part of a source that makes a bucket. A family without a mask keeps its sources.
+/// The part of a source that has its own bucket. Without a mask for its family, a source is
+/// unchanged.
 fn masked(source: Source, masks: SourceMasks) -> Source {
     match (source, masks.v4, masks.v6) {
         (Source::V4(address), Some(bits), _) => {

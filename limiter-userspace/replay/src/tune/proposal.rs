@@ -1,4 +1,4 @@
-//! The limit to try, and the rule file for it.
+//! The proposed limit, and its rule file.
 
 use limiter_common::time::Ticks;
 use limiter_rules::file::blocks;
@@ -10,48 +10,48 @@ use super::Report;
 use super::rates::Rate;
 use super::report::Need;
 
-/// Seconds by which limits are compared: the one is taken by which a source can pass least in so
-/// long a time, of those that spare as many. A tenth of what was observed, if that is shorter.
+/// Seconds over which limits are compared: of those that spare enough, the one is chosen under
+/// which a source can pass least in this time. A tenth of the observed time, if that is shorter.
 const HORIZON: f64 = 10.0;
 
-/// The shortest observation that a limit is proposed from, in seconds.
+/// The shortest observation for a proposal, in seconds.
 pub(super) const SHORTEST: f64 = 1.0;
 
-/// A source that sent fewer packets than this says nothing of how fast it sends.
+/// A source that sent fewer packets than this shows nothing about its rate.
 pub const FEW_PACKETS: u64 = 4;
 
-/// How often a burst that is proposed must fit into what was seen. A slower rate gives back later
-/// what a source used up: whether sources come again before that is not in the data, and every
-/// rate below it looks the same there.
+/// How many times a proposed burst must refill in the observed time. A slower rate takes longer to
+/// return what a source used; the data do not show whether sources come back before that, and all
+/// lower rates look the same.
 const FILLINGS: u64 = 2;
 
-/// Part of the least burst that is added to it, in hundredths.
+/// Margin added to the smallest burst, in per cent.
 const MARGIN: u64 = 20;
 
-/// A limit to try.
+/// A proposed limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Proposal {
     /// The limit.
     #[serde(skip)]
     pub limit: RateLimit,
-    /// The rate as a rule has it.
+    /// The rate in the notation of rules.
     pub rate: String,
     /// The burst.
     pub burst: u64,
-    /// Sources that lose a packet by it, of those that were looked at.
+    /// Observed sources that lose a packet by it.
     pub sources_hit: u64,
     /// Share of the sources that lose a packet, 0 to 1.
     pub share_hit: f64,
     /// Share of the packets that these sources sent, 0 to 1.
     pub packets_of_hit: f64,
-    /// The share of all sources like these that lose a packet in as long a time is at most that,
-    /// with a confidence of 95 %. Sources of fewer than [`FEW_PACKETS`] packets are none of these.
+    /// Upper bound, with a confidence of 95 %, of the share of all similar sources that lose a
+    /// packet in the same length of time. Excludes sources of fewer than [`FEW_PACKETS`] packets.
     pub share_at_most: f64,
-    /// Sources of them that sent most.
+    /// Of the sources that lose a packet, those that sent most.
     pub hit: Vec<String>,
 }
 
-/// The place in order of the last of `all` that this share of them reaches; none of none.
+/// The index of the last of `all` ordered sources that this share covers; `None` without sources.
 pub(super) fn spared(all: usize, share: f64) -> Option<usize> {
     #[expect(
         clippy::cast_precision_loss,
@@ -59,7 +59,7 @@ pub(super) fn spared(all: usize, share: f64) -> Option<usize> {
         clippy::cast_sign_loss,
         reason = "a share of a number of sources"
     )]
-    // Up to a billionth, so that 99.9 % of 1,000 are 999.
+    // Minus a billionth, so that 99.9 % of 1,000 are 999.
     let spared = (all as f64 * share - 1e-9).ceil().max(1.0) as usize;
     spared.min(all).checked_sub(1)
 }
@@ -69,9 +69,9 @@ pub(super) fn quantile(needs: &[Need], share: f64) -> Option<u64> {
     needs.get(spared(needs.len(), share)?).map(|(need, _)| *need)
 }
 
-/// How much a source could pass within the horizon with the burst that spares enough at this rate,
-/// and that burst, with its margin; none where the data cannot tell whether it would be enough.
-/// `need` is that of the sources to spare, in ticks, and `seen` how long they were seen.
+/// How much a source could pass within the horizon at this rate with the burst that spares enough,
+/// and that burst with its margin; `None` if the data cannot show that it is enough. `need` is the
+/// need of the sources to spare, in ticks; `seen` is the observed time.
 pub(super) fn score(rate: &Rate, need: u64, seen: Ticks) -> Option<(f64, u64)> {
     #[expect(clippy::cast_precision_loss, reason = "for a comparison")]
     let seconds = seen.as_nanos() as f64 / 1e9;
@@ -85,12 +85,12 @@ pub(super) fn score(rate: &Rate, need: u64, seen: Ticks) -> Option<(f64, u64)> {
     #[expect(clippy::cast_precision_loss, reason = "for a comparison")]
     let score = rate.per_second().mul_add(HORIZON.min(seconds / 10.0), burst as f64);
     let rounded = round_up(burst.saturating_mul(100 + MARGIN).div_ceil(100));
-    // A burst that no rule may have goes without its margin.
+    // A burst for which no rule may have the margin is used without it.
     let burst = if rate.allows(rounded).is_some() { rounded } else { burst };
     Some((score, burst))
 }
 
-/// The next number of two digits and zeros.
+/// Rounds up to two significant digits.
 fn round_up(number: u64) -> u64 {
     let mut size = 1;
     while number / size >= 100 {
@@ -99,11 +99,12 @@ fn round_up(number: u64) -> u64 {
     number.div_ceil(size).saturating_mul(size)
 }
 
-/// A rule file with the proposal in shadow mode, and why in a comment; none without a proposal.
+/// A rule file with the proposal in shadow mode, with the reason in a comment; `None` without a
+/// proposal.
 ///
 /// # Errors
 ///
-/// When it cannot be written as YAML.
+/// If it cannot be written as YAML.
 pub fn rule_file(
     report: &Report,
     masks: SourceMasks,

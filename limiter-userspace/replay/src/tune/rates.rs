@@ -1,4 +1,4 @@
-//! The rates that are tried: 1, 2, 3 and 5 of each power of ten, each a whole number in a rule.
+//! The rates to try: 1, 2, 3 and 5 of each power of ten, each a whole number in a rule.
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, Limit};
@@ -42,7 +42,7 @@ pub(super) fn all(count: Count, max_frame: u64) -> Result<Vec<Rate>, LimitError>
 }
 
 impl Rate {
-    /// The time that units are worth: of several packets, what each of them is charged.
+    /// The time that units cost. If they are several packets, each is charged.
     pub(super) fn cost(&self, units: u64) -> Ticks {
         let most = self.limit.max_units().max(1);
         let whole = gcra::cost(&self.limit, most).get().saturating_mul(units / most);
@@ -53,23 +53,23 @@ impl Rate {
         Ticks::new(whole.saturating_add(rest))
     }
 
-    /// Units a second.
+    /// Units per second.
     #[expect(clippy::cast_precision_loss, reason = "a rate in a rule is a small number")]
     pub(super) fn per_second(&self) -> f64 {
         self.quota.requests_per_unit as f64 / self.quota.period.seconds() as f64
     }
 
-    /// The debt that a burst allows, in ticks; none for one that no rule may have.
+    /// The debt that a burst allows, in ticks; `None` if no rule may have this burst.
     pub(super) fn allows(&self, burst: u64) -> Option<u64> {
         let terms = Terms::from(self.quota.with_burst(burst));
         compile::limit(&terms, self.max_frame).ok().map(|limit| limit.tolerance)
     }
 
-    /// The least burst that allows a debt in ticks; none where no rule may have it.
+    /// The smallest burst that allows a debt in ticks; `None` if no rule may have it.
     pub(super) fn burst(&self, debt: u64) -> Option<u64> {
         let least = if self.quota.count == Count::Bytes { self.max_frame } else { 1 };
         let units = (u128::from(debt) << self.limit.shift).div_ceil(self.limit.increment.into());
-        // Bytes have some slack, of less than one.
+        // Byte limits have a slack of less than one byte.
         let first = u64::try_from(units).ok()?.saturating_sub(1).max(least);
         for burst in first..=first.saturating_add(2) {
             if self.allows(burst)? >= debt {
@@ -79,8 +79,8 @@ impl Rate {
         None
     }
 
-    /// The burst below which a TCP stream gets only a part of the rate: of bytes, as packets are
-    /// limited against floods as well.
+    /// The burst below which a TCP stream does not reach the rate. Only for bytes, because limits
+    /// in packets also serve against floods.
     pub(super) fn burst_for_tcp(&self) -> u64 {
         match self.quota.count {
             Count::Bytes => warnings::burst_for_tcp(&self.quota),

@@ -13,34 +13,34 @@ use super::proposal::{self, FEW_PACKETS, Proposal, SHORTEST};
 use super::rates::{RATES, Rate};
 use super::{Kept, State, TriePrefix, Tuner, chance};
 
-/// Shares of the sources that a burst spares, of [`AtRate::bursts`].
+/// Shares of the sources for [`AtRate::bursts`].
 pub const SHARES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
 
-/// Bursts of [`AtRate::hits`]: as many packets, or frames of the largest size.
+/// Bursts for [`AtRate::hits`]: numbers of packets, or of frames of the largest size.
 const BURSTS: [u64; 5] = [1, 10, 100, 1000, 10_000];
 
-/// A source that sends more than that of a rate on average, in hundredths, is limited by it sooner
-/// or later, with any burst.
+/// A source whose average exceeds this percentage of a rate is limited by it sooner or later, with
+/// any burst.
 const AVERAGE: u128 = 101;
 
 /// Findings of a tuning.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Packets that were observed, without those that were excluded.
+    /// Observed packets, without excluded ones.
     pub packets: u64,
     /// Bytes of these packets, on the wire.
     pub bytes: u64,
     /// Packets that were excluded.
     pub excluded: u64,
-    /// Time from the first to the last, in seconds.
+    /// Time from the first to the last packet, in seconds.
     pub seconds: f64,
-    /// Of that the time that was seen, in seconds: of a pause without any packet ten at most.
+    /// Observed part of this time, in seconds: a pause without packets counts for at most ten.
     pub seen_seconds: f64,
-    /// Sources that were looked at.
+    /// Examined sources.
     pub sources: u64,
-    /// One of so many sources was looked at, chosen by a hash: 1 for all.
+    /// One of so many sources was examined, chosen by a hash: 1 for all.
     pub one_of: u64,
-    /// Unit that is counted: `packets` or `bytes`.
+    /// Counted unit: `packets` or `bytes`.
     pub count: &'static str,
     /// Needs at each rate.
     pub rates: Vec<AtRate>,
@@ -48,18 +48,18 @@ pub struct Report {
     pub top: Vec<TopSource>,
     /// Sources of fewer than [`super::FEW_PACKETS`] packets.
     pub seldom: Seldom,
-    /// The limit to try; none if what was observed cannot carry one.
+    /// The proposed limit; `None` if the observation is not sufficient.
     pub proposal: Option<Proposal>,
-    /// The reason why there is no proposal.
+    /// The reason if there is no proposal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_proposal: Option<String>,
 }
 
-/// Sources of so few packets that they say nothing of how fast a source sends: forged addresses,
-/// those who only look once, or all where little was seen.
+/// Sources with so few packets that they show nothing about a source's rate: forged addresses,
+/// occasional visitors, or all sources of a short observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Seldom {
-    /// How many they are, of those that were looked at.
+    /// How many examined sources these are.
     pub sources: u64,
     /// The packets that they sent.
     pub packets: u64,
@@ -68,12 +68,12 @@ pub struct Seldom {
 /// Needs of the sources at one rate.
 #[derive(Clone, Debug, Serialize)]
 pub struct AtRate {
-    /// The rate as a rule has it.
+    /// The rate in the notation of rules.
     pub rate: String,
-    /// The least bursts that drop nothing of 50, 90, 99, 99.9 and 100 % of the sources; none where
-    /// no rule may have such a burst.
+    /// The smallest bursts that drop nothing of 50, 90, 99, 99.9 and 100 % of the sources; `None`
+    /// if no rule may have such a burst.
     pub bursts: [Option<u64>; SHARES.len()],
-    /// Sources that lose a packet at some bursts.
+    /// Sources that lose a packet, at some bursts.
     pub hits: Vec<Hit>,
 }
 
@@ -84,11 +84,11 @@ pub struct Hit {
     pub burst: u64,
     /// Share of the sources, 0 to 1.
     pub sources: f64,
-    /// Share of the packets that these sources sent, 0 to 1. Not all of them are dropped.
+    /// Share of the packets that these sources sent, 0 to 1. Not all of these packets are dropped.
     pub packets: f64,
 }
 
-/// A source that sent much.
+/// One of the sources that sent most.
 #[derive(Clone, Debug, Serialize)]
 pub struct TopSource {
     /// The source.
@@ -99,16 +99,16 @@ pub struct TopSource {
     pub bytes: u64,
     /// The most units in 10 ms, 1 s, 1 min and 1 h that begin at multiples of their length.
     pub most: [u64; 4],
-    /// The least burst at the proposed rate that drops nothing.
+    /// The smallest burst at the proposed rate that drops nothing.
     pub burst: Option<u64>,
-    /// Least bursts at each of [`Report::rates`]: the sigma-rho curve of the source; none where no
-    /// rule may have such a burst.
+    /// Smallest bursts at each of [`Report::rates`]: the sigma-rho curve of the source; `None` if
+    /// no rule may have such a burst.
     pub bursts: Vec<Option<u64>>,
-    /// True if the proposal drops anything of it.
+    /// True if the proposal drops any of its packets.
     pub hit: bool,
 }
 
-/// Need of a source at a rate, and its packets.
+/// A source's need at a rate, and its number of packets.
 pub(super) type Need = (u64, u64);
 
 impl Tuner {
@@ -120,7 +120,7 @@ impl Tuner {
         let mut found: Option<(f64, usize, u64)> = None;
         let (seldom, all) = self.seldom();
         let sources = u64::try_from(self.kept.len()).unwrap_or(u64::MAX);
-        // Anybody who sends so is forged, or says nothing of users.
+        // Such senders are forged, or show nothing about users.
         let is_flood = seldom.packets > all / 2 || seldom.sources == sources;
         let seen = Ticks::from_nanos(self.seen);
         for (place, rate) in self.rates.iter().enumerate() {
@@ -212,7 +212,7 @@ impl Tuner {
         }
     }
 
-    /// Sources of few packets, and the packets of all sources that were looked at.
+    /// Sources with few packets, and the packets of all examined sources.
     fn seldom(&self) -> (Seldom, u64) {
         let (mut seldom, mut all) = (Seldom::default(), 0u64);
         for kept in self.kept.values() {
@@ -225,12 +225,12 @@ impl Tuner {
         (seldom, all)
     }
 
-    /// The need at a rate that spares as many as asked for, of all sources and of those that came
-    /// often; none where it would have grown with the time.
+    /// The need at a rate that spares the requested share, of all sources and of the frequent ones;
+    /// `None` if it would have grown with more time.
     fn lasting_need(&self, rate: &Rate, place: usize) -> Option<u64> {
         let lasting = |kept: &Kept| {
             let units = if self.settings.count == Count::Bytes { kept.bytes } else { kept.packets };
-            // The last packet is not made up for yet.
+            // The bucket has not yet made up for the last packet.
             let before = u128::from(units) * u128::from(kept.packets.saturating_sub(1))
                 / u128::from(kept.packets.max(1));
             let cost = rate.cost(u64::try_from(before).unwrap_or(u64::MAX)).as_nanos();
@@ -248,7 +248,7 @@ impl Tuner {
         Some(often.max(all))
     }
 
-    /// The reason why there is no proposal.
+    /// The reason if there is no proposal.
     fn why_not(&self, seldom: Seldom, is_flood: bool) -> String {
         #[expect(clippy::cast_precision_loss, reason = "for a comparison")]
         let seconds = self.seen as f64 / 1e9;
