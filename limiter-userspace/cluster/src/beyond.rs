@@ -9,13 +9,14 @@ use limiter_sharing::cap::Cap;
 
 use super::status::{Beyond, Notice};
 
-/// Accounts of limits without leases that are remembered: as many as keys can have leases.
+/// Remembered accounts of limits without leases: as many as keys can have leases.
 const KEPT: usize = 65_536;
-/// Time in microseconds between two looks for accounts that owe nothing any more.
+/// Time in microseconds between two searches for accounts that no longer owe anything.
 const SWEEP: u64 = 1_000_000;
 /// Time in microseconds between two notices.
 const NOTICES: u64 = 60_000_000;
-/// Part of a grant that is not worth a word: clocks do not run alike, and numbers are rounded.
+/// A fraction of a grant (1/20) that is not reported: clocks do not run alike, and numbers are
+/// rounded.
 const PART: u64 = 20;
 
 /// Units that the store granted beyond the accounts of this node.
@@ -23,13 +24,14 @@ const PART: u64 = 20;
 pub(super) struct Watch {
     total: u64,
     latest: Option<Beyond>,
-    /// Units that the next notice is about, and when it may come.
+    /// Units for the next notice.
     unreported: u64,
     next: u64,
 }
 
 impl Watch {
-    /// Of `grant` units of a limit `refused` were not taken; its largest packet has `largest`.
+    /// Notes that `refused` of `grant` units of a limit were not taken; `largest` is its largest
+    /// packet. Returns a notice if one is due.
     pub(super) fn note(
         &mut self,
         now: u64,
@@ -50,19 +52,19 @@ impl Watch {
         Some(Notice::Beyond { limit: limit.to_string(), units })
     }
 
-    /// Units that were not taken since the node began.
+    /// Units that were not taken since the node started.
     pub(super) const fn total(&self) -> u64 {
         self.total
     }
 
-    /// The latest of it that is worth a word.
+    /// The latest case that was large enough to report.
     pub(super) fn latest(&self) -> Option<Beyond> {
         self.latest.clone()
     }
 }
 
-/// Accounts of limits that have no leases any more: what they owe counts when they have some again.
-/// The store says when a limit needs none, and is not to say it for more than the limit.
+/// Accounts of limits that have no leases at present: what they owe counts when they get leases
+/// again. The store decides when a limit needs none, and must not exceed the limit by that.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     accounts: HashMap<Box<[u8]>, Cap>,
@@ -84,7 +86,7 @@ impl Remembered {
         }
     }
 
-    /// Gives the account of a limit back.
+    /// Removes and returns the account of a limit.
     pub(super) fn take(&mut self, key: &[u8]) -> Option<Cap> {
         self.accounts.remove(key)
     }
@@ -101,7 +103,7 @@ mod tests {
     #[test]
     fn what_is_beyond_is_counted_and_reported_at_a_bounded_rate() {
         let (mut watch, limit) = (Watch::default(), Arc::from("customer"));
-        // Rounding, and a clock that is a little fast.
+        // Rounding, or a clock that is slightly fast.
         assert_eq!(watch.note(0, &limit, (100, 6, 1)), None);
         assert_eq!((watch.total(), watch.latest()), (6, None));
         let reported = |units| Some(Notice::Beyond { limit: "customer".to_owned(), units });
@@ -128,7 +130,7 @@ mod tests {
             remembered.keep(0, &key(number), account(if number == 7 { 1 } else { 100 }));
         }
         assert_eq!(remembered.take(&key(KEPT)), None, "there is no room");
-        // One owes nothing any more.
+        // One account no longer owes anything.
         remembered.keep(2 * SECOND, &key(KEPT), account(100));
         assert_eq!(remembered.take(&key(7)), None);
         assert_eq!(remembered.take(&key(KEPT)), Some(account(100)));

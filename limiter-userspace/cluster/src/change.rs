@@ -1,5 +1,5 @@
 //! Changes that reach all nodes: bans, and entries of the allow and deny lists. In the store each
-//! is a line of text with an absolute end; of what a line says nothing is believed.
+//! is a line of text with an absolute end. Nothing in a line is trusted.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,34 +7,34 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-/// Longest text of a change in bytes; the longest that is written is shorter.
+/// Longest text of a change in bytes; limiter itself writes shorter ones.
 pub const TEXT_MAX: usize = 64;
 
-/// A change of what a node holds beside its rules.
+/// A change of what a node holds besides its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A source is banned.
     Ban {
         /// Address that a node has banned.
         source: IpAddr,
-        /// Time that is left of it.
+        /// Remaining time of the ban.
         left: Duration,
     },
-    /// Bans and strikes of sources are forgotten.
+    /// Forget the bans and strikes of sources.
     Unban {
-        /// Addresses that the change is for.
+        /// Addresses that the change applies to.
         sources: IpNet,
     },
-    /// Sources are put on a list.
+    /// Put sources on a list.
     List {
         /// Allow or deny list.
         list: List,
-        /// Addresses that the change is for.
+        /// Addresses that the change applies to.
         sources: IpNet,
-        /// Time that is left of the entry; `None`: it does not end.
+        /// Remaining time of the entry; `None` if it does not end.
         left: Option<Duration>,
     },
-    /// An entry is taken off its list.
+    /// Remove an entry from its list.
     Unlist {
         /// Sources of the entry.
         sources: IpNet,
@@ -50,7 +50,7 @@ pub enum List {
     Deny,
 }
 
-/// Object of a change: a later change of the same one supersedes it.
+/// Subject of a change: a later change of the same subject replaces an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     Ban(IpNet),
@@ -58,7 +58,7 @@ pub(super) enum Subject {
 }
 
 impl Change {
-    /// Time that is left of it; `None`: it does not end.
+    /// Remaining time; `None` if it does not end.
     pub fn left(&self) -> Option<Duration> {
         match self {
             Self::Ban { left, .. } => Some(*left),
@@ -67,7 +67,7 @@ impl Change {
         }
     }
 
-    /// Itself after `passed` more time; `None` where nothing is left of it.
+    /// This change after `passed` more time; `None` if it has ended.
     #[must_use]
     pub fn after(mut self, passed: Duration) -> Option<Self> {
         match &mut self {
@@ -79,7 +79,7 @@ impl Change {
         Some(self)
     }
 
-    /// Itself for no longer than `most`; a change without an end gets that one, where it can end.
+    /// Limits the remaining time to `most`. A change without an end gets this one, if it can end.
     #[must_use]
     pub(super) fn at_most(mut self, most: Duration) -> Self {
         match &mut self {
@@ -90,7 +90,7 @@ impl Change {
         self
     }
 
-    /// Reads a line, and with it the time that is left.
+    /// Reads a line. `left` is the remaining time.
     pub(super) fn parse(text: &str, left: Option<Duration>) -> Option<Self> {
         if text.len() > TEXT_MAX {
             return None;
@@ -118,10 +118,10 @@ impl Change {
 }
 
 impl Subject {
-    /// True if a later change of `self` leaves nothing of an earlier one of `other`.
+    /// True if a later change of `self` completely replaces an earlier one of `other`.
     pub(super) fn covers(&self, other: &Self) -> bool {
         match (self, other) {
-            // Forgetting bans forgets those of all sources within.
+            // Forgetting bans of a network forgets those of all sources in it.
             (Self::Ban(later), Self::Ban(earlier)) => later.contains(earlier),
             (Self::Entry(later), Self::Entry(earlier)) => later == earlier,
             _ => false,
@@ -130,7 +130,7 @@ impl Subject {
 }
 
 impl fmt::Display for Change {
-    /// The line in the store, without the end.
+    /// Writes the line for the store, without the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ban { source, .. } => write!(f, "ban {source}"),

@@ -1,4 +1,4 @@
-//! Changes of this node that go to the store, and those of others that come from it, in one order
+//! Changes of this node on their way to the store, and changes of other nodes from it, in one order
 //! for all nodes.
 
 use std::collections::VecDeque;
@@ -11,18 +11,18 @@ use super::status::Notice;
 
 /// Most changes that wait for the store.
 pub(super) const WAITING: usize = 1024;
-/// From so many missing numbers on, the store lost its state: a stream begins with the time in
-/// microseconds.
+/// A gap of so many numbers means that the store lost its state, because a stream begins with the
+/// time in microseconds.
 const ANEW: u64 = 1_000_000;
 
-/// Words about a line that [`Change::parse`] does not read.
+/// Reason for rejecting a line that [`Change::parse`] cannot read.
 const UNKNOWN: &str = "it is no change that this version knows";
 
-/// Change of this node that is not in the store, or not known to be.
+/// A change of this node that is not known to be in the store.
 #[derive(Debug)]
 struct Own {
     change: Change,
-    /// When it was made, in microseconds of the node's clock.
+    /// Time of the change, in microseconds of the node's clock.
     at: u64,
     sequence: u64,
     number: Option<u64>,
@@ -30,11 +30,11 @@ struct Own {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct News {
-    /// Changes of others, in their order.
+    /// Changes of other nodes, in order.
     pub(super) changes: Vec<Change>,
-    /// Changes that are not taken over, in words, with the daemon that made them and the reason.
+    /// Rejected changes as text, with the daemon that made them and the reason.
     pub(super) refused: Vec<(String, u64, &'static str)>,
-    /// [`Notice::Missed`], if changes were.
+    /// [`Notice::Missed`], if changes were missed.
     pub(super) missed: Option<Notice>,
     /// True if there is more to read.
     pub(super) more: bool,
@@ -43,10 +43,10 @@ pub(super) struct News {
 #[derive(Debug)]
 pub(super) struct ChangeLog {
     instance: u64,
-    /// Number of the latest change that was taken in; `None`: the store was not asked yet.
+    /// Number of the latest processed change; `None` before the first call to the store.
     known: Option<u64>,
     own: VecDeque<Own>,
-    /// Changes in the call under way.
+    /// Changes in the current call.
     sent: usize,
     trust: Trust,
 }
@@ -56,12 +56,12 @@ impl ChangeLog {
         Self { instance, known: None, own: VecDeque::new(), sent: 0, trust }
     }
 
-    /// Wall clock of the newest change that was taken over, where nodes have a key.
+    /// Wall clock of the newest accepted change, if nodes have a key.
     pub(super) fn newest(&self) -> u64 {
         self.trust.newest()
     }
 
-    /// Number of the latest change that was taken in.
+    /// Number of the latest processed change.
     pub(super) fn known(&self) -> u64 {
         self.known.unwrap_or(0)
     }
@@ -71,19 +71,20 @@ impl ChangeLog {
         self.own.iter().filter(|own| own.number.is_none()).count()
     }
 
-    /// True if another change finds room.
+    /// True if there is room for another change.
     pub(super) fn has_room(&self) -> bool {
         self.own.len() < WAITING
     }
 
-    /// Takes a change of this node, at `now` of its clock.
+    /// Queues a change of this node, at `now` of its clock.
     pub(super) fn publish(&mut self, now: u64, change: Change) {
         let sequence = self.trust.number();
         self.own.push_back(Own { change, at: now, sequence, number: None });
     }
 
-    /// Changes for the next call, with the time that is left of them at `now`; signed with `wall`,
-    /// the node's wall clock in microseconds since 1970, so that what waited for long is not old.
+    /// Changes for the next call, with their remaining time at `now`. Signed with `wall`, the
+    /// node's wall clock in microseconds since 1970, so that a change that waited long does not
+    /// count as old.
     pub(super) fn send(&mut self, now: u64, wall: u64) -> Vec<Sent> {
         let left = |own: &Own| {
             let passed = Duration::from_micros(now.saturating_sub(own.at));
@@ -101,13 +102,14 @@ impl ChangeLog {
         changes
     }
 
-    /// The call failed: its changes go with the next one, also if the store has them now.
+    /// Handles a failed call: the next call sends its changes again, even if the store already has
+    /// them.
     pub(super) fn failed(&mut self) {
         self.sent = 0;
     }
 
-    /// Takes in an answer at `wall` of the node's wall clock. No more than `room` changes are
-    /// taken; the others are asked for again.
+    /// Processes an answer, at `wall` of the node's wall clock. Takes at most `room` changes; the
+    /// next call asks for the others again.
     pub(super) fn met(&mut self, met: &Met, room: usize, wall: u64) -> News {
         let waiting = self.own.iter_mut().filter(|own| own.number.is_none());
         for (number, own) in (met.added..).zip(waiting.take(std::mem::take(&mut self.sent))) {
@@ -115,7 +117,7 @@ impl ChangeLog {
         }
         let mut news = News { missed: self.missed(met), ..News::default() };
         if self.known.is_some_and(|known| met.latest < known) {
-            // Numbers begin anew: what there is will be read by the next call.
+            // Numbers start again: the next call reads the existing changes.
             self.known = Some(0);
             self.own.retain(|own| own.number.is_none());
             news.more = met.latest > 0;
@@ -152,7 +154,7 @@ impl ChangeLog {
     }
 
     fn missed(&self, met: &Met) -> Option<Notice> {
-        // Of a store that had no change there is none to miss.
+        // A store that had no changes cannot have lost any.
         let known = self.known.filter(|known| *known > 0)?;
         if met.latest < known {
             return Some(Notice::Missed { changes: None });
@@ -162,7 +164,7 @@ impl ChangeLog {
         (missing > 0).then_some(Notice::Missed { changes })
     }
 
-    /// True if this node has made a change of the same object that comes later.
+    /// True if this node made a later change of the same subject.
     fn is_superseded(&self, number: u64, change: &Change) -> bool {
         let subject = change.subject();
         self.own.iter().any(|own| {
@@ -238,7 +240,7 @@ mod tests {
         let mut two = Two::new();
         two.change_logs[0].publish(0, ban(1, 60));
         two.change_logs[0].publish(0, ban(2, 10));
-        // The first call comes half a minute late: the second ban has ended.
+        // The first call is half a minute late: the second ban has ended.
         two.meet(0, 30_000_000, 9);
         assert_eq!(two.meet(1, 35_000_000, 9), only(&[ban(1, 25)]));
         let mut third = change_log(3);
@@ -252,7 +254,7 @@ mod tests {
         );
     }
 
-    /// Changes of two nodes at once.
+    /// Two nodes make changes at the same time.
     #[test]
     fn of_two_changes_of_one_object_the_later_one_holds_on_both() {
         let mut two = Two::new();
@@ -264,7 +266,7 @@ mod tests {
         two.change_logs[0].publish(0, deny(1));
         two.change_logs[1].publish(0, unlist(1));
         two.meet(0, 0, 9);
-        // The second node's own change comes after it.
+        // The second node's own change comes later.
         assert_eq!(two.meet(1, 0, 9), News::default());
         assert_eq!(two.meet(0, 0, 9), only(&[unlist(1)]));
     }
@@ -303,7 +305,7 @@ mod tests {
         let news = two.meet(1, 0, 1000);
         let missed = |changes| Some(Notice::Missed { changes });
         assert_eq!((news.missed, news.more, news.changes.len()), (missed(Some(100)), true, 200));
-        // The store forgets, and has fewer, none, or by now others.
+        // The store forgets, and has fewer changes, none, or others.
         two.place = Place::default();
         assert_eq!(two.meet(1, 0, 1000).missed, missed(None));
         assert_eq!(two.meet(1, 0, 1000).missed, None);

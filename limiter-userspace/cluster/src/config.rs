@@ -1,5 +1,5 @@
-//! Configuration of a node: the file of `--cluster` of `limiter run` and `limiter serve`. Nothing
-//! is connected to read or check it.
+//! Configuration of a node: the file of `--cluster` of `limiter run` and `limiter serve`. Reading
+//! and checking it connects to nothing.
 
 mod servers;
 
@@ -21,19 +21,18 @@ use super::sign::Keys;
 
 /// Largest file in bytes.
 const BYTES_MAX: u64 = 64 * 1024;
-/// Least and longest time for a call, in milliseconds.
+/// Shortest and longest timeout of a call, in milliseconds.
 const TIMEOUT: std::ops::RangeInclusive<u128> = 10..=10_000;
-/// Permissions that a file with keys does not have: of all others, and to write of its group. Of
-/// what systemd hands over the group's bits are those of an access list.
+/// Permission bits that a file with keys must not have: all for others, and writing for its group.
+/// In files from systemd, the group's bits reflect an access list.
 const READERS: u32 = 0o027;
-/// Most shards.
 const SHARDS_MAX: i64 = 1024;
 
-/// Why no file is taken without a client of Redis, and the remedy.
+/// Why a file is rejected in a build without a Redis client, and the remedy.
 pub(super) const LEFT_OUT: &str =
     "this limiter was built without shared limits: build it with the feature `cluster`";
 
-/// A node and its store, checked.
+/// A checked node and store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The servers, and how they are used.
@@ -44,7 +43,7 @@ pub struct Config {
     pub key_file: Option<PathBuf>,
 }
 
-/// Why a file is refused.
+/// Why a file is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -55,18 +54,18 @@ pub enum ConfigError {
         /// Error of the system.
         source: io::Error,
     },
-    /// There is no client of Redis to do what the file says.
+    /// This build has no Redis client.
     #[error("{}: {LEFT_OUT}", path.display())]
     LeftOut {
         /// The file.
         path: PathBuf,
     },
-    /// The file is of another form.
+    /// The file is not valid YAML of this form.
     #[error("{}{}: {message}", path.display(), place(*line))]
     Yaml {
         /// The file.
         path: PathBuf,
-        /// Line; 0: not known.
+        /// Line; 0 if unknown.
         line: u64,
         /// Mistake and remedy.
         message: String,
@@ -84,22 +83,21 @@ pub enum ConfigError {
     Field {
         /// The file.
         path: PathBuf,
-        /// Line; 0: not known.
+        /// Line; 0 if unknown.
         line: u64,
-        /// The field, with those around it.
+        /// The field, with the fields around it.
         field: &'static str,
         /// Mistake and remedy.
         problem: String,
     },
 }
 
-/// Reads the keys of the nodes.
 fn keys(path: &Path) -> Result<Keys, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
     let bad = |problem: String| ConfigError::Key { path: path.to_owned(), problem };
     let file = OpenOptions::new()
         .read(true)
-        // A pipe is not waited for.
+        // Opening a pipe must not wait.
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(path)
         .map_err(unreadable)?;
@@ -133,7 +131,7 @@ struct Fields {
     timeout: Option<Spanned<String>>,
 }
 
-/// Mistake of a field, to be reported with the file.
+/// A mistake in a field, still without the file's name.
 struct Wrong(u64, &'static str, String);
 
 fn wrong<T>(value: &Spanned<T>, field: &'static str, problem: impl Into<String>) -> Wrong {
@@ -141,7 +139,8 @@ fn wrong<T>(value: &Spanned<T>, field: &'static str, problem: impl Into<String>)
 }
 
 impl Config {
-    /// Reads and checks a file; refuses it where nobody would do what it says.
+    /// Reads and checks a file. Rejects settings that this build cannot carry out (no `redis`
+    /// feature).
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         if !cfg!(feature = "redis") {
             return Err(ConfigError::LeftOut { path: path.to_owned() });
@@ -178,7 +177,7 @@ impl Config {
     }
 }
 
-/// Message of the YAML reader, in one line and without the place.
+/// Message of the YAML reader, in one line and without the position.
 fn reported(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::{MessageFormatter as _, UserMessageFormatter};
 
@@ -262,7 +261,7 @@ mod tests {
         assert_eq!(config.redis.servers, Servers::One(Address::Unix("/run/redis.sock".into())));
         assert_eq!((config.redis.prefix.as_str(), config.redis.user), ("rl", None));
         assert_eq!(config.redis.timeout, Duration::from_millis(350));
-        // The name of the host, where it does.
+        // The default is the host's name, if that is valid.
         if let Ok(config) = parse(LEAST) {
             assert!(!config.node.name.is_empty());
         }
@@ -397,7 +396,7 @@ node: a
             let open = load().expect_err("others may read or change it");
             assert!(open.contains(&format!("{mode:04o}")) && open.contains("0600"), "{open}");
         }
-        // As systemd hands it over.
+        // Modes of files from systemd.
         for mode in [0o600, 0o400, 0o440] {
             set(mode);
             assert!(load().expect("good").node.keys.is_some(), "{mode:o}");

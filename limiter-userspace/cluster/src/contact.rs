@@ -1,4 +1,4 @@
-//! Contact to the store: calls that were answered and calls that failed.
+//! Contact to the store, judged by calls that were answered and calls that failed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
@@ -6,29 +6,29 @@ use std::time::{Duration, Instant, SystemTime};
 use super::status::{Contact, Notice, Status};
 use super::store::Foreign;
 
-/// Time without an answer after which a store that failed is lost.
+/// Time without an answer after which a failing store counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(1);
-/// Time for which the longest round trip is kept, and another one.
+/// Period of the longest round trip; the previous period is kept as well.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Kind of a call that must not fail for long. A server may refuse one of them alone: what is full
+/// Kinds of calls that must not fail for long. A server may reject only one kind: a full server
 /// still answers questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Limits,
     Heartbeat,
-    /// A question for news: its answer says nothing of the others.
+    /// A question for news. Its answer shows nothing about the other kinds.
     Question,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Line {
     last_answer: Instant,
-    /// True if a call failed since.
+    /// True if a call has failed since the last answer.
     has_failed: bool,
 }
 
-/// Calls to the store, and what came of them.
+/// Calls to the store and their results.
 #[derive(Debug)]
 pub(super) struct Calls {
     contact: Contact,
@@ -36,13 +36,13 @@ pub(super) struct Calls {
     made: u64,
     failed: u64,
     round_trip: Option<Duration>,
-    /// Longest of this minute, and of the one before.
+    /// Longest round trip of this minute, and of the previous one.
     worst: [Option<Duration>; 2],
     minute: Instant,
     limits: Line,
     nodes: Line,
     clock_ahead: Option<i64>,
-    /// Numbers of limits whose keys somebody else made, which was reported.
+    /// Numbers of limits whose foreign keys were reported.
     foreign: BTreeSet<u64>,
 }
 
@@ -65,7 +65,8 @@ impl Calls {
         }
     }
 
-    /// A call was answered after `took`: the news, if there was no contact.
+    /// Records a call that was answered after `took`. Returns a notice if there was no contact
+    /// before.
     pub(super) fn answered(&mut self, kind: Kind, took: Duration) -> Option<Notice> {
         let now = Instant::now();
         self.made += 1;
@@ -84,7 +85,7 @@ impl Calls {
         self.regained()
     }
 
-    /// The news, if there is contact again.
+    /// Returns a notice if contact is restored.
     fn regained(&mut self) -> Option<Notice> {
         if self.limits.has_failed || self.nodes.has_failed {
             return None;
@@ -113,8 +114,8 @@ impl Calls {
         self.last_error = Some((SystemTime::now(), error));
     }
 
-    /// A call was answered, and the key of limit `number` in it: the news, where it is somebody
-    /// else's and was not when it was asked for before.
+    /// Records an answer for the key of limit `number`. Returns a notice if the key is foreign now
+    /// and was not at the last request.
     pub(super) fn asked(&mut self, number: u64, foreign: Option<&Foreign>) -> Option<Notice> {
         let Some(foreign) = foreign else {
             self.foreign.remove(&number);
@@ -125,13 +126,13 @@ impl Calls {
         is_new.then(|| Notice::Foreign { error: foreign.to_string() })
     }
 
-    /// There are no limits any more: that calls for them failed says nothing.
+    /// Records that there are no more limits: failed calls for them no longer matter.
     pub(super) fn no_limits(&mut self) -> Option<Notice> {
         self.limits.has_failed = false;
         matches!(self.contact, Contact::CutOff(_)).then(|| self.regained())?
     }
 
-    /// The store's clock was `clock` microseconds since 1970 at the answer of a call that took
+    /// Records the store's clock, in microseconds since 1970, from the answer of a call that took
     /// `took`.
     pub(super) fn clock(&mut self, clock: u64, took: Duration) {
         let Ok(here) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) else { return };
@@ -140,7 +141,7 @@ impl Calls {
         self.clock_ahead = i64::try_from(ahead).ok();
     }
 
-    /// To be called now and then: the news, if the store is lost by now.
+    /// Call this regularly. Returns a notice if the store counts as lost now.
     pub(super) fn tick(&mut self) -> Option<Notice> {
         let silent = |line: Line| line.has_failed.then(|| line.last_answer.elapsed());
         let silent = silent(self.limits).max(silent(self.nodes))?;
@@ -153,7 +154,7 @@ impl Calls {
         Some(Notice::Lost { error })
     }
 
-    /// Puts all of it into a status.
+    /// Copies all of this into a status.
     pub(super) fn fill(&self, status: &mut Status) {
         status.contact = self.contact;
         status.last_error.clone_from(&self.last_error);

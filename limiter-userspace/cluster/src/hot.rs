@@ -1,5 +1,5 @@
-//! Keys of rules that nodes share: those that have leases here, and those that another node has
-//! leases of. All others cost nothing.
+//! Keys of rules that nodes share: those with leases here, and those with leases on another node.
+//! All other keys cost nothing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,41 +10,41 @@ use limiter_sharing::{Shared, SharedId, SharedRule, SharedTerms};
 
 use super::store::HotKey;
 
-/// Time in microseconds for which a key that was reported is remembered without another mention: as
-/// long as the store keeps it.
+/// Time in microseconds for which a reported key is remembered without another mention: as long as
+/// the store keeps it.
 const REPORTED: u64 = 60_000_000;
 
-/// Time in microseconds after which a key that found no leases may ask again.
+/// Time in microseconds after which a key that found no free leases may ask again.
 const AGAIN: u64 = 10_000_000;
 
 /// A key that has leases.
 #[derive(Debug)]
 struct HotEntry {
     rule: usize,
-    /// The first of the leases.
+    /// The first of the key's leases.
     first: u32,
-    /// Numbers of the limits in the loop, in the order of the rule's.
+    /// Numbers of the limits in the loop, in the order of the rule.
     limits: Vec<u64>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Hot {
     rules: Vec<SharedRule>,
-    /// Index of the rule whose record is in a slot.
+    /// Index of the rule by its record's slot.
     by_slot: HashMap<u32, usize>,
-    /// Index of the rule that a limit with a tag is of.
+    /// Index of the rule by the tag of a limit.
     by_tag: HashMap<u64, usize>,
     /// Shortest sync period of the rules, in microseconds.
     sync: Option<u64>,
     entries: HashMap<TableKey, HotEntry>,
-    /// Keys without leases that have an entry in the data path, and when it goes.
+    /// Keys without leases that have an entry in the data path, and when it is removed.
     marked: HashMap<TableKey, u64>,
     lines: Lines,
-    /// Keys that found no leases.
+    /// Number of keys that found no free leases.
     refused: u64,
 }
 
-/// Limits of a key that begin.
+/// New limits of a key.
 #[derive(Debug)]
 pub(super) struct Promoted {
     pub(super) key: TableKey,
@@ -52,7 +52,7 @@ pub(super) struct Promoted {
     pub(super) limits: Vec<Shared>,
 }
 
-/// A key that has leases no more.
+/// A key that no longer has leases.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     /// The first of the leases, for [`Hot::free`].
@@ -60,21 +60,20 @@ pub(super) struct Ended {
     pub(super) limits: Vec<u64>,
 }
 
-/// Other numbers of a limit, by the limit's number.
+/// A limit's number, and its new terms.
 pub(super) type Changed = (u64, SharedTerms);
 
 impl Hot {
-    /// Number of keys that have leases.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Number of keys that found no leases: there are no more.
+    /// Number of keys that found no free leases.
     pub(super) const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// True if any rule has keys.
+    /// True if there is a rule with keys.
     pub(super) fn has_rules(&self) -> bool {
         !self.rules.is_empty()
     }
@@ -84,8 +83,8 @@ impl Hot {
         self.sync
     }
 
-    /// Takes over new rules. Keys of one that is still there keep their leases, perhaps with other
-    /// numbers; those of others lose them.
+    /// Replaces the rules. Keys of a rule that remains keep their leases, perhaps with other
+    /// numbers; other keys lose theirs.
     pub(super) fn set_rules(
         &mut self,
         rules: Vec<SharedRule>,
@@ -124,14 +123,14 @@ impl Hot {
             }
             true
         });
-        // The rules that they were of are not known.
+        // Their rules are not known.
         for key in std::mem::take(&mut self.marked).into_keys() {
             leases.set_leased(&key, None);
         }
         (ended, changed)
     }
 
-    /// Gives a key that asks leases, if there are some; the limits that begin.
+    /// Gives leases to a key that asks, if some are free. Returns the limits to begin.
     pub(super) fn ask(
         &mut self,
         ask: &Ask,
@@ -139,7 +138,7 @@ impl Hot {
         leases: &mut impl Leases,
     ) -> Option<Promoted> {
         let index = self.by_slot.get(&ask.slot).copied();
-        // A slot that was used again may be of a rule with another table.
+        // A reused slot may belong to a rule of another table.
         let rule = index
             .and_then(|index| Some((index, self.rules.get(index)?)))
             .filter(|(_, rule)| rule.table == ask.key.table);
@@ -148,7 +147,7 @@ impl Hot {
             return None;
         };
         if let Some(entry) = self.entries.get(&ask.key) {
-            // The data path lost it.
+            // The data path lost the entry.
             let slot = self.rules.get(entry.rule).map_or(ask.slot, |rule| rule.slot);
             leases.set_leased(&ask.key, Some(KeyLeases::new(Slot::new(slot), entry.first)));
             return None;
@@ -165,7 +164,7 @@ impl Hot {
         Some(promoted)
     }
 
-    /// The limits of a key have begun, under these numbers.
+    /// Records the numbers of a key's limits, which have begun.
     pub(super) fn begun(&mut self, key: &TableKey, limits: Vec<u64>, leases: &mut impl Leases) {
         if let Some(entry) = self.entries.get_mut(key)
             && let Some(rule) = self.rules.get(entry.rule)
@@ -175,7 +174,7 @@ impl Hot {
         }
     }
 
-    /// Takes the leases away of keys of which no limit needs one.
+    /// Takes the leases from keys of which no limit needs one.
     pub(super) fn end_idle(
         &mut self,
         is_idle: impl Fn(u64) -> bool,
@@ -193,7 +192,8 @@ impl Hot {
         ended
     }
 
-    /// Another node has leases of a key, or this one: one without some asks with its next packet.
+    /// Handles a key that has leases on some node. If it has none here, it asks for them with its
+    /// next packet.
     pub(super) fn heard(&mut self, hot: &HotKey, now: u64, leases: &mut impl Leases) {
         let Some(key) = self.key_of(&hot.name) else {
             return;
@@ -210,14 +210,14 @@ impl Hot {
         }
     }
 
-    /// The key of this node that the store's name of one is of, if a rule has it.
+    /// The key of this node behind a key's name in the store, if it belongs to a rule.
     fn key_of(&self, name: &[u8]) -> Option<TableKey> {
         let (tag, key) = SharedId::read(name)?;
         let rule = self.rules.get(*self.by_tag.get(&tag)?)?;
         Some(TableKey { table: rule.table, ..key })
     }
 
-    /// Forgets keys that nobody mentioned for long.
+    /// Forgets keys that were not mentioned for a long time.
     pub(super) fn forget(&mut self, now: u64, leases: &mut impl Leases) {
         self.marked.retain(|key, end| {
             let stays = now < *end;
@@ -228,8 +228,8 @@ impl Hot {
         });
     }
 
-    /// The leases of a key that has ended may be handed out again: no packet is under way that may
-    /// charge them, and what was used is reported.
+    /// Frees the leases of a key that ended: no packet in progress can charge them any more, and
+    /// their use is reported.
     pub(super) fn free(&mut self, first: u32) {
         self.lines.free(first);
     }
@@ -242,19 +242,19 @@ impl Hot {
     }
 }
 
-/// Leases of keys that are free.
+/// Allocates leases for keys.
 #[derive(Debug, Default)]
 struct Lines {
-    /// Number of leases that were ever handed out.
+    /// Number of leases that were ever used.
     begun: u32,
-    /// Leases that came back, by how many a key has.
+    /// Returned leases, by the number that a key has.
     free: BTreeMap<u32, Vec<u32>>,
-    /// Number of leases by the first one, of those in use.
+    /// Number of leases in use, by the first one.
     used: HashMap<u32, u32>,
 }
 
 impl Lines {
-    /// The first of `count` leases, one after the other.
+    /// Allocates `count` consecutive leases and returns the first.
     fn take(&mut self, count: u32) -> Option<u32> {
         let first = match self.free.get_mut(&count).and_then(Vec::pop) {
             Some(first) => first,

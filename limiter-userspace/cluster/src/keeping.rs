@@ -1,23 +1,23 @@
-//! How a server of the store keeps what it is given: whether it may evict keys, and what a restart
-//! leaves of them. Queues and shared limits rest on it.
+//! How a server of the store keeps its keys: whether it may evict them, and what survives a
+//! restart. Queues and shared limits depend on it.
 
 use limiter_text::exposition::{Exposition, Kind};
 
 use super::status::ServerStatus;
 
-/// What a server says of how it keeps keys.
+/// What a server reports about keeping keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keeping {
     /// Its settings.
     Known {
         /// `maxmemory-policy`.
         policy: String,
-        /// `maxmemory`; 0: there is no bound, so it evicts nothing.
+        /// `maxmemory`; 0 if unlimited, so that nothing is evicted.
         memory: u64,
         /// `appendonly`.
         appends: bool,
     },
-    /// The reason why nobody may look.
+    /// The reason why the settings cannot be read.
     Unknown(String),
 }
 
@@ -48,12 +48,12 @@ pub struct Kept {
 }
 
 impl ServerStatus {
-    /// What is wrong with how this server keeps keys, for those that there are.
+    /// Problems with how this server keeps keys, for the data that it keeps.
     pub fn wrong(&self, kept: Kept) -> Vec<String> {
         let Self { address, keeping, .. } = self;
         let mut wrong = Vec::new();
         let Some(Keeping::Known { policy, memory, appends }) = keeping else { return wrong };
-        // The others take keys alone that end by themselves, which those of queues do not.
+        // Other policies evict only keys with an expiry, which the keys of queues do not have.
         let loses_queues = kept.queues && policy.starts_with("allkeys");
         if *memory > 0 && policy != "noeviction" && (kept.limits || loses_queues) {
             let what = match (kept.limits, loses_queues) {
@@ -75,7 +75,7 @@ impl ServerStatus {
         wrong
     }
 
-    /// Why it is not known how this server keeps keys, where that matters.
+    /// Why it is unknown how this server keeps keys, if that matters.
     pub fn not_looked_at(&self, kept: Kept) -> Option<String> {
         let Some(Keeping::Unknown(why)) = &self.keeping else { return None };
         (kept.limits || kept.queues).then(|| {
@@ -88,7 +88,7 @@ impl ServerStatus {
     }
 }
 
-/// Adds how servers keep keys to a page of metrics.
+/// Adds the settings of servers to a metrics page.
 pub fn metrics(page: &mut Exposition, servers: &[ServerStatus]) {
     let help = "1 for a setting of the store with which it keeps what it is given; 0 for another \
                 one, or one that cannot be looked at (unknown).";
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// Each setting is wrong only for what rests on it, and only where it loses something.
+    /// A setting is a problem only for data that depends on it, and only if it loses something.
     #[test]
     fn a_store_is_wrong_only_for_what_it_loses() {
         let (limits, queues) =

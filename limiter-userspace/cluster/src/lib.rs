@@ -1,5 +1,5 @@
-//! Limits that several nodes share: the store, and the thread that asks it. The arithmetic is
-//! `limiter-sharing`'s.
+//! Limits that several nodes share: the store, and the thread that calls it. `limiter-sharing` has
+//! the arithmetic.
 //!
 //! A node leases units of a shared limit from a store ahead of need, so that no packet waits.
 //! `docs/cluster.md` has the scheme, the bound and its proof.
@@ -9,10 +9,10 @@
 //!   [`limiter_sharing::Leases`]; [`membership`] and [`change`] are what nodes report to each
 //!   other, `config` is read from a file.
 //!
-//! - [`queue`]: payloads of requests that wait in the store; [`keeping`]: how it keeps them.
+//! - [`queue`]: payloads of requests that wait in the store; [`keeping`]: how the store keeps them.
 //!
-//! The feature `redis` has the client of Redis. Without it there is no store to share limits over,
-//! and [`Config::load`] refuses every file.
+//! The feature `redis` contains the Redis client. Without it there is no store to share limits
+//! over, and [`Config::load`] rejects every file.
 //!
 //! Nothing here depends on the data path or the daemon.
 

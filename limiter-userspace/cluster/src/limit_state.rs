@@ -1,5 +1,5 @@
-//! A shared limit in force on this node: its state machine, its lease in the data path, and its
-//! key in the store.
+//! A shared limit in force on this node: its state machine, its lease in the data path, and its key
+//! in the store.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use super::random;
 use super::status::LeaseStatus;
 use super::store::{Ask, NAME_MAX, WindowAsk, shard};
 
-/// The share, as far as the data path shows it: nothing. All of it is taken to be owed, which errs
-/// to the safe side.
+/// Stands for the share, which the data path does not show. Assuming that all of it is owed errs on
+/// the safe side.
 const SHARE: Seen = Seen { used: 0, denied: 0, shared: 0, owed: u64::MAX };
 
-/// Time in microseconds after which a key without an answer gives its leases up.
+/// Time in microseconds without an answer after which a key gives up its leases.
 const UNANSWERED: u64 = 10_000_000;
 
 /// Request for one key, of either kind.
@@ -45,27 +45,26 @@ pub(super) struct LimitState {
     shard: u16,
     lease: u32,
     by_key: bool,
-    /// Units that a key has sent before it had a lease: half of its share, or the packet that
-    /// asked.
+    /// Units that a key sent before it had a lease: half of its share, or the packet that asked.
     before: u64,
     begun: u64,
     machine: Machine,
     sync: u64,
-    /// Totals of the lease when it became this limit's.
+    /// Totals of the lease when this limit took it over.
     base: Counts,
     seen: Counts,
     written: Words,
     granted: u64,
     next_tick: u64,
-    /// Number of the call under way, and when it is given up.
+    /// Number of the current call, and when it is given up.
     call: Option<(u64, u64)>,
-    /// Units that the latest call wanted.
+    /// Units that the latest call requested.
     wanted: u64,
 }
 
 impl LimitState {
     /// Begins a limit. Its lease decides from now on, and passes nothing before the first answer.
-    /// Units that it owes of the time before are in `remembered`.
+    /// `remembered` has the units that it owes from earlier.
     pub(super) fn new(
         shared: &Shared,
         shards: u16,
@@ -118,7 +117,7 @@ impl LimitState {
         self.lease == shared.lease && self.key == store_key(shared)
     }
 
-    /// Other numbers of the same limit.
+    /// Changes the numbers of the same limit.
     pub(super) fn set_terms(&mut self, now: u64, terms: &SharedTerms) {
         self.sync = terms.sync();
         match (&mut self.machine, *terms) {
@@ -135,7 +134,7 @@ impl LimitState {
         self.lease
     }
 
-    /// True if this is a limit of a key of a rule.
+    /// True if this is a limit of a rule's key.
     pub(super) fn is_by_key(&self) -> bool {
         self.by_key
     }
@@ -149,8 +148,8 @@ impl LimitState {
         self.shard
     }
 
-    /// One tick, if it is time for one: the request to make, with the number of its call. A call
-    /// that takes longer than `timeout` microseconds, or a sync period, is given up.
+    /// Runs a tick if one is due. Returns the request to make, with the number of its call. A call
+    /// that takes longer than `timeout` microseconds or a sync period is given up.
     pub(super) fn tick(
         &mut self,
         now: u64,
@@ -205,7 +204,7 @@ impl LimitState {
         }
     }
 
-    /// Writes the lease where its words have changed.
+    /// Writes the lease if its words have changed.
     fn write(&mut self, leases: &mut impl Leases) {
         let words = self.words();
         let granted = self.base.used.saturating_add(words.granted);
@@ -224,7 +223,6 @@ impl LimitState {
         }
     }
 
-    /// Name of the limit's key in the store.
     pub(super) fn key(&self) -> &[u8] {
         &self.key
     }
@@ -241,7 +239,7 @@ impl LimitState {
         }
     }
 
-    /// The store answered call `sequence`: units of it that were not taken.
+    /// Handles the store's answer to call `sequence`. Returns the units in it that were not taken.
     pub(super) fn answered(
         &mut self,
         sequence: u64,
@@ -270,7 +268,7 @@ impl LimitState {
         refused
     }
 
-    /// Call `sequence` failed, or was not made.
+    /// Handles a call that failed or was not made.
     pub(super) fn failed(&mut self, now: u64, sequence: u64) {
         self.call.take_if(|(of, _)| *of == sequence);
         match &mut self.machine {
@@ -279,8 +277,8 @@ impl LimitState {
         }
     }
 
-    /// True if the limit needs no lease: nothing is owed in the store, or nothing came for a while
-    /// and nothing is held.
+    /// True if the limit needs no lease: nothing is owed in the store, or nothing arrived for a
+    /// while and nothing is held.
     pub(super) fn is_idle(&self, now: u64) -> bool {
         self.call.is_none()
             && match &self.machine {
@@ -292,8 +290,8 @@ impl LimitState {
             }
     }
 
-    /// Ends the lease. [`LimitState::farewell`] is to be called later than
-    /// [`limiter_sharing::key::GRACE`] after.
+    /// Ends the lease. Call [`LimitState::farewell`] more than [`limiter_sharing::key::GRACE`]
+    /// later.
     pub(super) fn end(&mut self, leases: &mut impl Leases) {
         let (now, seen) = (leases.now(), self.look(leases));
         self.call = None;
@@ -304,7 +302,7 @@ impl LimitState {
         self.write(leases);
     }
 
-    /// Last report of a lease that was ended, if there is something to report.
+    /// Last report of an ended lease, if there is something to report.
     pub(super) fn farewell(&mut self, leases: &impl Leases) -> Option<Request> {
         let (now, seen) = (leases.now(), self.look(leases));
         let name = self.key.clone();
@@ -332,7 +330,7 @@ impl LimitState {
     }
 }
 
-/// Units that came of a key before it had a lease, as demand for its first one.
+/// Units that a key used before it had a lease, as demand for its first one.
 fn before(shared: &Shared) -> u64 {
     match (shared.id, shared.terms) {
         (SharedId::Named, _) => 0,
@@ -344,8 +342,8 @@ fn before(shared: &Shared) -> u64 {
     }
 }
 
-/// Name of a limit's key in the store. It begins with the kind, since a key of one cannot be used
-/// by another; a long name ends with its hash.
+/// Name of a limit's key in the store. It begins with the kind, because a key of one kind cannot be
+/// used by another; a long name ends with its hash.
 fn store_key(shared: &Shared) -> Box<[u8]> {
     let kind = match shared.terms {
         SharedTerms::Bucket(_) => "b:",

@@ -1,5 +1,5 @@
-//! Words that nodes report to each other through the store: who is there, and what changed.
-//! `node.lua` does the same, and is held against the model here.
+//! What nodes report to each other through the store: their presence and their changes. `node.lua`
+//! does the same, and tests compare it with this model.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -11,15 +11,15 @@ use super::change::{Change, TEXT_MAX};
 use super::sign::Proof;
 use super::store_error::StoreError;
 
-/// A node that was not heard of for this long is gone, in microseconds.
+/// Silence after which a node counts as gone, in microseconds.
 pub const DEAD: u64 = 15_000_000;
-/// Changes that the store keeps: that many, and perhaps a few more.
+/// Changes that the store keeps: at least this many, and slightly more.
 pub const KEPT: usize = 10_000;
-/// Most changes that one call reports.
+/// Most changes in one answer.
 pub const REPORTED: usize = 200;
 /// Most changes that one call adds.
 pub const ADDED: usize = 100;
-/// Most nodes that a call reports.
+/// Most nodes in one answer.
 pub const NODES_MAX: usize = 65_535;
 /// Longest name of a node in bytes.
 pub const NODE_NAME_MAX: usize = 64;
@@ -29,13 +29,13 @@ pub const NODE_NAME_MAX: usize = 64;
 pub enum Presence {
     /// The node is there.
     Heartbeat(Heartbeat),
-    /// As it was said last.
+    /// Unchanged since the last call.
     Stay,
-    /// The node ends.
+    /// The node is shutting down.
     Leave,
 }
 
-/// A node says of itself.
+/// What a node reports about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     /// Name: 1 to [`NODE_NAME_MAX`] letters, digits, `-`, `_` and `.`.
@@ -49,11 +49,11 @@ pub struct Heartbeat {
 /// One call of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
-    /// Number of the node's daemon: another one after each start.
+    /// Number of the node's daemon: a new one after each start.
     pub instance: u64,
-    /// If it is there.
+    /// Presence of the node.
     pub presence: Presence,
-    /// Number of the latest change that it knows; 0: none.
+    /// Number of the latest change that it knows; 0 for none.
     pub known: u64,
     /// Changes to add, at most [`ADDED`].
     pub changes: Vec<Sent>,
@@ -64,7 +64,7 @@ pub struct Membership {
 pub struct Sent {
     /// Line of the change, signed where nodes have a key.
     pub line: String,
-    /// Time that is left of it; `None`: it does not end.
+    /// Remaining time; `None` if it does not end.
     pub left: Option<Duration>,
 }
 
@@ -74,38 +74,39 @@ impl From<&Change> for Sent {
     }
 }
 
-/// A node that was heard of not long ago.
+/// A node that reported recently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
     /// Number of its daemon.
     pub instance: u64,
-    /// When, by the store's clock.
+    /// Time of the report, by the store's clock.
     pub at: u64,
-    /// Words that it said.
+    /// Content of the report.
     pub heartbeat: Heartbeat,
 }
 
 /// A change that the store keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Number; the next one's is greater by 1.
+    /// Number; consecutive.
     pub number: u64,
-    /// Daemon that it came from.
+    /// Daemon that made it.
     pub instance: u64,
     /// Content of its line.
     pub line: Line,
-    /// Words that prove who made it, if there are some. They were not looked at.
+    /// Proof of who made it, if present. It has not been checked.
     pub proof: Option<Proof>,
 }
 
 /// Content of a change that the store keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// A change, with the time that is left of it.
+    /// A change, with its remaining time.
     Change(Change),
-    /// A change that nothing is left of.
+    /// A change that has ended.
     Ended,
-    /// No change that this version knows, in plain characters, and cut to the length of one.
+    /// A change that this version does not know, as printable characters, cut to the maximum
+    /// length.
     Unknown(String),
 }
 
@@ -114,15 +115,15 @@ pub enum Line {
 pub struct Met {
     /// Time of the store's clock in microseconds since 1970.
     pub now: u64,
-    /// Number of the oldest change that is kept; 0: there is none.
+    /// Number of the oldest stored change; 0 for none.
     pub oldest: u64,
     /// Number of the latest change.
     pub latest: u64,
-    /// Number of the first change that this call added; 0: it added none.
+    /// Number of the first change that this call added; 0 if it added none.
     pub added: u64,
-    /// Nodes, as of a heartbeat. Those that cannot be read are left out.
+    /// Nodes, after a heartbeat. Unreadable ones are left out.
     pub nodes: Vec<Heard>,
-    /// Changes after the one that is known, oldest first.
+    /// Changes after the latest known one, oldest first.
     pub changes: Vec<Entry>,
 }
 
@@ -132,7 +133,7 @@ pub type RawNode = (Vec<u8>, i64, Vec<u8>);
 pub type RawChange = (i64, Vec<u8>, i64, Vec<u8>);
 
 impl Heartbeat {
-    /// The text in the store.
+    /// Formats the report for the store.
     pub(super) fn text(&self) -> String {
         format!("{} {:016x} {}", self.name, self.digest, self.version)
     }
@@ -155,7 +156,6 @@ pub(super) fn is_node_name(name: &str) -> bool {
     (1..=NODE_NAME_MAX).contains(&name.len()) && name.chars().all(good)
 }
 
-/// The text of an instance.
 pub(super) fn instance_text(instance: u64) -> String {
     format!("{instance:016x}")
 }
@@ -164,7 +164,7 @@ fn instance(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()
 }
 
-/// Microseconds of the store that are left until `end`; `None` if it does not end.
+/// Time until `end` on the store's clock; `None` if it does not end.
 fn left(end: i64, now: u64) -> Option<Duration> {
     Some(Duration::from_micros(u64::try_from(end).ok()?.saturating_sub(now)))
 }
@@ -182,8 +182,8 @@ fn line(text: &[u8], end: i64, now: u64) -> (Line, Option<Proof>) {
     (line, proof)
 }
 
-/// Reads an answer to `membership`. Numbers out of range spoil all of it; a node or a change that
-/// is not understood may be of a newer version, and does not spoil the others.
+/// Reads an answer to `membership`. Numbers out of range invalidate all of it. A node or change
+/// that cannot be read may come from a newer version, and does not invalidate the others.
 pub fn read(
     membership: &Membership,
     numbers: &[i64],
@@ -230,7 +230,7 @@ pub fn read(
     })
 }
 
-/// Place in memory where nodes meet: the model of `node.lua`.
+/// The meeting place of nodes in memory: the model of `node.lua`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
     nodes: BTreeMap<u64, (u64, String)>,
@@ -238,7 +238,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// One call at `now`, in microseconds since 1970.
+    /// Handles one call at `now`, in microseconds since 1970.
     pub(super) fn meet(&mut self, now: u64, membership: &Membership) -> Result<Met, StoreError> {
         let mut nodes = Vec::new();
         match &membership.presence {
@@ -285,13 +285,14 @@ fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// Microseconds of a time, at most 8 years: sums with the time of day stay exact in a double.
+/// A time in microseconds, at most 8 years, so that sums with the time of day stay exact in a
+/// double.
 pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX).min(1 << 48)
 }
 
 impl Membership {
-    /// Checks sizes before anything is sent.
+    /// Checks sizes before sending.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         if self.changes.len() > ADDED {
             return Err(StoreError::Batch("more than 100 changes"));

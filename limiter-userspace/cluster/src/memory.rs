@@ -1,4 +1,4 @@
-//! Store in memory: the model of the Lua scripts, of which tests and simulations are made.
+//! Store in memory: the model of the Lua scripts, used by tests and simulations.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,11 +13,11 @@ use super::store::{
     Answers, Ask, Batch, HOT_MAX, HotKey, Store, StoreError, WindowAsk, WindowBatch,
 };
 
-/// A key stays in the hot list for this long after its last mention, in microseconds.
+/// Time for which a key stays in the hot list after its last mention, in microseconds.
 pub const HOT_KEPT: u64 = 60_000_000;
-/// A key in use is mentioned again after this long, in microseconds: for nodes that came later.
+/// Time after which a key in use is mentioned again, in microseconds: for nodes that join later.
 pub const HOT_AGAIN: u64 = 10_000_000;
-/// After a loss of its state the store takes limits for empty that would be full again within this
+/// After a loss of its state, the store assumes that limits are empty if they refill within this
 /// time, in microseconds.
 pub const FRESH: u64 = 10_000_000;
 
@@ -38,7 +38,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A call at `now`, in microseconds since 1970.
+    /// Handles a call at `now`, in microseconds since 1970.
     pub fn exchange_at(&mut self, now: u64, batch: &Batch) -> Result<Answers, StoreError> {
         batch.check()?;
         let shard = self.shards.entry(batch.shard).or_default();
@@ -58,7 +58,7 @@ impl Memory {
         Ok(Answers { now, hot, answers })
     }
 
-    /// A call for windows at `now`, in microseconds since 1970.
+    /// Handles a call for windows at `now`, in microseconds since 1970.
     pub fn windows_at(&mut self, now: u64, batch: &WindowBatch) -> Result<Answers, StoreError> {
         batch.check()?;
         let shard = self.shards.entry(batch.shard).or_default();
@@ -77,7 +77,7 @@ impl Memory {
         Ok(Answers { now, hot: Vec::new(), answers: batch.asks.iter().map(answer).collect() })
     }
 
-    /// A call for what nodes report to each other at `now`, in microseconds since 1970.
+    /// Handles a report of a node at `now`, in microseconds since 1970.
     pub fn meet_at(&mut self, now: u64, membership: &Membership) -> Result<Met, StoreError> {
         membership.check()?;
         self.place.meet(now, membership)
@@ -88,7 +88,7 @@ impl Memory {
         *self = Self::default();
     }
 
-    /// Number of keys that exist, windows not counted.
+    /// Number of existing keys, without windows.
     pub fn keys(&self) -> usize {
         self.shards.values().map(|shard| shard.accounts.len()).sum()
     }
@@ -135,7 +135,7 @@ impl SharedMemory {
     }
 }
 
-/// Microseconds since 1970.
+/// The current time in microseconds since 1970.
 pub(super) fn clock() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

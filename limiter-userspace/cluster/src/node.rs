@@ -1,5 +1,5 @@
-//! A node: a thread of its own that keeps the leases of shared limits, and tells other nodes of
-//! itself. The daemon's work, however long it takes, holds no lease up.
+//! A node: its own thread keeps the leases of shared limits and reports to other nodes. So the
+//! daemon's work, however long it takes, delays no lease.
 
 use std::fmt;
 use std::io;
@@ -23,10 +23,10 @@ use super::store::Store;
 const NOTICES: usize = 1024;
 /// Most changes that wait for the thread.
 const CHANGES: usize = 1024;
-/// Longest time for a node to end: what it gives back, and the system's delays.
+/// Longest time for a node to shut down: returning units, and the system's delays.
 const STOP: Duration = Duration::from_millis(600);
 
-/// Receiver of what the node reports. It ends with the thread.
+/// Receiver of the node's notices. It ends with the thread.
 pub type Notices = mpsc::Receiver<Notice>;
 
 /// Why a node does not start.
@@ -35,19 +35,19 @@ pub enum StartError {
     /// The store refuses its settings.
     #[error("the store of shared limits: {0}")]
     Store(#[from] super::store::StoreError),
-    /// There is no client of Redis.
+    /// This build has no Redis client.
     #[cfg(not(feature = "redis"))]
     #[error("{}", super::config::LEFT_OUT)]
     LeftOut,
-    /// The system gives no thread or no timer.
+    /// The system cannot start a thread or a timer.
     #[error("the thread for shared limits does not start: {0}: raise the limit on threads")]
     Thread(#[from] io::Error),
 }
 
-/// A change was not taken.
+/// Why a change was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
-    /// Too many wait.
+    /// Too many changes are waiting.
     #[error("1,024 changes wait for the other nodes already: this one is in force here alone")]
     Full,
     /// The thread has ended.
@@ -55,7 +55,7 @@ pub enum PublishError {
     Ended,
 }
 
-/// A node that runs. Without it the node ends, in its own time.
+/// A running node. If this is dropped, the node ends in its own time.
 pub struct Cluster {
     rules: watch::Sender<Rules>,
     changes: mpsc::Sender<Change>,
@@ -72,7 +72,7 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Starts a node over Redis. Nothing is connected here.
+    /// Starts a node over Redis. Does not connect yet.
     #[cfg(feature = "redis")]
     pub fn start<L: Leases>(
         config: super::config::Config,
@@ -82,7 +82,7 @@ impl Cluster {
         Self::start_with(config.node, Arc::new(store), leases)
     }
 
-    /// Refuses, as [`Config::load`](super::config::Config::load) does.
+    /// Always fails, like [`Config::load`](super::config::Config::load).
     #[cfg(not(feature = "redis"))]
     pub fn start<L: Leases>(
         _config: super::config::Config,
@@ -91,7 +91,7 @@ impl Cluster {
         Err(StartError::LeftOut)
     }
 
-    /// Starts a node over any store. Its calls are to end within [`NodeSettings::timeout`].
+    /// Starts a node over any store, whose calls should end within [`NodeSettings::timeout`].
     pub fn start_with<S, L>(
         settings: NodeSettings,
         store: Arc<S>,
@@ -119,20 +119,21 @@ impl Cluster {
         let thread = Builder::new().name("cluster".to_owned()).spawn(move || {
             let node = Loop::new(settings, store, leases, ends);
             LocalSet::new().block_on(&runtime, node.run());
-            // Nobody waits any more where it fails.
+            // If this fails, nobody waits any more.
             let _gone = end.send(());
         })?;
         Ok((Self { rules, changes, status, stop, ended, thread }, notices))
     }
 
-    /// Sets the rules in force: limits that stay keep their units, others give them back. `digest`
-    /// is of the rule set, to find nodes that have another one. Never waits; the latest counts.
+    /// Sets the rules in force: remaining limits keep their units, others return them. `digest`
+    /// identifies the rule set, to find nodes with another one. Never waits; the latest call
+    /// counts.
     pub fn set_rules(&self, shared: SharedSet, digest: u64) {
         self.rules.send_replace(Rules { shared, digest });
     }
 
-    /// Tells all nodes of a change that was made here. Never waits. Without contact to the store it
-    /// is reported later, if something is left of it then.
+    /// Publishes a change of this node to all nodes. Never waits. Without contact to the store, the
+    /// change is reported later, if it has not ended by then.
     pub fn publish(&self, change: Change) -> Result<(), PublishError> {
         self.changes.try_send(change).map_err(|error| match error {
             TrySendError::Full(_) => PublishError::Full,
@@ -145,13 +146,13 @@ impl Cluster {
         Arc::clone(&self.status.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends the node: leases end, and units that are held are given back if the store answers in
-    /// time. Takes at most 0.6 s.
+    /// Shuts down the node: leases end, and held units are returned if the store answers in time.
+    /// Takes at most 0.6 s.
     pub fn stop(self) {
-        // A thread that has ended by itself hears nothing.
+        // A thread that has already ended does not receive this.
         let _heard = self.stop.send(());
         if self.ended.recv_timeout(STOP) != Err(std_mpsc::RecvTimeoutError::Timeout) {
-            // A panic ended it where this is an error, and that was reported.
+            // An error means that the thread panicked, which was already reported.
             let _joined = self.thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Nodes that live: how many, two with one name, and rule sets that differ.
+//! Live nodes: their number, duplicate names, and different rule sets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,25 +8,26 @@ use super::status::{NodeStatus, Notice};
 
 /// Time in microseconds between two heartbeats.
 pub(super) const HEARTBEAT: u64 = 1_000_000;
-/// Heartbeats that are missing of a node whose name another one has: the daemon before.
+/// Missing heartbeats after which a node with a duplicate name is taken for the previous daemon.
 const FORMER: u64 = 3 * HEARTBEAT;
-/// Answers that must agree on fewer nodes: a store that forgot hears of all again within one.
+/// Answers that must agree on a smaller number: a store that lost its state hears of all nodes
+/// again within one heartbeat.
 const AGREE: usize = 3;
 
-/// Nodes as the store reported them last.
+/// Nodes in the store's latest report.
 #[derive(Debug)]
 pub(super) struct Peers {
     heartbeat: Heartbeat,
     instance: u64,
     floor: u64,
-    /// When this node was first heard of, by the store's clock.
+    /// When this node was first seen, by the store's clock.
     begin: Option<u64>,
     recent: [u64; AGREE],
     count: u64,
     has_twin: bool,
     differ: Vec<String>,
     nodes: Vec<NodeStatus>,
-    /// Names of daemons that were heard of, the latest time.
+    /// Names of all daemons in the latest report.
     names: BTreeMap<u64, String>,
 }
 
@@ -59,22 +60,22 @@ impl Peers {
         self.heartbeat.digest = digest;
     }
 
-    /// Number of nodes that shares are made of.
+    /// Number of nodes among which shares are divided.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Nodes that live, in the order of their names.
+    /// Live nodes, ordered by name.
     pub(super) fn nodes(&self) -> &[NodeStatus] {
         &self.nodes
     }
 
-    /// Name of a daemon, if it was heard of.
+    /// Name of a daemon, if known.
     pub(super) fn name_of(&self, instance: u64) -> Option<String> {
         self.names.get(&instance).cloned()
     }
 
-    /// Takes in the answer to a heartbeat at `now` of the store's clock, and gives what is news.
+    /// Processes the answer to a heartbeat at `now` of the store's clock. Returns notices.
     pub(super) fn heard(&mut self, now: u64, heard: &[Heard]) -> Vec<Notice> {
         let begin = *self.begin.get_or_insert(now);
         let mut notices = Vec::new();
@@ -91,7 +92,7 @@ impl Peers {
             self.count = count;
             notices.push(Notice::Nodes(count));
         }
-        // The daemon before was not heard of since this one began.
+        // The previous daemon has not been heard of since this one started.
         let twin = heard.iter().any(|node| {
             node.heartbeat.name == self.heartbeat.name
                 && node.instance != self.instance
@@ -140,7 +141,7 @@ mod tests {
         peers
     }
 
-    /// Against an attempt to claim nodes that do not exist.
+    /// Prevents fictitious nodes from counting for long.
     #[test]
     fn nodes_count_at_once_and_are_missed_after_three_answers() {
         let mut peers = peers();
@@ -164,7 +165,7 @@ mod tests {
         for at in 100..105 {
             let heard = [node(1, "a", at, 7), node(9, "a", 99, 7), node(2, "b", at, 7)];
             let notices = peers.heard(at * HEARTBEAT, &heard);
-            // Nobody can know at first.
+            // Not known at first.
             let counted: &[Notice] = match at {
                 100 => &[Notice::Nodes(3)],
                 104 => &[Notice::Nodes(2)],

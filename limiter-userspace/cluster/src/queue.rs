@@ -1,5 +1,5 @@
 //! Queues: payloads of requests that wait in the store until the limits of their rule let them
-//! leave for the workers. The script `queue.lua` decides; here is what it is asked, and its
+//! leave for the workers. The script `queue.lua` decides; this module has its questions and
 //! answers.
 
 use std::time::Duration;
@@ -11,18 +11,18 @@ use super::store::StoreError;
 /// One limit of a queue's rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimit {
-    /// How fast it comes back.
+    /// Rate at which it refills.
     pub rate: Rate,
-    /// How much may go at once.
+    /// How much may pass at once.
     pub room: Room,
 }
 
 /// Room of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// Of a token bucket: hits, at least 1.
+    /// Capacity of a token bucket: hits, at least 1.
     Burst(u64),
-    /// Of a leaky bucket: how far hits may be ahead, in microseconds.
+    /// Backlog of a leaky bucket: how far hits may be ahead, in microseconds.
     Backlog(u64),
 }
 
@@ -35,11 +35,11 @@ pub struct QueueAsk<'a> {
     pub hits: u64,
     /// One to four limits.
     pub limits: &'a [QueueLimit],
-    /// Payloads that wait in the queue at most.
+    /// Most payloads that may wait in the queue.
     pub depth: u64,
-    /// The longest time that one waits.
+    /// The longest time that a payload waits.
     pub age: Duration,
-    /// What is kept if it has to wait; without it the request is refused then.
+    /// The payload to store if the request must wait; without it, the request is rejected instead.
     pub payload: Option<Payload<'a>>,
 }
 
@@ -48,128 +48,128 @@ pub struct QueueAsk<'a> {
 pub struct Payload<'a> {
     /// At least one byte.
     pub id: &'a str,
-    /// True if the id is the caller's: a second request with it is the same one.
+    /// True if the caller chose the id: a second request with it counts as the same one.
     pub is_callers: bool,
     /// The payload.
     pub text: &'a str,
 }
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueBecame {
-    /// It is within the limits, and charged.
+    /// The request is within the limits, and charged.
     Within,
-    /// It is over them, and had no payload.
+    /// The request is over the limits and has no payload.
     Over,
-    /// Its payload waits, with so many before it.
+    /// The payload waits.
     Queued {
         /// Payloads of the same bucket that leave earlier.
         ahead: u64,
     },
     /// A payload with the same id was queued before.
     QueuedBefore,
-    /// As many wait as may.
+    /// The queue is full.
     Full,
-    /// It would wait for longer than it may.
+    /// The payload would wait longer than allowed.
     TooLong,
 }
 
 /// Answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueAnswer {
-    /// What became of it.
+    /// Result of the request.
     pub became: QueueBecame,
-    /// Microseconds until it leaves, or until another request like it may pass.
+    /// Microseconds until it leaves, or until a similar request may pass.
     pub wait: u64,
-    /// For each limit, the microseconds until nothing of it is used.
+    /// For each limit, the microseconds until it is completely unused.
     pub used: Vec<u64>,
 }
 
 /// A turn of the mover.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn<'a> {
-    /// Name of the mover, unlike that of any other.
+    /// Name of the mover, different from all others.
     pub mover: &'a str,
-    /// Payloads that leave at most.
+    /// Most payloads that may leave.
     pub most: u32,
-    /// The longest time that one waits.
+    /// The longest time that a payload waits.
     pub age: Duration,
-    /// The time that a worker has for one.
+    /// The time that a worker has for a payload.
     pub visibility: Duration,
-    /// Deliveries of one.
+    /// Deliveries per payload.
     pub attempts: u64,
-    /// Dead letters that are kept.
+    /// Number of dead letters to keep.
     pub dead: u64,
-    /// A number that is another one after each answer: what an answer counted that came too late is
-    /// in the next one.
+    /// A number that changes after each answer: counts in a lost answer are then repeated in the
+    /// next one.
     pub heard: u64,
-    /// What the access list of the store is known to refuse.
+    /// What the store's access list is known to deny.
     pub refused: Withheld,
     /// Rules that fill the queue: the tag and the limits of each.
     pub rules: &'a [(Box<str>, Vec<QueueLimit>)],
 }
 
-/// What the access list of the store refuses to a turn.
+/// What the store's access list denies to a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Withheld {
     /// Nothing.
     #[default]
     Nothing,
-    /// `INFO`, by which a turn knows that a worker was removed.
+    /// `INFO`, which shows a turn that a worker was removed.
     Info,
-    /// To take over what workers have, so that a worker that is removed takes it along.
+    /// Claiming the payloads of workers, so that removing a worker loses its payloads.
     TakeOver,
 }
 
-/// What came of a turn.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turned {
     /// Time of the store's clock, in microseconds since 1970.
     pub now: u64,
-    /// False if another mover is at work: then nothing moved.
+    /// False if another mover is active: then nothing moved.
     pub is_mover: bool,
     /// Number of the latest turn of all movers.
     pub number: u64,
-    /// What the access list of the store refuses.
+    /// What the store's access list denies.
     pub refused: Withheld,
-    /// When the next one may leave, by the store's clock; none if nothing waits.
+    /// When the next payload may leave, by the store's clock; `None` if none waits.
     pub next: Option<u64>,
     /// True if nothing leaves because workers do not read.
     pub unread: bool,
-    /// Payloads that wait.
+    /// Number of waiting payloads.
     pub waiting: u64,
-    /// Payloads that workers have or could have.
+    /// Payloads that workers have or can fetch.
     pub ready: u64,
-    /// Dead letters.
+    /// Number of dead letters.
     pub dead: u64,
-    /// When the first of those that wait came, by the store's clock.
+    /// When the oldest waiting payload came, by the store's clock.
     pub oldest: Option<u64>,
-    /// What was counted since the last answer that this mover got.
+    /// Counts since the last answer that this mover received.
     pub moved: Moved,
 }
 
-/// What turns count.
+/// Counts of turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     /// Payloads that left for the workers.
     pub left: u64,
-    /// Payloads that came back from workers that did not acknowledge them.
+    /// Payloads that came back from workers without an acknowledgement.
     pub back: u64,
     /// Payloads that became dead letters: too old, delivered too often, or with more hits than
-    /// their limit holds by now.
+    /// their limit now holds.
     pub died: [u64; 3],
     /// Dead letters that were dropped for newer ones.
     pub dropped: u64,
-    /// Payloads of workers that were removed, or of a group that was: they come back.
+    /// Payloads of removed workers, or of a removed group: they come back.
     pub taken: u64,
     /// Payloads that somebody deleted from the store.
     pub lost: u64,
-    /// How often the workers' group was another one than before.
+    /// How often the workers' group was replaced by another one.
     pub remade: u64,
 }
 
 impl Moved {
-    /// Adds what was counted since.
+    /// Adds later counts.
     pub fn add(&mut self, more: &Self) {
         self.left += more.left;
         self.back += more.back;
@@ -189,7 +189,7 @@ pub const DIED: [&str; 3] = ["age", "attempts", "hits"];
 /// Longest time, in microseconds, that the hits of one request take.
 const LONGEST: u64 = 1 << 50;
 
-/// Most hits of one request that may ever pass some limits, and that the script calculates with.
+/// Most hits of one request that can ever pass these limits and that the script can calculate with.
 pub fn most_hits(limits: &[QueueLimit]) -> u64 {
     let most = |limit: &QueueLimit| {
         let in_time = limit.rate.units_in(LONGEST);
@@ -202,7 +202,8 @@ pub fn most_hits(limits: &[QueueLimit]) -> u64 {
 }
 
 impl QueueLimit {
-    /// Hits that may pass now, one by one, when it takes `used` microseconds until nothing is used.
+    /// Hits that may pass now, one by one, if the limit is completely unused in `used`
+    /// microseconds.
     pub fn remaining(&self, used: u64) -> u64 {
         match self.room {
             Room::Burst(burst) => burst.saturating_sub(self.rate.units_in(used)),
@@ -212,13 +213,13 @@ impl QueueLimit {
     }
 }
 
-/// Whole units that come in so many microseconds.
+/// Whole units that arrive in so many microseconds.
 fn whole(rate: Rate, micros: u64) -> u64 {
     let units = u128::from(micros) * u128::from(rate.units()) / u128::from(rate.micros());
     u64::try_from(units).unwrap_or(u64::MAX)
 }
 
-/// Limits as the script reads them.
+/// Formats limits for the script.
 #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis has the script"))]
 pub(super) fn written(limits: &[QueueLimit]) -> String {
     let one = |limit: &QueueLimit| {
@@ -233,7 +234,7 @@ pub(super) fn written(limits: &[QueueLimit]) -> String {
 
 #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis answers"))]
 impl QueueAnswer {
-    /// Reads the numbers that the script answered.
+    /// Reads the numbers in the script's answer.
     pub(super) fn read(numbers: &[i64], limits: &[QueueLimit]) -> Result<Self, StoreError> {
         let [became, wait, ahead, used @ ..] = numbers else {
             return Err(StoreError::Wrong("its length"));
@@ -260,7 +261,7 @@ impl QueueAnswer {
 
 #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis answers"))]
 impl Turned {
-    /// Reads the numbers that the script answered.
+    /// Reads the numbers in the script's answer.
     pub(super) fn read(numbers: &[i64]) -> Result<Self, StoreError> {
         let Ok(numbers) = <[i64; 19]>::try_from(numbers) else {
             return Err(StoreError::Wrong("its length"));

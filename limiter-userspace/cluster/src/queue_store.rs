@@ -10,11 +10,11 @@ use super::store::StoreError;
 pub struct QueueStore(#[cfg(feature = "redis")] super::redis::RedisStore);
 
 impl QueueStore {
-    /// A store that is not connected yet: its first call connects.
+    /// A store that connects at its first call.
     ///
     /// # Errors
     ///
-    /// The settings are refused, or there is no client of Redis.
+    /// If the settings are rejected, or there is no Redis client.
     pub fn new(settings: RedisSettings) -> Result<Self, StartError> {
         #[cfg(feature = "redis")]
         return Ok(Self(super::redis::RedisStore::new(settings)?));
@@ -25,12 +25,12 @@ impl QueueStore {
         }
     }
 
-    /// Decides a request by a queue, and puts its payload there if it has to wait. After an error
+    /// Decides a request by a queue, and stores its payload there if it must wait. After an error
     /// it may have done so.
     ///
     /// # Errors
     ///
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     pub async fn ask(&self, queue: &str, ask: &QueueAsk<'_>) -> Result<QueueAnswer, StoreError> {
         #[cfg(feature = "redis")]
         return self.0.queue_ask(queue, ask).await;
@@ -38,11 +38,11 @@ impl QueueStore {
         none(queue, ask).await
     }
 
-    /// Lets leave a queue what may. It may be repeated.
+    /// Lets payloads leave a queue if they may. A turn may be repeated.
     ///
     /// # Errors
     ///
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     pub async fn turn(&self, queue: &str, turn: &Turn<'_>) -> Result<Turned, StoreError> {
         #[cfg(feature = "redis")]
         return self.0.queue_turn(queue, turn).await;
@@ -51,7 +51,7 @@ impl QueueStore {
     }
 }
 
-/// What there is without a client of Redis, which [`QueueStore::new`] refuses.
+/// The answer without a Redis client, which cannot occur because [`QueueStore::new`] fails.
 #[cfg(not(feature = "redis"))]
 async fn none<A, T>(_queue: &str, _what: A) -> Result<T, StoreError> {
     std::future::ready(Err(StoreError::Refused(super::config::LEFT_OUT.to_owned()))).await

@@ -1,4 +1,4 @@
-//! Random numbers that need not be secret: seeded by the system, once a thread.
+//! Random numbers that need not be secret: seeded by the system once per thread.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 

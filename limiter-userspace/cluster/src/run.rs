@@ -1,5 +1,5 @@
-//! The loop of a node: ticks that look at each lease and write it, calls to the store that ticks do
-//! not wait for, and what nodes report to each other.
+//! The loop of a node: ticks that read and write each lease, calls to the store for which ticks do
+//! not wait, and the reports of nodes.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::poll_fn;
@@ -34,23 +34,24 @@ use calls::{Batches, Outcome};
 mod calls;
 mod keys;
 
-/// Longest time in microseconds between two ticks, where no limit needs them more often.
+/// Longest time in microseconds between two ticks, if no limit needs them more often.
 const TICK_MOST: u64 = 100_000;
 /// Shortest and longest time in microseconds between two questions for changes.
 const ASK_LEAST: u64 = 200_000;
 const ASK_MOST: u64 = HEARTBEAT;
-/// Time between two looks at how the store keeps keys, and where one failed, in microseconds.
+/// Time in microseconds between two checks of how the store keeps keys, and the shorter time after
+/// a failed one.
 const LOOK: u64 = 60_000_000;
 const LOOK_AGAIN: u64 = 1_000_000;
 /// Time between two statuses, in microseconds.
 const STATUS: u64 = 1_000_000;
-/// Refused changes of one answer that the daemon hears of one by one.
+/// Most rejected changes of one answer that are reported to the daemon individually.
 const REFUSED_REPORTED: usize = 10;
-/// Longest time at the end for answers under way, and for what is given back.
+/// Longest time at shutdown to wait for pending answers, and for returning units.
 const ANSWERS: Duration = Duration::from_millis(100);
 const LAST: Duration = Duration::from_millis(200);
 
-/// Ends of the channels to the daemon.
+/// The node's ends of the channels to the daemon.
 pub(super) struct Ends {
     pub(super) rules: watch::Receiver<Rules>,
     pub(super) changes: mpsc::Receiver<Change>,
@@ -59,12 +60,12 @@ pub(super) struct Ends {
     pub(super) stop: oneshot::Receiver<()>,
 }
 
-/// Limits that were given up together: those of a key, or one of a budget.
+/// Limits that were given up together: all of a key, or one of a budget.
 struct Leaving {
-    /// When no packet is under way any more that may charge their leases.
+    /// Time after which no packet in progress can charge their leases.
     due: u64,
     limits: Vec<LimitState>,
-    /// The first of the leases of a key.
+    /// The first lease of a key.
     first: Option<u32>,
 }
 
@@ -73,7 +74,7 @@ pub(super) struct Loop<S, L> {
     store: Arc<S>,
     leases: L,
     ends: Ends,
-    /// Limits in force, by numbers that are never used again.
+    /// Limits in force, by numbers that are never reused.
     held: BTreeMap<u64, LimitState>,
     next: u64,
     /// Limits that were given up, until their last report.
@@ -81,10 +82,10 @@ pub(super) struct Loop<S, L> {
     /// Limits that begin when their leases are free.
     waiting: Vec<Shared>,
     hot: Hot,
-    /// Accounts of limits without leases, and what the store granted beyond all of them.
+    /// Accounts of limits without leases, and what the store granted beyond all accounts.
     remembered: Remembered,
     beyond: Watch,
-    /// Time of the store's clock from which on hot keys are asked for, by shard; and when to ask.
+    /// By shard, the store's time from which hot keys are requested; and when to request them.
     cursors: Vec<u64>,
     next_list: u64,
     calls: JoinSet<Outcome>,
@@ -97,8 +98,8 @@ pub(super) struct Loop<S, L> {
     next_status: u64,
     next_look: u64,
     dropped: u64,
-    /// Microseconds by which the store's clock is ahead of that of the leases, when a call for the
-    /// shard was answered last: each server has its own.
+    /// By shard, the microseconds by which the store's clock was ahead of that of the leases at the
+    /// last answer, because each server has its own clock.
     store_ahead: BTreeMap<u16, i64>,
     servers: Servers,
 }
@@ -148,8 +149,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 _ = &mut self.ends.stop => break,
                 () = sleep_until(next) => {
                     self.tick();
-                    // Ticks that were missed are not made up for. The next sleep ends a millisecond
-                    // later at the earliest, as tokio's do, so answers have their turn.
+                    // Missed ticks are not repeated. The next sleep lasts at least a millisecond,
+                    // as tokio's sleeps do, so that answers are processed.
                     next = (next + self.period()).max(TokioInstant::now());
                 }
                 Some(outcome) = self.calls.join_next() => self.ended(outcome),
@@ -169,7 +170,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.held.values().map(LimitState::sync).chain(self.hot.sync()).min()
     }
 
-    /// Time between two ticks, a little uneven: nodes that began together do not stay together.
+    /// Time between two ticks, slightly random, so that nodes that started together do not stay in
+    /// step.
     fn period(&self) -> Duration {
         let longest = self.sync().map_or(TICK_MOST, |sync| sync / 8);
         let period = longest.clamp(SYNC_MIN / 8, TICK_MOST);
@@ -201,7 +203,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             self.next_status = now + STATUS;
             let servers = self.store.servers();
             let of_servers = self.servers.look(&servers);
-            // The status first: a client that knows the notice sees a status that agrees with it.
+            // Publish the status first, so that a client that sees the notice also sees a matching
+            // status.
             self.show(now, servers);
             for notice in lost.into_iter().chain(of_servers) {
                 self.report(notice);
@@ -222,7 +225,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Asks for news, and says that this node is there, if it is time for that.
+    /// Asks for news and reports this node's presence, if it is time.
     fn meet(&mut self) {
         let now = self.leases.now();
         let has_news = self.change_log.waiting() > 0;
@@ -262,13 +265,13 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.is_in_membership_call = false;
         self.in_contact(kind, took);
         self.contact.clock(met.now, took);
-        // Nobody is notified but to a heartbeat: this node at least.
+        // Only the answer to a heartbeat lists nodes, at least this one.
         if !met.nodes.is_empty() {
             for notice in self.peers.heard(met.now, &met.nodes) {
                 self.report(notice);
             }
         }
-        // Changes wait in the store until there is room for all of them, and for other notices.
+        // Changes wait in the store until there is room for all of them and for other notices.
         let room =
             self.ends.notices.capacity().saturating_sub(self.ends.notices.max_capacity() / 4);
         let news = self.change_log.met(met, room, memory::clock());
@@ -284,7 +287,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Reports changes that are not taken over: how many, and some of them.
+    /// Reports rejected changes: their number, and some of them.
     fn refused(&mut self, refused: Vec<(String, u64, &'static str)>) {
         if refused.is_empty() {
             return;
@@ -300,7 +303,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.report(Notice::Refused { count, latest });
     }
 
-    /// Tells the daemon, if it listens.
+    /// Notifies the daemon, if it listens.
     fn report(&mut self, notice: Notice) {
         if self.ends.notices.try_send(notice).is_err() {
             self.dropped += 1;
@@ -342,7 +345,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.tick();
     }
 
-    /// Ends limits, all of a key or one of a budget; their last report is due later.
+    /// Ends limits, all of a key or one of a budget. Their last report follows later.
     fn give_up(&mut self, mut limits: Vec<LimitState>, first: Option<u32>) {
         let now = self.leases.now();
         for held in &mut limits {
@@ -373,7 +376,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Gives back what was held by limits that are no more, once.
+    /// Returns the units of limits that have ended, once.
     fn finish(&mut self, now: u64) {
         if self.leaving.iter().all(|leaving| now < leaving.due) {
             return;
@@ -393,7 +396,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.begin();
     }
 
-    /// Ends all leases, and gives back what was held, as far as the store answers in time.
+    /// Ends all leases, and returns their units if the store answers in time.
     async fn leave(mut self) {
         let answers = async {
             while let Some(outcome) = self.calls.join_next().await {
@@ -420,11 +423,11 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             Outcome::Met { kind: Kind::Question, result, took: begin.elapsed() }
         });
         let all = async { while self.calls.join_next().await.is_some() {} };
-        // Units that cannot be given back end by themselves.
+        // Units that cannot be returned expire by themselves.
         let _late = timeout(LAST, all).await;
     }
 
-    /// Shows the state of the node.
+    /// Publishes the state of the node.
     fn show(&self, now: u64, servers: Vec<ServerStatus>) {
         let mut status = Status::new(&self.settings);
         status.servers = servers;

@@ -1,21 +1,21 @@
-//! Servers of a cluster of stores that do not answer, reported once each.
+//! Servers of a store cluster that do not answer, each reported once.
 
 use std::collections::BTreeMap;
 
 use super::keeping::Keeping;
 use super::status::{Notice, ServerStatus};
 
-/// Servers that failed when they were looked at last, and if that was reported.
+/// Servers that failed at the last look, and whether that was reported.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     failing: BTreeMap<String, bool>,
-    /// How they keep keys, as it was reported.
+    /// How they keep keys, as reported last.
     keeping: BTreeMap<String, Keeping>,
 }
 
 impl Servers {
-    /// Looks at the servers, once a second: the news. A server is lost when it fails at two looks,
-    /// and there again when it answers, or has no slots any more. What is not of a cluster is
+    /// Checks the servers, once a second, and returns notices. A server is lost if it fails at two
+    /// checks, and regained when it answers or has no slots any more. A server outside a cluster is
     /// reported with the contact.
     pub(super) fn look(&mut self, servers: &[ServerStatus]) -> Vec<Notice> {
         let mut news = Vec::new();
@@ -64,18 +64,18 @@ mod tests {
         let back = Notice::ServerRegained { address: "a:1".to_owned() };
         let mut look = |server: &ServerStatus| servers.look(std::slice::from_ref(server));
         assert_eq!(look(&good), []);
-        // One moment is no loss.
+        // A single failure is not a loss.
         assert_eq!(look(&bad), []);
         assert_eq!(look(&good), []);
         assert_eq!(look(&bad), []);
         assert_eq!(look(&bad), std::slice::from_ref(&lost));
         assert_eq!(look(&bad), []);
         assert_eq!(look(&good), std::slice::from_ref(&back));
-        // Another one has its slots.
+        // Another server has its slots.
         assert_eq!(look(&bad), []);
         assert_eq!(look(&bad), [lost]);
         assert_eq!(look(&server("b:1", Some(9), None)), [back]);
-        // The one server of a store that is none: the contact reports it.
+        // The only server of a store without a cluster is reported by the contact.
         let only = server("c:1", None, Some("gone"));
         assert_eq!(look(&only), []);
         assert_eq!(look(&only), []);

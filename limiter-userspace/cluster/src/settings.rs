@@ -9,23 +9,23 @@ use super::sign::Keys;
 /// Settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
-    /// Name, unlike that of any other node: 1 to 64 letters, digits, `-`, `_` and `.`.
+    /// Name, different from that of every other node: 1 to 64 letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// Nodes that there are at least, 1 to 65,535: shares are made of no fewer.
+    /// Minimum number of nodes, 1 to 65,535: shares are never divided among fewer.
     pub nodes: u16,
-    /// Shards that keys are spread over, at least 1; the same on all nodes.
+    /// Number of shards over which keys are spread, at least 1; the same on all nodes.
     pub shards: u16,
     /// Longest time for a call.
     pub timeout: Duration,
-    /// Keys that changes of other nodes are signed with; `None`: what the store reports is
-    /// believed, and guarded.
+    /// Keys that sign the changes of nodes; `None` if the store is trusted, and protected.
     pub keys: Option<Keys>,
-    /// The newest change that daemons of this node took over before, by the clock of the node that
-    /// made it, in microseconds since 1970: with keys, none from before is taken over again.
+    /// Time of the newest change that daemons of this node accepted before, by the clock of the
+    /// node that made it, in microseconds since 1970. With keys, no change from before is accepted
+    /// again.
     pub newest: u64,
 }
 
-/// Rules in force, as far as nodes share them.
+/// The part of the rules in force that nodes share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     pub(super) shared: SharedSet,

@@ -1,10 +1,10 @@
-//! Signatures of changes. With a key of the nodes, a change in the store counts only if a node with
-//! the key made it. Each counts once, and for no longer than it was made for. docs/threat-model.md,
-//! "Who has the store".
+//! Signatures of changes. If the nodes have a key, a change in the store counts only if a node with
+//! the key made it, only once, and only until its original end. docs/threat-model.md, "Who has the
+//! store".
 //!
-//! A signed line is the change, a number that counts the changes of the daemon, the wall clock of
-//! the node when it was sent, the time that was left of it then, and an HMAC-SHA256 of all that
-//! with the number of the daemon.
+//! A signed line contains the change, a number that counts the daemon's changes, the node's wall
+//! clock when it was sent, its remaining time then, and an HMAC-SHA256 of all this and the daemon's
+//! number.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,20 +15,20 @@ use ring::hmac;
 
 use super::change::Change;
 
-/// Shortest key, in characters: 128 bits as hexadecimal digits.
+/// Shortest key, in characters: 128 bits in hexadecimal digits.
 pub const KEY_MIN: usize = 32;
-/// Longest key in characters, and most keys of a file.
+/// Longest key in characters, and most keys in a file.
 const KEY_MAX: usize = 1024;
 const KEYS_MAX: usize = 8;
-/// Longest line of a signed change in bytes; the longest that is written is shorter.
+/// Longest line of a signed change in bytes; limiter itself writes shorter ones.
 pub const SIGNED_MAX: usize = 256;
-/// Time in microseconds by which wall clocks of nodes may differ.
+/// Largest difference between wall clocks of nodes, in microseconds.
 const LEEWAY: u64 = 60_000_000;
-/// Daemons whose latest number is remembered.
+/// Number of daemons whose latest number is remembered.
 const DAEMONS_MAX: usize = 4096;
 
-/// Keys of the nodes. The first one signs, each of them proves: so keys are changed one node after
-/// the other.
+/// Keys of the nodes. The first one signs, and all are accepted, so keys can be changed one node at
+/// a time.
 #[derive(Clone)]
 pub struct Keys {
     keys: Arc<[hmac::Key]>,
@@ -50,7 +50,7 @@ impl PartialEq for Keys {
 impl Eq for Keys {}
 
 impl Keys {
-    /// Reads the text of a key file: a key a line.
+    /// Reads a key file with one key per line.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let lines: Vec<&str> =
             text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -78,7 +78,7 @@ impl Keys {
         Ok(Self { keys: lines.iter().map(key).collect(), digest: kept })
     }
 
-    /// The line of a change that the daemon `instance` sends at `at`, microseconds since 1970.
+    /// The line of a change that the daemon `instance` sends at `at`, in microseconds since 1970.
     fn line(&self, instance: u64, change: &Change, sequence: u64, at: u64) -> String {
         let proof = Proof { sequence, at, left: change.left().map(micros), mac: Vec::new() };
         let mac =
@@ -110,7 +110,7 @@ fn left_text(left: Option<u64>) -> String {
     left.map_or_else(|| "-".to_owned(), |left| format!("{left:x}"))
 }
 
-/// Words behind a signed change.
+/// The signature part of a signed change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
     sequence: u64,
@@ -120,7 +120,7 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// Splits a line into the change and what is behind it; `None` where neither form fits.
+    /// Splits a line into the change and its signature; `None` if it has neither form.
     pub(super) fn split(line: &str) -> Option<(&str, Option<Self>)> {
         if line.len() > SIGNED_MAX {
             return None;
@@ -152,7 +152,7 @@ impl Proof {
     }
 }
 
-/// Why a change is not taken over.
+/// Reasons for rejecting a change.
 pub(super) const UNSIGNED: &str = "it is not signed with a key of the nodes";
 pub(super) const FORGED: &str = "its signature is of no key of this node, or of another change";
 pub(super) const FUTURE: &str =
@@ -163,39 +163,39 @@ pub(super) const OVER: &str =
 /// A judgement of a change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The change is to be taken over.
+    /// The change is accepted.
     Take(Change),
-    /// The change was taken over before, or a later one was.
+    /// This change or a later one was accepted before.
     Known,
-    /// The change is not to be taken over.
+    /// The change is rejected.
     Refused(&'static str),
 }
 
-/// Judge of the changes in the store.
+/// Decides which changes in the store are accepted.
 #[derive(Debug)]
 pub(super) struct Trust {
     keys: Option<Keys>,
     /// Latest number of each daemon.
     latest: HashMap<u64, u64>,
-    /// Wall clock of the newest change that was taken over.
+    /// Wall clock of the newest accepted change.
     newest: u64,
     /// Number of the latest change of this daemon.
     sent: u64,
 }
 
 impl Trust {
-    /// With the keys of the nodes, if they have some, and the newest change that was taken over by
-    /// the daemons of this node before.
+    /// With the keys of the nodes, if they have any, and the time of the newest change that earlier
+    /// daemons of this node accepted.
     pub(super) fn new(keys: Option<Keys>, newest: u64) -> Self {
         Self { keys, latest: HashMap::new(), newest, sent: 0 }
     }
 
-    /// Wall clock of the newest change that was taken over, in microseconds since 1970.
+    /// Wall clock of the newest accepted change, in microseconds since 1970.
     pub(super) fn newest(&self) -> u64 {
         self.newest
     }
 
-    /// A number for a change of this daemon: it stays the change's, however often it is sent.
+    /// A number for a change of this daemon. The change keeps it, however often it is sent.
     pub(super) fn number(&mut self) -> u64 {
         self.sent += 1;
         self.sent
@@ -209,8 +209,8 @@ impl Trust {
         }
     }
 
-    /// Judges a change of the daemon `instance` at `wall` of this node's clock, and remembers it if
-    /// it is to be taken over.
+    /// Judges a change of the daemon `instance` at `wall` of this node's clock. Remembers it if it
+    /// is accepted.
     pub(super) fn judge(
         &mut self,
         instance: u64,
@@ -231,7 +231,7 @@ impl Trust {
             return Verdict::Known;
         }
         let change = match left {
-            // A change that does not end could be repeated for ever.
+            // A change without an end could be replayed for ever.
             None if at.saturating_add(LEEWAY) < self.newest => return Verdict::Known,
             None => change.clone(),
             Some(left) => {
@@ -278,7 +278,7 @@ mod tests {
         Change::Unlist { sources: IpAddr::from([192, 0, 2, 7]).into() }
     }
 
-    /// The change and the proof of a line, with what the store says is left.
+    /// The change and the proof of a line, with the remaining time in the store.
     fn read(line: &str, left: Option<u64>) -> (Change, Option<Proof>) {
         let (text, proof) = Proof::split(line).expect("a form");
         let change = Change::parse(text, left.map(Duration::from_secs)).expect("a change");
@@ -302,7 +302,7 @@ mod tests {
         let plain = allow(None).to_string();
         assert_eq!(judged(&mut receiver, 1, &plain, NOW), Verdict::Refused(UNSIGNED));
         assert_eq!(judged(&mut trust(OTHER), 1, &line, NOW), Verdict::Refused(FORGED));
-        // Without a key a node believes what is written, as all did before.
+        // Without a key a node accepts what is written.
         assert_eq!(judged(&mut Trust::new(None, 0), 1, &line, NOW), Verdict::Take(allow(None)));
     }
 
@@ -327,14 +327,14 @@ mod tests {
             let verdict = trust(KEY).judge(1, &change, proof.as_ref(), NOW);
             assert_eq!(verdict, Verdict::Take(allow(Some(60))), "{of_store:?}");
         }
-        // The end is that of the node's own clock, with a minute for clocks that differ.
+        // The node's own clock decides the end, with a minute for clock differences.
         let at = |wall| judged(&mut trust(KEY), 1, &line, wall);
         assert_eq!(at(NOW + MINUTE + 30_000_000), Verdict::Take(allow(Some(30))));
         assert_eq!(at(NOW + 2 * MINUTE), Verdict::Refused(OVER));
         assert_eq!(at(NOW - MINUTE - 1), Verdict::Refused(FUTURE));
     }
 
-    /// Against an attempt to repeat a change that a node made, or to make it last longer.
+    /// Prevents replaying a node's change, or extending it.
     #[test]
     fn what_was_reported_before_a_restart_is_not_reported_again() {
         let (mut sender, mut receiver) = (trust(KEY), trust(KEY));
@@ -351,7 +351,7 @@ mod tests {
         let mut again = Trust::new(receiver.keys.clone(), receiver.newest());
         assert_eq!(judged(&mut again, 1, &allowed, now), Verdict::Known);
         assert_eq!(judged(&mut again, 1, &unlisted, now), Verdict::Take(unlist()));
-        // A ban ends by itself, and after a reboot it is needed, so it counts again.
+        // A ban ends by itself, and is needed after a reboot, so it counts again.
         let banned = line(&mut sender, &allow(Some(3600)), NOW);
         assert!(matches!(judged(&mut again, 1, &banned, now), Verdict::Take(_)));
     }
@@ -377,7 +377,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Whatever is changed in a line, or taken from another one, it is refused or known.
+        /// A line that is altered in any way, or combined with another one, is rejected or known.
         #[test]
         fn no_other_line_counts(at in 0usize..200, byte in 32u8..127, instance in 1u64..3) {
             let line = trust(KEY).line(1, &allow(Some(60)), 7, NOW);

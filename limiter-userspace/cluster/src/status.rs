@@ -1,4 +1,4 @@
-//! State of a node for people and monitoring, and what it tells the daemon by itself.
+//! State of a node for users and monitoring, and its notices to the daemon.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -7,23 +7,24 @@ use super::change::Change;
 use super::keeping::Keeping;
 use super::settings::NodeSettings;
 
-/// News of the node, for the daemon.
+/// News of the node for the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// Another number of nodes: those that live, or the floor. Rules are to be compiled with it.
+    /// The number of nodes changed: that of live nodes, or the minimum. Rules must be compiled with
+    /// it.
     Nodes(u64),
-    /// Another node's change, to be applied here and not published again.
+    /// A change by another node, to be applied here and not published again.
     Change(Change),
-    /// Changes of other nodes that are not taken over.
+    /// Changes by other nodes that are rejected.
     Refused {
-        /// Changes that were refused.
+        /// Number of rejected changes.
         count: u64,
-        /// The latest changes that were refused.
+        /// The latest rejected changes.
         latest: Vec<RefusedChange>,
     },
-    /// Changes of other nodes that will not come any more: the store has dropped them.
+    /// Changes by other nodes that will never come, because the store has dropped them.
     Missed {
-        /// Number of them; `None` if the store lost its state.
+        /// Their number; `None` if the store lost its state.
         changes: Option<u64>,
     },
     /// There is no contact to the store.
@@ -33,55 +34,57 @@ pub enum Notice {
     },
     /// There is contact to the store again.
     Regained {
-        /// Time without.
+        /// Time without contact.
         after: Duration,
     },
-    /// A server of a cluster that has slots answers no call for them.
+    /// A server of a cluster answers no calls for its slots.
     ServerLost {
         /// Address of the server.
         address: String,
-        /// Hash slots that the server has.
+        /// Number of its hash slots.
         slots: u16,
         /// The latest error.
         error: String,
     },
-    /// A server that was lost answers again, or others have its slots now.
+    /// A lost server answers again, or other servers have its slots now.
     ServerRegained {
         /// Address of the server.
         address: String,
     },
-    /// A server of the store keeps keys in another way than was known.
+    /// How a server keeps keys has changed, or is known for the first time.
     Keeping(ServerStatus),
-    /// The store granted more of a limit than the limit allows this node alone: it was not taken.
+    /// The store granted more of a limit than the limit allows this node alone. The excess was not
+    /// taken.
     Beyond {
         /// Name of the limit, as in rule files.
         limit: String,
         /// Units that were not taken since the last notice.
         units: u64,
     },
-    /// The key of a limit in the store is somebody else's: that limit does without contact.
+    /// The store's key of a limit was made by something else. That limit works as if without
+    /// contact.
     Foreign {
         /// The key, and the remedy.
         error: String,
     },
-    /// Another daemon that lives has the name of this node.
+    /// Another live daemon has the name of this node.
     SameName {
         /// Name that two nodes have.
         name: String,
     },
-    /// Nodes have another rule set than this one.
+    /// Other nodes have a different rule set.
     RuleSetsDiffer {
-        /// Their names; none: all have the same again.
+        /// Their names; empty if all have the same rule set again.
         nodes: Vec<String>,
     },
 }
 
-/// A change of another node that is not taken over.
+/// A rejected change by another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedChange {
-    /// The change, as `deny 192.0.2.0/24`.
+    /// The change, such as `deny 192.0.2.0/24`.
     pub change: String,
-    /// Name of the node that made it, as far as the store says.
+    /// Name of the node that made it, if the store knows it.
     pub node: Option<String>,
     /// The reason.
     pub why: String,
@@ -90,69 +93,69 @@ pub struct RefusedChange {
 /// Contact to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contact {
-    /// There was none yet.
+    /// There was no contact yet.
     Starting,
-    /// Calls are answered, since then.
+    /// Calls have been answered since this time.
     Connected(SystemTime),
-    /// No call was answered, since then.
+    /// No call has been answered since this time.
     CutOff(SystemTime),
 }
 
-/// State of a node at one moment. It is made anew each second, and when the contact changes.
+/// State of a node at one moment, updated each second and when the contact changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Name of this node.
     pub name: String,
     /// Contact to the store.
     pub contact: Contact,
-    /// The latest error of a call, and when it was.
+    /// Time and text of the latest error of a call.
     pub last_error: Option<(SystemTime, String)>,
-    /// Calls that were made, and those of them that failed.
+    /// Number of calls, including failed ones.
     pub calls: u64,
-    /// Calls that failed.
+    /// Number of failed calls.
     pub failed: u64,
-    /// Time of the latest call that was answered.
+    /// Duration of the latest answered call.
     pub round_trip: Option<Duration>,
-    /// Longest time of a call that was answered in the last minute or two.
+    /// Longest duration of an answered call in the last one or two minutes.
     pub worst_round_trip: Option<Duration>,
     /// Microseconds by which the store's clock is ahead of this machine's.
     pub clock_ahead: Option<i64>,
-    /// Servers of the store, in the order of their addresses.
+    /// Servers of the store, ordered by address.
     pub servers: Vec<ServerStatus>,
-    /// Shared limits, in the order of their names.
+    /// Shared limits, ordered by name.
     pub leases: Vec<LeaseStatus>,
-    /// Number of leases that decide nothing, for want of an answer.
+    /// Number of leases that decide nothing, because there is no answer.
     pub without_contact: usize,
-    /// Nodes that live, in the order of their names.
+    /// Live nodes, ordered by name.
     pub nodes: Vec<NodeStatus>,
-    /// Number of nodes that shares are made of.
+    /// Number of nodes among which shares are divided.
     pub count: u64,
     /// Changes of this node that wait for the store.
     pub waiting_changes: usize,
-    /// Time of the newest change of another node that was taken over, by the clock of the node that
-    /// made it, in microseconds since 1970; 0 without a key of the nodes.
+    /// Time of the newest accepted change by another node, by that node's clock, in microseconds
+    /// since 1970; 0 without a key of the nodes.
     pub newest_change: u64,
     /// Keys of rules that have leases on this node.
     pub keys: usize,
-    /// Keys that found no leases since the node began: all were in use.
+    /// Keys that found no free leases since the node started.
     pub keys_refused: u64,
-    /// Units that were granted beyond what the limits allow this node alone, and not taken, since
-    /// the node began.
+    /// Units that were granted beyond what the limits allow this node alone, and so not taken,
+    /// since the node started.
     pub beyond: u64,
-    /// The latest time at which that was more than roundings and clocks explain.
+    /// The latest case that rounding and clock differences do not explain.
     pub latest_beyond: Option<Beyond>,
-    /// True if changes of other nodes count only with a signature.
+    /// True if changes by other nodes count only with a signature.
     pub signed: bool,
-    /// Notices that found no room.
+    /// Notices that were dropped because the channel was full.
     pub dropped_notices: u64,
 }
 
-/// A limit of which the store granted more than it allows.
+/// A limit of which the store granted too much.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beyond {
     /// Name of the limit, as in rule files.
     pub limit: Arc<str>,
-    /// When it did.
+    /// Time of the grant.
     pub at: SystemTime,
 }
 
@@ -161,54 +164,54 @@ pub struct Beyond {
 pub struct ServerStatus {
     /// Host and port, or the path of its socket.
     pub address: String,
-    /// True if there is a connection to it. To one that has nothing to be asked for there is none.
+    /// True if there is a connection to it. A server that is never asked has none.
     pub connected: bool,
-    /// Slots of the cluster that it has; `None` if it is no cluster's.
+    /// Number of its cluster slots; `None` outside a cluster.
     pub slots: Option<u16>,
-    /// The error that ended the last connection to it; `None` once a call was answered after that.
+    /// The error that ended the last connection; `None` once a call was answered after that.
     pub error: Option<String>,
-    /// How it keeps keys; `None` before it was looked at.
+    /// How it keeps keys; `None` before the first check.
     pub keeping: Option<Keeping>,
 }
 
-/// A lease that this node has now.
+/// A current lease of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseStatus {
     /// Name of the limit.
     pub name: Arc<str>,
     /// Index in `LEASES`.
     pub lease: u32,
-    /// Units that this daemon was granted.
+    /// Units granted to this daemon.
     pub granted: u64,
-    /// Units that were granted beyond this node's own account, and not taken.
+    /// Units granted beyond this node's own account, and not taken.
     pub beyond: u64,
-    /// Units that packets used, since the lease was this daemon's.
+    /// Units that packets used since this daemon has had the lease.
     pub used: u64,
-    /// Units that packets were refused, since the lease was this daemon's.
+    /// Units that packets were denied since this daemon has had the lease.
     pub denied: u64,
-    /// Units that are there to be used.
+    /// Units available for use.
     pub held: u64,
     /// True if the lease decides.
     pub in_contact: bool,
 }
 
-/// A node of the cluster, as this one knows it.
+/// A node of the cluster, as this node knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
     /// Name of the node.
     pub name: String,
-    /// True if it is this one.
+    /// True if it is this node.
     pub here: bool,
     /// Digest of its rule set.
     pub digest: u64,
     /// Version of its program.
     pub version: String,
-    /// Time since it was heard of, when the store was asked last.
+    /// Time since its last report, when the store was last asked.
     pub silent: Duration,
 }
 
 impl Status {
-    /// State of a node that has not begun.
+    /// State of a node that has not started.
     pub(super) fn new(settings: &NodeSettings) -> Self {
         Self {
             name: settings.name.clone(),

@@ -1,5 +1,5 @@
-//! The store of shared limits, as the nodes see it: one call takes what a node reports and wants of
-//! keys of one shard, and gives the answers.
+//! The store of shared limits as the nodes see it. One call takes a node's reports and requests for
+//! keys of one shard, and returns the answers.
 
 use std::future::Future;
 
@@ -12,9 +12,9 @@ use super::status::ServerStatus;
 
 pub use super::store_error::{Foreign, StoreError};
 
-/// Most keys in one call: beyond it a key costs no less, and others wait for the store.
+/// Most keys in one call: more keys save nothing per key, and make others wait for the store.
 pub const KEYS_MAX: usize = 100;
-/// Most hot keys that one call reports.
+/// Most hot keys in one answer.
 pub const HOT_MAX: usize = 1000;
 /// Longest name of a key, in bytes.
 pub const NAME_MAX: usize = 64;
@@ -22,8 +22,8 @@ pub const NAME_MAX: usize = 64;
 /// Request for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Name of the key: rule and source, 1 to [`NAME_MAX`] bytes. The first is not `!`: so begin
-    /// the store's own.
+    /// Name of the key: rule and source, 1 to [`NAME_MAX`] bytes. It does not begin with `!`, which
+    /// is reserved for the store's own keys.
     pub name: Box<[u8]>,
     /// Numbers of its limit.
     pub central: Central,
@@ -34,24 +34,24 @@ pub struct Ask {
 /// Request for one key of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowAsk {
-    /// Name of the key, as [`Ask::name`].
+    /// Name of the key; see [`Ask::name`].
     pub name: Box<[u8]>,
     /// Numbers of its limit.
     pub window: Window,
-    /// Units that the node gives back and wants.
+    /// Units that the node returns and wants.
     pub demand: WindowDemand,
 }
 
 /// One call: keys of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Number of the shard; all keys with the same number are in one place of a cluster of stores.
+    /// Number of the shard. All keys with the same number are in one place of a store cluster.
     pub shard: u16,
-    /// Keys that were promoted at this time of the store's clock or later are reported; `None`:
-    /// none.
+    /// Report the keys that were promoted at this time of the store's clock or later; `None` to
+    /// report none.
     pub hot_since: Option<u64>,
-    /// Time of the store's clock after which the node does not wait any more: what it reports is
-    /// booked then, and nothing is granted. `None`: it is not known.
+    /// Time of the store's clock after which the node no longer waits: then its reports are booked,
+    /// but nothing is granted. `None` if unknown.
     pub deadline: Option<u64>,
     /// At most [`KEYS_MAX`] keys.
     pub asks: Vec<Ask>,
@@ -60,20 +60,20 @@ pub struct Batch {
 /// One call for windows: keys of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowBatch {
-    /// As [`Batch::shard`].
+    /// See [`Batch::shard`].
     pub shard: u16,
-    /// As [`Batch::deadline`].
+    /// See [`Batch::deadline`].
     pub deadline: Option<u64>,
     /// At most [`KEYS_MAX`] keys.
     pub asks: Vec<WindowAsk>,
 }
 
-/// A key that the store has, as the hot list reports it.
+/// An existing key, as the hot list reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotKey {
     /// Name of the key.
     pub name: Box<[u8]>,
-    /// When it was promoted, or was last seen to be in use, by the store's clock.
+    /// When it was promoted or last seen in use, by the store's clock.
     pub at: u64,
 }
 
@@ -82,54 +82,55 @@ pub struct HotKey {
 pub struct Answers {
     /// Time of the store's clock, in microseconds since 1970.
     pub now: u64,
-    /// Hot keys, oldest first; [`HOT_MAX`] of them: there may be more from the last one's time.
+    /// Hot keys, oldest first. If there are [`HOT_MAX`], more may exist from the last one's time
+    /// on.
     pub hot: Vec<HotKey>,
-    /// One answer for each key asked, in that order; none where somebody else made the key.
+    /// One answer for each requested key, in that order; an error if something else made the key.
     pub answers: Vec<Result<Answer, Foreign>>,
 }
 
-/// Store that shares limits among nodes. Nothing of it is called while a packet waits. Calls may be
-/// made before those before them are answered.
+/// A store that shares limits among nodes. No packet waits for it. Calls may be made before earlier
+/// ones are answered.
 pub trait Store {
-    /// Makes one call. After an error the state in the store may have changed; a call must not be
-    /// repeated.
+    /// Makes one call. It must not be repeated after an error, because the store's state may have
+    /// changed.
     fn exchange(&self, batch: &Batch) -> impl Future<Output = Result<Answers, StoreError>>;
 
-    /// Makes one call for windows, as [`Store::exchange`].
+    /// Makes one call for windows; see [`Store::exchange`].
     fn windows(&self, batch: &WindowBatch) -> impl Future<Output = Result<Answers, StoreError>>;
 
-    /// Makes one call for what nodes report to each other. It may be repeated.
+    /// Makes one call for the reports of nodes. It may be repeated.
     fn meet(&self, membership: &Membership) -> impl Future<Output = Result<Met, StoreError>>;
 
-    /// False while a call would fail at once: the store waits before it connects again.
+    /// False if a call would fail at once, because the store waits before it reconnects.
     fn is_ready(&self) -> bool;
 
-    /// Looks at how its servers keep keys; true if all of them were looked at.
+    /// Reads how its servers keep keys. Returns true if all of them answered.
     fn look(&self) -> impl Future<Output = bool> {
         std::future::ready(true)
     }
 
-    /// State of its servers, in the order of their addresses; none where there is no server.
+    /// State of its servers, ordered by address; empty if it has none.
     fn servers(&self) -> Vec<ServerStatus> {
         Vec::new()
     }
 }
 
-/// Shard of a key among `shards`: FNV-1a, beginning with a seed that the nodes share, and mixed at
-/// the end, so that neighbours are spread over all shards.
+/// Shard of a key among `shards`: FNV-1a with a seed that the nodes share, mixed at the end so that
+/// similar names are spread over all shards.
 pub fn shard(seed: u64, name: &[u8], shards: u16) -> u16 {
     let begin = 0xcbf2_9ce4_8422_2325 ^ seed;
     let hash = name
         .iter()
         .fold(begin, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    // By itself it lets the last bytes of a name reach only the lowest and the highest bits.
+    // FNV-1a alone lets the last bytes of a name affect only the lowest and the highest bits.
     let hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let hash = (hash ^ hash >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     u16::try_from((hash >> 32) % u64::from(shards.max(1))).unwrap_or(0)
 }
 
 impl Batch {
-    /// Checks names and sizes before anything is sent.
+    /// Checks names and sizes before sending.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         check_count(self.asks.len())?;
         self.asks.iter().try_for_each(|ask| check_name(&ask.name))
@@ -137,7 +138,7 @@ impl Batch {
 }
 
 impl WindowBatch {
-    /// Checks names and sizes before anything is sent.
+    /// Checks names and sizes before sending.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         check_count(self.asks.len())?;
         self.asks.iter().try_for_each(|ask| check_name(&ask.name))
@@ -155,16 +156,16 @@ fn check_name(name: &[u8]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Numbers of an answer: of the call, and of each key.
+/// Numbers in an answer: for the call, and for each key.
 const OF_CALL: usize = 1;
 const OF_KEY: usize = 5;
 
-/// Reads the numbers that a script answered, of keys with those whole `names` that wanted `wants`:
-/// time of the store, then for each key grant (-1: the key is somebody else's), wait, epoch, rest
-/// and until (-1: no end).
+/// Reads the numbers that a script answered for the keys with the full `names` that wanted `wants`:
+/// time of the store, then for each key grant (-1 if something else made the key), wait, epoch,
+/// rest and until (-1 for no end).
 ///
-/// No more is taken than was wanted. The store's time and epochs may be anything in range: nodes
-/// calculate with their own clocks, and hand the store's numbers back to it.
+/// Takes no more than was wanted. The store's time and epochs may be anything in range: nodes
+/// calculate with their own clocks, and only return the store's numbers to it.
 pub fn read(
     numbers: &[i64],
     hot: Vec<HotKey>,

@@ -1,35 +1,36 @@
-//! Why the store gives no answer, of a call or of a key.
+//! Why the store gives no answer to a call or for a key.
 
-/// A key of the store that has limiter's name and was made by somebody else. It stays as it is.
+/// A key of the store that has limiter's name but was made by something else. limiter leaves it
+/// alone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{key} in the store is not what limiter keeps there (WRONGTYPE): delete it, or give limiter \
      another `prefix`"
 )]
 pub struct Foreign {
-    /// Whole name of the key, or of those that it is one of.
+    /// Full name of the key, or the names among which it is.
     pub key: String,
 }
 
-/// Why there is no answer. What the store did is not known.
+/// Why there is no answer. What the store did is unknown, unless the variant says so.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// There is no connection, or it broke.
     #[error("no contact to the store: {0}")]
     Lost(String),
-    /// There is none, and it is too early for another attempt: nothing was done.
+    /// There is no connection, and it is too early to reconnect: nothing was done.
     #[error("no contact to the store: next attempt in {0} ms")]
     Waits(u64),
     /// The answer did not come in time.
     #[error("the store did not answer within {0} ms")]
     Late(u64),
-    /// The store refuses: out of memory, read-only, loading, not allowed.
+    /// The store refuses: out of memory, read-only, loading, not permitted.
     #[error("the store refuses: {0}{remedy}", remedy = more_memory(_0))]
     Refused(String),
-    /// A key that the whole call needs was made by somebody else: nothing was done.
+    /// Something else made a key that the whole call needs: nothing was done.
     #[error(transparent)]
     Foreign(#[from] Foreign),
-    /// The answer is not one that the script gives.
+    /// No answer of the script has this form.
     #[error("answer of the store is wrong: {0}")]
     Wrong(&'static str),
     /// The batch has too many keys, or a name is too long.
@@ -47,7 +48,7 @@ fn more_memory(refusal: &str) -> &'static str {
 }
 
 impl StoreError {
-    /// True if the store was reached: it answered, and no attempt by itself is of use.
+    /// True if the store was reached and answered, so that a retry alone is useless.
     pub const fn is_answer(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Foreign(_) | Self::Wrong(_) | Self::Batch(_) => true,

@@ -1,4 +1,4 @@
-//! Servers of the store: the part `redis` of the file of a node.
+//! Servers of the store: the part `redis` of a node's file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::redis::{Address, RedisSettings, Scripts, Servers, is_prefix};
 
 /// The field of the servers of a cluster.
 const CLUSTER: &str = "redis.cluster";
-/// Most servers of a cluster that the file names: one that answers names all.
+/// Most servers of a cluster in the file: one that answers names all others.
 const SEEDS_MAX: usize = 100;
 
 /// The servers, and how they are used.
@@ -33,7 +33,7 @@ struct Tls {
 }
 
 impl Redis {
-    /// Checks all of it; a call takes `timeout` at most.
+    /// Checks all fields. `timeout` is the longest time of a call.
     pub(super) fn check(self, timeout: Duration) -> Result<RedisSettings, Wrong> {
         let prefix = match self.prefix {
             None => "rl".to_owned(),
@@ -117,7 +117,7 @@ fn seeds(
     list.value.iter().map(seed).collect()
 }
 
-/// Address of a server: a path is a unix socket.
+/// Parses the address of a server. A path is a unix socket.
 fn of_text(
     text: &Spanned<String>,
     field: &'static str,

@@ -1,4 +1,4 @@
-//! A connection to one server: how it is made, and the scripts that its server was given.
+//! A connection to one server: how it is made, and which scripts its server has.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::request::{Request, Script};
 use super::settings::{Address, RedisSettings, Scripts};
 use crate::keeping::Keeping;
 
-/// A connection, and the digests of the scripts that its server was given.
+/// A connection, and the digests of the scripts that its server has.
 #[derive(Clone)]
 pub(super) struct Connection {
     link: MultiplexedConnection,
@@ -26,7 +26,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects, and loads the scripts. Nothing here has a limit on time.
+    /// Connects and loads the scripts. The caller limits the time.
     pub(super) async fn open(
         settings: &RedisSettings,
         address: &Address,
@@ -36,7 +36,7 @@ impl Connection {
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let mut link = client.get_multiplexed_async_connection_with_config(&config).await?;
         let Scripts { lease, window, node, queue } = &settings.scripts;
-        // All at once: a server that is far away has to answer within the time of a call.
+        // All in one pipeline: a distant server must answer within the time of a call.
         let mut loads = redis::pipe();
         for text in [lease, window, node, queue] {
             loads.cmd("SCRIPT").arg("LOAD").arg(text);
@@ -51,7 +51,8 @@ impl Connection {
         })
     }
 
-    /// Calls a script. One that the server has forgotten was not begun: it is loaded, and called.
+    /// Calls a script. If the server has forgotten it, nothing was done: it is loaded and called
+    /// again.
     pub(super) async fn call(
         &mut self,
         scripts: &Scripts,
@@ -74,8 +75,8 @@ impl Connection {
         }
     }
 
-    /// Sends a call; with `asking`, one that the server is to answer though it does not have the
-    /// slot yet. Both go out together: no other call comes between.
+    /// Sends a call. With `asking`, the server answers though it does not have the slot yet. Both
+    /// commands go out together, so that no other call comes between them.
     async fn send(
         &mut self,
         request: &Request,
@@ -95,7 +96,7 @@ impl Connection {
         })
     }
 
-    /// Asks how the server keeps keys: by whichever command an access list allows.
+    /// Asks how the server keeps keys, by whichever command its access list allows.
     pub(super) async fn keeping(&mut self) -> Result<Option<Keeping>, RedisError> {
         let info = redis::cmd("INFO").arg(&["memory", "persistence"]).to_owned();
         let refused = match info.query_async::<String>(&mut self.link).await {
@@ -137,13 +138,13 @@ fn client(settings: &RedisSettings, address: &Address) -> Result<Client, RedisEr
             ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
         }
     };
-    // Calls are small, and do not wait for each other.
+    // Calls are small and must not wait for each other.
     let tcp = TcpSettings::default().set_nodelay(true);
     let info = place.into_connection_info()?.set_redis_settings(user).set_tcp_settings(tcp);
     let Address::Tls { authority, .. } = address else {
         return Client::open(info);
     };
-    // Another one in this process is as good.
+    // If this process already has a provider, it is just as good.
     let _same = rustls::crypto::ring::default_provider().install_default();
     let root_cert = match authority {
         Some(path) => Some(

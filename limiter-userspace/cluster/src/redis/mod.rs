@@ -1,18 +1,18 @@
 //! Store in Redis 7.0 or newer, or Valkey: scripts (`lease.lua`, `window.lua`, `node.lua`,
-//! `queue.lua`) on one server, or on those of a Redis Cluster. Calls go out without waiting for
-//! each other.
+//! `queue.lua`) on one server or on those of a Redis Cluster. Calls go out without waiting for each
+//! other.
 //!
-//! A call is made once, whatever happens: it is sent again only where a server says that nothing
-//! was done, which are `NOSCRIPT`, after the script was loaded, and in a cluster the words for keys
-//! that are elsewhere.
+//! A call is made only once. It is sent again only if a server reports that it did nothing: after
+//! `NOSCRIPT`, once the script is loaded, and in a cluster after the redirections for keys on other
+//! servers.
 //!
 //! - [`settings`](RedisSettings): where the servers are;
-//! - `request` and `reply`: a call and its answer, as the scripts have them;
+//! - `request` and `reply`: a call and its answer in the form of the scripts;
 //! - `connection` and `server`: one server;
 //! - `slots` and `router`: a cluster, and which server a call goes to;
 //! - `store`: the trait over all of them.
 //!
-//! Without the feature `redis` there are the settings alone, which files are checked against.
+//! Without the feature `redis` only the settings exist, to check files against.
 
 #[cfg(feature = "redis")]
 mod connection;

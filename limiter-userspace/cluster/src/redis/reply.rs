@@ -1,4 +1,4 @@
-//! Answers of the scripts, of which nothing is believed.
+//! Answers of the scripts. Nothing in them is trusted.
 
 use redis::Value;
 
@@ -22,7 +22,7 @@ fn bytes(value: &Value) -> Result<Vec<u8>, StoreError> {
     }
 }
 
-/// Takes an answer of the script for queues apart.
+/// Parses an answer of the queue script.
 pub(super) fn queue_numbers(value: &Value) -> Result<Vec<i64>, StoreError> {
     let Value::Array(values) = value else { return Err(StoreError::Wrong("its form")) };
     numbers(values)
@@ -32,7 +32,7 @@ fn numbers(values: &[Value]) -> Result<Vec<i64>, StoreError> {
     values.iter().map(number).collect()
 }
 
-/// Takes an answer apart, of which nothing is believed.
+/// Parses an answer, of which nothing is trusted.
 pub(super) fn reply(value: Value) -> Result<Reply, StoreError> {
     let Value::Array(parts) = value else { return Err(StoreError::Wrong("its form")) };
     let [Value::Array(head), Value::Array(hot)] = parts.as_slice() else {
@@ -51,7 +51,7 @@ pub(super) fn reply(value: Value) -> Result<Reply, StoreError> {
     Ok((head, hot.collect::<Result<_, _>>()?))
 }
 
-/// Takes an answer of the script for nodes apart.
+/// Parses an answer of the node script.
 pub(super) fn met(membership: &Membership, value: Value) -> Result<Met, StoreError> {
     let Value::Array(parts) = value else { return Err(StoreError::Wrong("its form")) };
     let [Value::Array(head), Value::Array(nodes), Value::Array(changes)] = parts.as_slice() else {

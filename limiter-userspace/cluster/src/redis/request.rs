@@ -1,5 +1,5 @@
-//! Calls of the scripts: their keys and arguments. All keys of a call have one hash tag, so that
-//! they are on one server of a cluster.
+//! Calls of the scripts: their keys and arguments. All keys of a call have the same hash tag, so
+//! that they are on one server of a cluster.
 
 use limiter_sharing::rate::EXACT;
 use limiter_sharing::window::WindowKind;
@@ -33,14 +33,14 @@ impl Scripts {
 /// One call of a script: keys and arguments.
 pub(super) struct Request {
     pub(super) script: Script,
-    /// The store's own first, which the whole call needs.
+    /// The store's own keys, which the whole call needs, come first.
     keys: Vec<Vec<u8>>,
     own: usize,
     arguments: Vec<String>,
 }
 
 impl Request {
-    /// The call, of the script with this digest.
+    /// The call, with the script's digest.
     pub(super) fn command(&self, digest: &str) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         command.arg(digest).arg(self.keys.len());
@@ -53,23 +53,23 @@ impl Request {
         command
     }
 
-    /// The store's own keys that the whole call needs, as words.
+    /// The store's own keys that the whole call needs, as text.
     pub(super) fn own_keys(&self) -> String {
         let own = self.keys.iter().take(self.own).map(|key| key.escape_ascii().to_string());
         own.collect::<Vec<_>>().join(" or ")
     }
 
-    /// Slot of a cluster that all keys of the call are in.
+    /// The cluster slot of all keys of the call.
     pub(super) fn slot(&self) -> u16 {
         self.keys.first().map_or(0, |key| slot_of(key))
     }
 
-    /// Keys that are asked for.
+    /// The keys that are requested.
     pub(super) fn asked(&self) -> &[Vec<u8>] {
         self.keys.get(self.own..).unwrap_or_default()
     }
 
-    /// Prefix of the keys of a shard. The part in braces is what a cluster places keys by.
+    /// Prefix of the keys of a shard. A cluster places keys by the part in braces.
     fn shard(prefix: &str, shard: u16) -> String {
         format!("{prefix}:{{{shard:04}}}:")
     }
@@ -86,8 +86,8 @@ impl Request {
     pub(super) fn lease(prefix: &str, batch: &Batch) -> Self {
         let prefix = Self::shard(prefix, batch.shard);
         let since = time_or_none(batch.hot_since);
-        // A call that needs no list names none: while a slot is on its way, a call must find all of
-        // its keys.
+        // A call that needs no list must not name one: while a slot migrates, all keys of a call
+        // must exist in the same place.
         let list = if batch.hot_since.is_some() { "!hot" } else { "!boot" };
         let mut request = Self {
             script: Script::Lease,
@@ -123,7 +123,7 @@ impl Request {
     pub(super) fn window(prefix: &str, batch: &WindowBatch) -> Self {
         let prefix = Self::shard(prefix, batch.shard);
         let logs = batch.asks.iter().any(|ask| ask.window.kind == WindowKind::SlidingLog);
-        // No other kind needs the number, as above.
+        // Other kinds do not need the counter, for the same reason.
         let first = batch.asks.first().filter(|_| !logs).map(|ask| &*ask.name);
         let mut request = Self {
             script: Script::Window,
@@ -155,9 +155,9 @@ impl Request {
         request
     }
 
-    /// Call for what nodes report to each other.
+    /// Call for the reports of nodes.
     pub(super) fn node(prefix: &str, membership: &Membership) -> Self {
-        // In braces: a cluster keeps both in one place.
+        // In braces, so that a cluster keeps both in one place.
         let keys = ["nodes", "changes"].map(|key| format!("{prefix}:{{node}}:{key}").into());
         let (word, text) = match &membership.presence {
             Presence::Heartbeat(heartbeat) => ("beat", heartbeat.text()),
@@ -177,8 +177,7 @@ impl Request {
 }
 
 impl Request {
-    /// Keys of a queue, in the order of the script. The part in braces is what a cluster places
-    /// keys by.
+    /// Keys of a queue, in the order of the script. A cluster places keys by the part in braces.
     fn queue(prefix: &str, queue: &str, arguments: Vec<String>) -> Self {
         let keys = [
             "waiting", "ready", "dead", "order", "due", "buckets", "drained", "ids", "ahead",
@@ -228,7 +227,7 @@ impl Request {
     }
 }
 
-/// A time of the store's clock as an argument; -1 for none.
+/// Formats a time of the store's clock as an argument; -1 for `None`.
 fn time_or_none(time: Option<u64>) -> String {
     time.map_or_else(|| "-1".to_owned(), |time| time.min(EXACT - 1).to_string())
 }

@@ -1,9 +1,9 @@
-//! Servers of a Redis Cluster: each call goes to the one that has its keys. Each server has a
-//! connection of its own, so that one that is away costs the calls for its slots and no others.
+//! Routes each call to the Redis Cluster server that has its keys. Each server has its own
+//! connection, so that an unreachable one costs only the calls for its slots.
 //!
-//! A call is sent again only where a server says that it did nothing: `MOVED`, `ASK`, `TRYAGAIN`,
-//! `CLUSTERDOWN`. The client for clusters that the crate has repeats it after a lost connection,
-//! too, and holds back all calls while it looks for the servers.
+//! A call is sent again only if a server reports that it did nothing: `MOVED`, `ASK`, `TRYAGAIN`,
+//! `CLUSTERDOWN`. The crate's own cluster client also repeats calls after a lost connection, and
+//! delays all calls while it searches for the servers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,11 +21,11 @@ use crate::random;
 use crate::status::ServerStatus;
 use crate::store::StoreError;
 
-/// Most times that one call is sent: an answer later than a sync period is of no use.
+/// Most times that one call is sent: an answer after more than a sync period is useless.
 const SENT_MAX: u32 = 4;
-/// Pause before a call is sent again that a server could not do yet; twice that before the next.
+/// Pause before a call that a server could not handle yet is sent again; doubles each time.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Longest pause, of which half is random, before the slots are asked for again.
+/// Longest pause, half of it random, before the slots are requested again.
 const SLOTS_AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
@@ -33,21 +33,21 @@ pub(super) struct Router(Arc<Inner>);
 
 struct Inner {
     settings: Arc<RedisSettings>,
-    /// Servers that the file of the node names.
+    /// Servers in the node's file.
     seeds: Vec<Address>,
     state: Mutex<State>,
-    /// Reported when slots were asked for, whatever came of it.
+    /// Notified when a request for the slots has ended, with any result.
     asked: Notify,
 }
 
 #[derive(Default)]
 struct State {
     slots: SlotMap,
-    /// Servers of slots that were moved since.
+    /// Servers of slots that have moved since.
     moved: BTreeMap<u16, Address>,
     servers: BTreeMap<Address, Arc<Server>>,
     is_asking: bool,
-    /// Slots are not asked for before.
+    /// The slots are not requested before this time.
     not_before: Option<Instant>,
     /// Why there are no slots.
     error: Option<StoreError>,
@@ -59,7 +59,7 @@ impl Router {
         Self(Arc::new(Inner { settings, seeds, state, asked }))
     }
 
-    /// Makes a call where its keys are.
+    /// Makes a call on the server that has its keys.
     pub(super) async fn call<T>(
         &self,
         request: &Request,
@@ -91,7 +91,7 @@ impl Router {
                 }
                 Err(Failure::Store(error)) => {
                     if !matches!(error, StoreError::Foreign(_)) {
-                        // Another server may have its slots by now.
+                        // Another server may have its slots now.
                         self.ask_slots();
                     }
                     return Err(error);
@@ -101,13 +101,13 @@ impl Router {
         Err(StoreError::Refused(why))
     }
 
-    /// An error while a call would fail at once, whatever slot it is for.
+    /// An error if any call would fail at once, whatever its slot.
     pub(super) fn ready(&self) -> Result<(), StoreError> {
         let state = self.0.state();
         if state.slots.is_empty() && !state.is_asking { state.waits() } else { Ok(()) }
     }
 
-    /// Looks at how the servers that have slots keep keys; true if all of them were looked at.
+    /// Reads how the servers with slots keep keys. Returns true if all of them answered.
     pub(super) async fn look(&self) -> bool {
         let servers: Vec<_> = {
             let state = self.0.state();
@@ -121,7 +121,7 @@ impl Router {
         all
     }
 
-    /// State of the servers that have slots.
+    /// State of the servers with slots.
     pub(super) fn status(&self) -> Vec<ServerStatus> {
         let state = self.0.state();
         let masters = state.slots.masters().into_iter();
@@ -130,7 +130,7 @@ impl Router {
             .collect()
     }
 
-    /// The server that has a slot, as far as is known. The first call waits for that.
+    /// The server that is known to have a slot. The first call waits for the slots.
     async fn server_of(
         &self,
         slot: u16,
@@ -154,7 +154,7 @@ impl Router {
         })
     }
 
-    /// The server that a call was sent on to.
+    /// The server to which a call was redirected.
     fn redirected(
         &self,
         slot: u16,
@@ -169,7 +169,7 @@ impl Router {
         Ok(server)
     }
 
-    /// Asks for the slots, if it is not too early. Nothing waits for that.
+    /// Requests the slots in the background, unless it is too early.
     fn ask_slots(&self) {
         {
             let mut state = self.0.state();
@@ -192,7 +192,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks one server after the other, until one answers: first those that answered last.
+    /// Asks servers one after the other until one answers, beginning with connected ones.
     async fn read_slots(&self) -> Result<SlotMap, StoreError> {
         let mut error = None;
         for server in self.to_ask()? {
@@ -203,7 +203,7 @@ impl Inner {
                     error = Some(StoreError::Refused(reported));
                 }
                 Ok(slots) => return Ok(slots),
-                // The server before is more to blame than one that is only left alone.
+                // Keep an earlier error instead, because this server was not even tried.
                 Err(StoreError::Waits(_)) if error.is_some() => {}
                 Err(reported) => error = Some(reported),
             }
@@ -212,8 +212,8 @@ impl Inner {
             .unwrap_or_else(|| StoreError::Lost("no server of the cluster is known".to_owned())))
     }
 
-    /// All servers that are known: those that are connected, those that the file names, and others.
-    /// Chance says which is the first of its kind.
+    /// All known servers: connected ones first, then those in the file, then others. Their order
+    /// within each group is random.
     fn to_ask(&self) -> Result<Vec<Arc<Server>>, StoreError> {
         let mut state = self.state();
         let mut connected: Vec<_> =
@@ -244,7 +244,7 @@ impl Inner {
                 let masters: Vec<_> = slots.masters().into_keys().cloned().collect();
                 state.servers.retain(|address, _| masters.contains(address));
                 for address in masters {
-                    // There are not too many: they were counted when they were read.
+                    // The number was bounded when they were read.
                     let _one_of_them = state.server(&self.settings, &address);
                 }
                 (state.slots, state.error) = (slots, None);
@@ -255,7 +255,7 @@ impl Inner {
 }
 
 impl State {
-    /// An error while it is too early to ask for slots.
+    /// An error if it is too early to request the slots.
     fn waits(&self) -> Result<(), StoreError> {
         let left = self
             .not_before
@@ -271,7 +271,6 @@ impl State {
         self.servers.get(address).cloned()
     }
 
-    /// The server at an address.
     fn server(
         &mut self,
         settings: &Arc<RedisSettings>,
@@ -289,7 +288,7 @@ impl State {
     }
 }
 
-/// Begins somewhere in a list.
+/// Rotates a list to a random start.
 fn turn<T>(list: &mut [T]) {
     if let Ok(length @ 1..) = u64::try_from(list.len()) {
         list.rotate_left(usize::try_from(random::number() % length).unwrap_or(0));

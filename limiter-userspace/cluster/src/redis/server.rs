@@ -1,4 +1,5 @@
-//! One server: a connection that all calls share, which is made anew when it breaks, with pauses.
+//! One server and its connection, which all calls share. A broken connection is remade after a
+//! pause.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,12 +23,12 @@ const PAUSE_LONGEST: Duration = Duration::from_secs(5);
 /// Why a server did not answer a call.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// An error: what was done is not known.
+    /// An error: it is unknown what the server did.
     Store(StoreError),
-    /// Nothing was done: the keys are at another server. `asking`: for this call only, which is to
-    /// be said there.
+    /// Nothing was done: the keys are on another server. `asking` means for this call only, which
+    /// must be sent with `ASKING`.
     Elsewhere { server: Address, asking: bool, reported: String },
-    /// Nothing was done: the keys are on their way to another server, or a master is missing.
+    /// Nothing was done: the keys are migrating, or a master is missing.
     Unsettled { reported: String },
 }
 
@@ -37,14 +38,14 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// A server, and the connection to it if there is one.
+/// A server, and its connection if there is one.
 pub(super) struct Server {
     settings: Arc<RedisSettings>,
     address: Address,
-    /// True if it is one of a cluster.
+    /// True if it belongs to a cluster.
     in_cluster: bool,
     state: Mutex<State>,
-    /// Held while a connection is made: one is enough for all calls.
+    /// Held while a connection is made, because one is enough for all calls.
     connecting: tokio::sync::Mutex<()>,
 }
 
@@ -54,14 +55,14 @@ struct State {
     number: u64,
     pause: Duration,
     not_before: Option<Instant>,
-    /// The error that ended the connection before; none once a call was answered.
+    /// The error that ended the previous connection; `None` once a call was answered.
     error: Option<String>,
     /// How it keeps keys.
     keeping: Option<Keeping>,
 }
 
 impl Server {
-    /// A server that is not connected yet: its first call connects.
+    /// A server that connects at its first call.
     pub(super) fn new(settings: Arc<RedisSettings>, address: Address, in_cluster: bool) -> Self {
         let state = State {
             connection: None,
@@ -83,12 +84,12 @@ impl Server {
         self.state().connection.is_some()
     }
 
-    /// An error while a call would fail at once.
+    /// An error if a call would fail at once.
     pub(super) fn ready(&self) -> Result<(), StoreError> {
         self.state().waits()
     }
 
-    /// State for people; of a cluster, with the number of slots that it has.
+    /// State for users; in a cluster, with the number of its slots.
     pub(super) fn status(&self, slots: Option<u16>) -> ServerStatus {
         let state = self.state();
         ServerStatus {
@@ -145,7 +146,8 @@ impl Server {
         })
     }
 
-    /// Looks at how it keeps keys; false if that cannot be known now. Other calls hear of no error.
+    /// Reads how the server keeps keys. Returns false if that is unknown now. Errors do not affect
+    /// other calls.
     pub(super) async fn look(&self) -> bool {
         let looked = async {
             let mut connection = self.connection().await.ok()?;
@@ -166,11 +168,11 @@ impl Server {
         is_known
     }
 
-    /// Waits for an answer until `deadline` and reads it. Whatever fails ends the connection: an
-    /// answer that comes late must not be taken for that of the next call, a server that answers
-    /// what no script of ours does is not the one that was meant, and one that became a replica is
-    /// to be looked for anew, by its name. A key that somebody else made does not: that is an
-    /// answer, and other calls need none of that key. Nor does a call for another server.
+    /// Waits for an answer until `deadline` and reads it. A failure ends the connection: a late
+    /// answer must not be taken for that of the next call; a server whose answer no script of ours
+    /// gives is not the intended one; and a server that became a replica must be looked up again by
+    /// its name. A foreign key does not end it: that is an answer, and other calls do not need the
+    /// key. A call for another server does not end it either.
     async fn limited<T>(
         &self,
         deadline: TokioInstant,
@@ -199,7 +201,7 @@ impl Server {
         outcome
     }
 
-    /// The connection, made if there is none.
+    /// The connection. Makes it if there is none.
     async fn connection(&self) -> Result<Connection, Failure> {
         if let Some(connection) = &self.state().connection {
             return Ok(connection.clone());
@@ -218,11 +220,11 @@ impl Server {
         Ok(connection)
     }
 
-    /// Sense of an error that a call came to.
+    /// Interprets the error of a call.
     fn failure(&self, request: &Request, error: &RedisError) -> Failure {
         let words = || words(error);
         match error.kind() {
-            // The script itself reports keys that are not the store's own.
+            // The script itself reports foreign keys other than the store's own.
             _ if error.code() == Some("WRONGTYPE") => {
                 StoreError::from(Foreign { key: request.own_keys() }).into()
             }
@@ -251,7 +253,7 @@ impl Server {
 }
 
 impl State {
-    /// An error while it is too early for another attempt to connect.
+    /// An error if it is too early to reconnect.
     fn waits(&self) -> Result<(), StoreError> {
         let left = match self.not_before {
             Some(time) if self.connection.is_none() => {
@@ -267,9 +269,9 @@ impl State {
         self.error = None;
     }
 
-    /// Ends connection `number`, if it was not ended for another call. The next one is made after a
-    /// pause, longer each time, between half and all of it: nodes that lost a server together do
-    /// not come back together.
+    /// Ends connection `number`, unless another call already has. The next one is made after a
+    /// growing pause, of which between half and all is used, so that nodes that lost a server
+    /// together do not return together.
     fn disconnect(&mut self, number: u64, error: &StoreError) {
         if self.number != number {
             return;
@@ -287,7 +289,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// An error of a server, with its code.
+/// The text of a server's error, with its code.
 fn words(error: &RedisError) -> String {
     match error.code() {
         Some(code) => format!("{code}: {error}"),

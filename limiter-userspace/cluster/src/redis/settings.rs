@@ -4,14 +4,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The script for leases, as it is sent to the server.
+/// The script for leases, as sent to the server.
 pub const LEASE: &str = include_str!("../lease.lua");
-/// The script for windows, as it is sent to the server.
+/// The script for windows, as sent to the server.
 pub const WINDOW: &str = include_str!("../window.lua");
-/// The script for what nodes report to each other, as it is sent to the server.
+/// The script for the reports of nodes, as sent to the server.
 pub const NODE: &str = include_str!("../node.lua");
 
-/// The script for queues, as it is sent to the server.
+/// The script for queues, as sent to the server.
 pub const QUEUE: &str = include_str!("../queue.lua");
 
 /// Address of a server.
@@ -19,7 +19,7 @@ pub const QUEUE: &str = include_str!("../queue.lua");
 pub enum Address {
     /// A unix socket.
     Unix(PathBuf),
-    /// TCP in clear: for a network that nobody else is in.
+    /// TCP without encryption: only for a private network.
     Tcp {
         /// Name or address.
         host: String,
@@ -32,7 +32,7 @@ pub enum Address {
         host: String,
         /// TCP port of the server.
         port: u16,
-        /// File with the certificates to trust, PEM; `None`: those of the system.
+        /// File with the trusted certificates, PEM; `None` for those of the system.
         authority: Option<PathBuf>,
     },
 }
@@ -52,29 +52,29 @@ impl fmt::Display for Address {
 /// Servers of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Servers {
-    /// One; after a fail-over another one may have its address.
+    /// One server; after a fail-over another one may have its address.
     One(Address),
-    /// Redis Cluster: some of its servers, each of which names all others. At least one, by TCP or
+    /// Redis Cluster: some of its servers, each of which knows all others. At least one, by TCP or
     /// TLS.
     Cluster(Vec<Address>),
 }
 
-/// How the store is used.
+/// Settings of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisSettings {
     /// Servers of the store.
     pub servers: Servers,
-    /// User of the servers' access lists; `None`: their default user.
+    /// User of the servers' access lists; `None` for the default user.
     pub user: Option<String>,
-    /// File with the password, read at each connection; an end of line is not part of it.
+    /// File with the password, read at each connection. A newline at its end is ignored.
     pub password: Option<PathBuf>,
-    /// First part of all keys: 1 to 32 letters, digits, `-` and `_`, and what
-    /// [`RedisSettings::of_requests`] adds.
+    /// First part of all keys: 1 to 32 letters, digits, `-` and `_`, and the suffix of
+    /// [`RedisSettings::of_requests`].
     pub prefix: String,
     /// Longest time for a call, connecting included.
     pub timeout: Duration,
-    /// The scripts: [`LEASE`], [`WINDOW`], [`NODE`] and [`QUEUE`], but for tests with a clock of
-    /// their own.
+    /// The scripts: [`LEASE`], [`WINDOW`], [`NODE`] and [`QUEUE`], except in tests with their own
+    /// clock.
     pub scripts: Scripts,
 }
 
@@ -85,7 +85,7 @@ pub struct Scripts {
     pub lease: String,
     /// Script for limits that count in windows.
     pub window: String,
-    /// For nodes.
+    /// Script for the reports of nodes.
     pub node: String,
     /// Script for queues.
     pub queue: String,
@@ -102,25 +102,25 @@ impl Default for Scripts {
     }
 }
 
-/// Behind the prefix of packets, that of requests: their nodes and rules are others, and one file,
-/// and one user of the server, do for both.
+/// Suffix of the prefix for requests: they have other nodes and rules than packets, and one file
+/// and one server user are enough for both.
 const OF_REQUESTS: &str = ":requests";
 
 impl RedisSettings {
-    /// The same servers for limits of requests, whose nodes, rules and accounts are their own.
+    /// The same servers for limits of requests, with separate nodes, rules and accounts.
     #[must_use]
     pub fn of_requests(self) -> Self {
         Self { prefix: format!("{}{OF_REQUESTS}", self.prefix), ..self }
     }
 
-    /// True if keys may begin with the prefix.
+    /// True if the prefix is valid for keys.
     #[cfg(feature = "redis")]
     pub(super) fn has_prefix(&self) -> bool {
         is_prefix(self.prefix.strip_suffix(OF_REQUESTS).unwrap_or(&self.prefix))
     }
 }
 
-/// True if a file may have this prefix.
+/// True if a file may contain this prefix.
 pub(crate) fn is_prefix(prefix: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     (1..=32).contains(&prefix.len()) && prefix.chars().all(good)

@@ -1,5 +1,5 @@
-//! Slots of a Redis Cluster: which one a key is in, and which server has it, as `CLUSTER SLOTS` of
-//! one of them reports.
+//! Slots of a Redis Cluster: the slot of a key, and the server of a slot, from the answer to
+//! `CLUSTER SLOTS`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -10,12 +10,12 @@ use super::settings::Address;
 use crate::store::StoreError;
 
 pub(super) const SLOTS: u16 = 16_384;
-/// Most servers of a cluster that are taken for true.
+/// Most servers of a cluster that are accepted.
 pub(super) const SERVERS_MAX: usize = 2000;
 /// Longest name of a host, in bytes.
 const HOST_MAX: usize = 255;
 
-/// Slot of a key: CRC-16/XMODEM of what stands in its first braces, or of all of it.
+/// Slot of a key: CRC-16/XMODEM of the text in its first braces, or of the whole key.
 pub(super) fn slot_of(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = key.get(open + 1..)?;
@@ -39,7 +39,7 @@ impl Address {
         }
     }
 
-    /// Address of another server of the same cluster, which is reached in the same way.
+    /// Address of another server of the same cluster, with the same kind of connection.
     pub(super) fn of_peer(&self, host: String, port: u16) -> Self {
         match self {
             Self::Tls { authority, .. } => Self::Tls { host, port, authority: authority.clone() },
@@ -51,14 +51,14 @@ impl Address {
 /// Slots of a cluster, and its servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotMap {
-    /// The last slot of a range and the server that has it, by the first slot.
+    /// For the first slot of each range: its last slot, and its server.
     ranges: BTreeMap<u16, (u16, Address)>,
-    /// Servers that have none: replicas, which may take over.
+    /// Servers without slots: replicas, which may take over.
     replicas: BTreeSet<Address>,
 }
 
 impl SlotMap {
-    /// Reads what the server at `asked` answered to `CLUSTER SLOTS`.
+    /// Reads the answer of the server at `asked` to `CLUSTER SLOTS`.
     pub(super) fn read(answer: &Value, asked: &Address) -> Result<Self, StoreError> {
         let wrong = || StoreError::Wrong("its slots of the cluster");
         let Value::Array(rows) = answer else { return Err(wrong()) };
@@ -77,7 +77,7 @@ impl SlotMap {
             }
             let master = server(master, asked).ok_or_else(wrong)?;
             map.ranges.insert(first, (last, master));
-            // A replica whose name is not known is none that could be asked.
+            // A replica without a known name cannot be asked.
             map.replicas.extend(replicas.iter().filter_map(|replica| server(replica, asked)));
         }
         if map.masters().len() + map.replicas.len() > SERVERS_MAX {
@@ -86,7 +86,6 @@ impl SlotMap {
         Ok(map)
     }
 
-    /// The server that has a slot.
     pub(super) fn server_of(&self, slot: u16) -> Option<&Address> {
         let (_, (last, server)) = self.ranges.range(..=slot).next_back()?;
         (slot <= *last).then_some(server)
@@ -97,7 +96,7 @@ impl SlotMap {
         self.ranges.is_empty()
     }
 
-    /// Servers that have slots, and how many.
+    /// Servers with slots, and their number of slots.
     pub(super) fn masters(&self) -> BTreeMap<&Address, u16> {
         let mut masters = BTreeMap::new();
         for (first, (last, server)) in &self.ranges {
@@ -112,12 +111,12 @@ impl SlotMap {
     }
 }
 
-/// A server as `CLUSTER SLOTS` reports it: host, port, and what does not matter here.
+/// A server in an answer to `CLUSTER SLOTS`: host, port, and fields that do not matter here.
 fn server(value: &Value, asked: &Address) -> Option<Address> {
     let Value::Array(parts) = value else { return None };
     let [host, Value::Int(port), ..] = parts.as_slice() else { return None };
     let host = match host {
-        // One that does not know its own name is where it was asked.
+        // A server that does not know its own name has the address where it was asked.
         Value::Nil => "",
         Value::BulkString(host) => std::str::from_utf8(host).ok()?,
         _ => return None,
@@ -125,14 +124,14 @@ fn server(value: &Value, asked: &Address) -> Option<Address> {
     peer(host, u16::try_from(*port).ok()?, asked)
 }
 
-/// Server that `HOST:PORT` of an answer `MOVED` or `ASK` names.
+/// The server that `HOST:PORT` in a `MOVED` or `ASK` answer names.
 pub(super) fn redirect(place: &str, asked: &Address) -> Option<Address> {
     let (host, port) = place.rsplit_once(':')?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     peer(bare, port.parse().ok()?, asked)
 }
 
-/// Another server of the cluster that the one at `asked` is of.
+/// Another server of the same cluster as the one at `asked`.
 fn peer(host: &str, port: u16, asked: &Address) -> Option<Address> {
     let host = if host.is_empty() { asked.host()? } else { host };
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -167,7 +166,7 @@ mod tests {
         assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"user1000"));
         assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
         assert_eq!(slot_of(b"foo{bar}{zap}"), slot_of(b"bar"));
-        // Empty or open braces are no tag.
+        // Empty or unclosed braces are not a tag.
         assert_ne!(slot_of(b"foo{}{bar}"), slot_of(b"bar"));
         assert_ne!(slot_of(b"foo{bar"), slot_of(b"bar"));
     }

@@ -1,4 +1,4 @@
-//! The store: one server, or a cluster, and the calls of both.
+//! The store: one server or a cluster, and the calls of both.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ enum Place {
 }
 
 impl RedisStore {
-    /// A store that is not connected yet: its first call connects.
+    /// A store that connects at its first call.
     pub fn new(settings: RedisSettings) -> Result<Self, StoreError> {
         if !settings.has_prefix() {
             return Err(StoreError::Batch("a prefix is 1 to 32 letters, digits, - and _"));
@@ -45,12 +45,12 @@ impl RedisStore {
         Ok(Self { settings, place, calls: AtomicU64::new(0) })
     }
 
-    /// Calls of scripts so far.
+    /// Number of script calls so far.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// An error while a call would fail at once.
+    /// An error if a call would fail at once.
     fn ready(&self) -> Result<(), StoreError> {
         match &self.place {
             Place::One(server) => server.ready(),
@@ -81,12 +81,12 @@ impl RedisStore {
 }
 
 impl RedisStore {
-    /// Decides a request by a queue, and puts its payload there if it has to wait. After an error
+    /// Decides a request by a queue, and stores its payload there if it must wait. After an error
     /// it may have done so.
     ///
     /// # Errors
     ///
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     pub(crate) async fn queue_ask(
         &self,
         queue: &str,
@@ -97,11 +97,11 @@ impl RedisStore {
         self.call(&request, understood).await
     }
 
-    /// Lets leave a queue what may. It may be repeated.
+    /// Lets payloads leave a queue if they may. A turn may be repeated.
     ///
     /// # Errors
     ///
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     pub(crate) async fn queue_turn(
         &self,
         queue: &str,

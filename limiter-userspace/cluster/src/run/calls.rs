@@ -1,4 +1,5 @@
-//! Calls to the store: what goes out together, and what comes back. No tick waits for an answer.
+//! Calls to the store: which requests go out together, and how answers are processed. No tick waits
+//! for an answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,19 +26,19 @@ pub(super) enum Outcome {
     Looked { at_all: bool },
 }
 
-/// Requests that go to the store together, of one shard.
+/// Requests that go to the store together, by shard.
 #[derive(Default)]
 pub(super) struct Batches {
     leases: BTreeMap<u16, (Asked, Vec<Ask>)>,
     /// Limits of keys, which the store lists.
     pub(super) keys: BTreeMap<u16, (Asked, Vec<Ask>)>,
-    /// Shards whose list is asked for, and from which time on.
+    /// Shards whose list is requested, and the time from which on.
     pub(super) lists: BTreeMap<u16, u64>,
     windows: BTreeMap<u16, (Asked, Vec<WindowAsk>)>,
 }
 
 impl Batches {
-    /// Adds a request; without numbers nobody waits for its answer.
+    /// Adds a request. Without numbers, nobody waits for its answer.
     pub(super) fn add(&mut self, held: &LimitState, numbers: Option<(u64, u64)>, request: Request) {
         let numbers = numbers.unwrap_or((u64::MAX, 0));
         let shard = held.shard();
@@ -67,7 +68,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             kinds.chain(keys.into_iter().map(|batch| (true, batch)))
         {
             let mut asked = asked.into_iter();
-            // One without keys asks for the list alone.
+            // A batch without keys only asks for the list.
             let empty = asks.is_empty().then_some(&asks[..]);
             for asks in asks.chunks(KEYS_MAX).chain(empty) {
                 let asked: Asked = asked.by_ref().take(asks.len()).collect();
@@ -107,7 +108,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Time of the store's clock until which a call for a shard that is made now is waited for.
+    /// The store's time until which a call for a shard is awaited if it is made now.
     fn deadline(&self, shard: u16) -> Option<u64> {
         let ahead = *self.store_ahead.get(&shard)?;
         let now = i64::try_from(self.leases.now()).ok()?.checked_add(ahead)?;
@@ -124,14 +125,14 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Microseconds by which the store's clock, which read `clock` a moment ago, is ahead of that
-    /// of the leases; a little less, by the way of the answer.
+    /// Microseconds by which the store's clock, which just read `clock`, is ahead of that of the
+    /// leases; slightly less, because the answer took time.
     fn ahead(&self, clock: u64) -> Option<i64> {
         let here = i64::try_from(self.leases.now()).ok()?;
         i64::try_from(clock).ok()?.checked_sub(here)
     }
 
-    /// A call came to its end.
+    /// Processes the end of a call.
     pub(super) fn ended(&mut self, outcome: Result<Outcome, JoinError>) {
         match outcome {
             Ok(Outcome::Leases { shard, asked, result: Ok(answers), took }) => {
@@ -158,7 +159,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
                 let pause = if at_all { LOOK } else { LOOK_AGAIN };
                 self.next_look = self.leases.now() + pause;
             }
-            // No call is cancelled, so it was a panic: nothing is known of it.
+            // Calls are never cancelled, so this was a panic: nothing else is known.
             Err(error) => {
                 self.is_in_membership_call = false;
                 self.next_look = self.leases.now() + LOOK;
@@ -169,7 +170,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
     }
 
     pub(super) fn failed(&mut self, kind: Kind, error: &StoreError) {
-        // The error of another call is why.
+        // The error of another call is the cause.
         if !matches!(error, StoreError::Waits(_)) {
             self.contact.failed(kind, error.to_string());
         }

@@ -1,5 +1,5 @@
-//! Keys of rules in the loop: leases for those that ask, and the list of those that other nodes
-//! have leases of.
+//! Keys of rules in the loop: leases for keys that ask, and the list of keys with leases on other
+//! nodes.
 
 use limiter_sharing::SharedRule;
 use limiter_sharing::leases::Leases;
@@ -11,7 +11,7 @@ use super::Loop;
 use super::calls::Batches;
 
 impl<S: Store + 'static, L: Leases> Loop<S, L> {
-    /// Gives leases to keys that ask: the numbers of the limits that begin.
+    /// Gives leases to keys that ask. Returns the numbers of the limits that begin.
     pub(super) fn promote(&mut self, now: u64) -> Vec<u64> {
         let mut begun = Vec::new();
         for ask in self.leases.take_asks() {
@@ -36,8 +36,8 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         begun
     }
 
-    /// Makes the first calls for keys that ask, without waiting for a tick: somebody waits for the
-    /// answers.
+    /// Makes the first calls for keys that ask without waiting for a tick, because somebody waits
+    /// for the answers.
     pub(super) fn begin_asked(&mut self) {
         let now = self.leases.now();
         let limit = self.longest_call();
@@ -51,24 +51,24 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.call(batches);
     }
 
-    /// Takes leases away from keys that need none.
+    /// Takes leases from keys that need none.
     pub(super) fn end_idle(&mut self, now: u64) {
         if !self.hot.has_rules() {
             return;
         }
         let held = &self.held;
         let is_idle = |number| held.get(&number).is_none_or(|held| held.is_idle(now));
-        // Most of the time there is none.
+        // Most of the time no key is idle.
         if held.values().any(|held| held.is_by_key() && held.is_idle(now)) {
             let ended = self.hot.end_idle(is_idle, &mut self.leases);
             self.end(ended);
         }
     }
 
-    /// Takes over the rules by key.
+    /// Replaces the rules by key.
     pub(super) fn set_key_rules(&mut self, rules: Vec<SharedRule>) {
         let (ended, changed) = self.hot.set_rules(rules, &mut self.leases);
-        // Keys of other nodes are marked anew.
+        // Mark the keys of other nodes again.
         self.cursors.clear();
         let now = self.leases.now();
         for (number, terms) in changed {
@@ -79,7 +79,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         self.end(ended);
     }
 
-    /// Gives up the limits of keys that have leases no more.
+    /// Gives up the limits of keys that no longer have leases.
     fn end(&mut self, ended: Vec<Ended>) {
         for Ended { first, limits } in ended {
             let limits = limits.iter().filter_map(|number| self.held.remove(number)).collect();
@@ -87,7 +87,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Asks for the keys that other nodes have leases of, once in a sync period.
+    /// Requests the keys with leases on other nodes, once per sync period.
     pub(super) fn list(&mut self, now: u64, batches: &mut Batches) {
         let Some(sync) = self.hot.sync() else { return };
         if now < self.next_list {
@@ -102,7 +102,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Takes over the hot keys of a shard, which the store reported at `at` of its clock.
+    /// Processes the hot keys of a shard, which the store reported at `at` of its clock.
     pub(super) fn listed(&mut self, shard: u16, at: u64, hot: &[HotKey]) {
         let now = self.leases.now();
         for key in hot {
@@ -110,10 +110,11 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
         let Some(cursor) = self.cursors.get_mut(usize::from(shard)) else { return };
         if at < *cursor {
-            // The clock was set back, or the shard is on another server: the list is read anew.
+            // The clock was set back, or the shard moved to another server: the list is read again
+            // from the start.
             *cursor = 0;
         } else if let Some(last) = hot.last() {
-            // Keys of the last one's time are reported again: there may be more.
+            // Keys with the time of the last one are reported again, because there may be more.
             *cursor = last.at.min(at);
         }
     }
