@@ -1,4 +1,4 @@
-//! The common parts of the charts: colours, lines with a legend, axes.
+//! The parts of a chart: colours, lines with a legend, axes.
 
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
@@ -7,7 +7,6 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::machine::Machine;
-use crate::spread::Spread;
 
 /// Colours that people with any colour vision distinguish (Okabe and Ito).
 pub const COLOURS: [RGBColor; 8] = [
@@ -26,7 +25,7 @@ pub const COLOURS: [RGBColor; 8] = [
 pub struct Series {
     /// Name in the legend.
     pub name: String,
-    /// Colour of the bar or line, from [`COLOURS`].
+    /// Colour of the line, from [`COLOURS`].
     pub colour: RGBColor,
     /// Points that the line goes through.
     pub points: Vec<(f64, f64)>,
@@ -124,76 +123,6 @@ where
         if named {
             dots.label(name).legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], line));
         }
-    }
-    Ok(())
-}
-
-/// Groups of bars, one group for each thing that is compared.
-#[derive(Clone, Debug)]
-pub struct Bars {
-    /// Names of the bars of a group, for the legend.
-    pub names: Vec<String>,
-    /// Each group's name, and its bars, with the lowest and highest value as a thin line.
-    pub groups: Vec<(String, Vec<Option<Spread>>)>,
-    /// Of the values.
-    pub unit: &'static str,
-}
-
-/// Draws bars that lie, so that there is room for names, with their values behind them.
-///
-/// # Errors
-///
-/// When the backend does not draw.
-pub fn bars<DB>(area: &DrawingArea<DB, Shift>, title: &str, bars: &Bars) -> Drawn
-where
-    DB: DrawingBackend,
-    DB::ErrorType: 'static,
-{
-    const NAMES: i32 = 170;
-    const VALUES: i32 = 90;
-    const TOP: i32 = 50;
-    let grey = RGBColor(110, 110, 110);
-    let text = |size: i32, pos: Pos| TextStyle::from(("sans-serif", size).into_font()).pos(pos);
-    let (width, height) = area.dim_in_pixel();
-    let (width, height) = (i32::try_from(width)?, i32::try_from(height)?);
-    let middle = Pos::new(HPos::Center, VPos::Top);
-    area.draw(&Text::new(title.to_owned(), (width / 2, 14), text(20, middle)))?;
-    let highs = bars.groups.iter().flat_map(|(_, bars)| bars.iter().flatten());
-    let most = highs.map(|spread| spread.high).fold(1.0, f64::max);
-    let place = |value: f64| -> i32 {
-        #[expect(clippy::cast_possible_truncation, reason = "pixels")]
-        let wide = (f64::from(width - NAMES - VALUES) * value / most) as i32;
-        NAMES + wide
-    };
-    let lines = bars.names.len() + 1;
-    let step = (height - TOP - 60) / i32::try_from((lines * bars.groups.len()).max(1))?;
-    let mut y = TOP;
-    for (name, group) in &bars.groups {
-        let half = step * i32::try_from(group.len())? / 2;
-        let right = Pos::new(HPos::Right, VPos::Center);
-        area.draw(&Text::new(name.clone(), (NAMES - 10, y + half), text(15, right)))?;
-        for (spread, colour) in group.iter().zip(COLOURS.iter().cycle()) {
-            let (top, bottom) = (y + 2, y + step - 2);
-            if let Some(Spread { median, low, high }) = spread {
-                let corners = [(NAMES, top), (place(*median), bottom)];
-                area.draw(&Rectangle::new(corners, colour.filled()))?;
-                let at = y + step / 2;
-                area.draw(&PathElement::new([(place(*low), at), (place(*high), at)], BLACK))?;
-                let left = Pos::new(HPos::Left, VPos::Center);
-                let value = format!("{median:.0} {}", bars.unit);
-                area.draw(&Text::new(value, (place(*high) + 6, at), text(13, left)))?;
-            }
-            y += step;
-        }
-        y += step;
-    }
-    area.draw(&PathElement::new([(NAMES, TOP), (NAMES, y - step)], grey))?;
-    let mut x = NAMES;
-    for (name, colour) in bars.names.iter().zip(COLOURS.iter().cycle()) {
-        area.draw(&Rectangle::new([(x, y + 4), (x + 14, y + 18)], colour.filled()))?;
-        let left = Pos::new(HPos::Left, VPos::Center);
-        area.draw(&Text::new(name.clone(), (x + 20, y + 11), text(14, left)))?;
-        x += 44 + 8 * i32::try_from(name.len())?;
     }
     Ok(())
 }

@@ -23,13 +23,13 @@ impl Bound {
     }
 }
 
-/// Times that a figure may be worse than on the page before `--check` fails, at most.
+/// Times that a figure may be worse than in the results before `--check` fails, at most.
 pub const WORSE: f64 = 1.5;
 
 impl Bound {
     /// True if the bound catches whatever is [`WORSE`] than a ratio that was measured.
     pub fn is_tight(self, measured: f64) -> bool {
-        // The page has two decimals.
+        // The results have two decimals.
         match self {
             Self::AtMost(most) => most <= (measured + 0.005) * WORSE,
             Self::AtLeast(least) => least * WORSE >= measured - 0.005,
@@ -46,17 +46,17 @@ impl fmt::Display for Bound {
     }
 }
 
-/// Ratio that a page has.
+/// Ratio that is published.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Name of the ratio, with what it is compared. It finds the figure on the page and in another
-    /// look, so it does not depend on what was measured.
+    /// Name of the ratio, with what it is compared. It finds the figure among the results and in
+    /// another look, so it does not depend on what was measured.
     pub what: String,
     /// Ratio as measured, over the rounds.
     pub ratio: Spread,
     /// Bound that the ratio is meant to keep.
     pub budget: Option<Bound>,
-    /// Bound that `--check` asks for: the ratio on the page with room for the noise of the machine,
+    /// Bound that `--check` asks for: the ratio of the results with room for the noise of the machine,
     /// and no more than [`WORSE`].
     pub held: Bound,
 }
@@ -67,10 +67,10 @@ impl Figure {
         self.held.allows(self.ratio.median)
     }
 
-    /// True if the bound is close to the ratio that a page has; `None` without one there.
-    pub fn is_tight(&self, page: &str) -> Option<bool> {
-        let row = format!("| {} | ", self.what);
-        let rest = page.lines().find_map(|line| line.strip_prefix(&row))?;
+    /// True if the bound is close to the ratio that results have; `None` without one there.
+    pub fn is_tight(&self, results: &str) -> Option<bool> {
+        let row = format!("{}\t", self.what);
+        let rest = results.lines().find_map(|line| line.strip_prefix(&row))?;
         let measured = rest.split_once(' ')?.0.parse().ok()?;
         Some(self.held.is_tight(measured))
     }
@@ -120,7 +120,13 @@ pub fn table(figures: &[Figure]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use clap::ValueEnum as _;
+
     use super::*;
+    use crate::group::Group;
 
     fn figure(median: f64, budget: Bound, held: Bound) -> Figure {
         let ratio = Spread { median, low: 0.5, high: 3.0 };
@@ -128,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_held_closely_to_the_page() {
-        let page = format!("{HEAD}\n| a over b | 2.00 (1.90 to 2.10) | none |  | at most 3 |\n");
-        let held = |held| figure(2.0, Bound::AtMost(1.3), held).is_tight(&page);
+    fn a_bound_is_held_closely_to_the_results() {
+        let results = "a over b\t2.00 (1.90 to 2.10)\tnone\t\tat most 3\n";
+        let held = |held| figure(2.0, Bound::AtMost(1.3), held).is_tight(results);
         assert_eq!(held(Bound::AtMost(3.0)), Some(true));
         assert_eq!(held(Bound::AtMost(3.1)), Some(false));
         assert_eq!(held(Bound::AtLeast(1.4)), Some(true));
@@ -138,14 +144,21 @@ mod tests {
         assert_eq!(figure(2.0, Bound::AtMost(1.0), Bound::AtMost(1.0)).is_tight(""), None);
     }
 
-    /// Every bound on the page, as it was when that was measured.
+    /// Every bound of the results, as it was when they were measured.
     #[test]
-    fn the_page_holds_every_figure_closely() {
-        let page = include_str!("../../docs/performance.md");
+    fn the_results_hold_every_figure_closely() {
+        let results: String = Group::value_variants()
+            .iter()
+            .map(|group| {
+                let name = format!("{}.tsv", group.name());
+                let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
+                fs::read_to_string(results.join(name)).unwrap()
+            })
+            .collect();
         let mut seen = 0;
-        for line in page.lines() {
-            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-            let [_, what, measured, _, _, held, _] = cells[..] else { continue };
+        for line in results.lines() {
+            let cells: Vec<&str> = line.split('\t').collect();
+            let [what, measured, _, _, held] = cells[..] else { continue };
             let (most, least) = (held.strip_prefix("at most "), held.strip_prefix("at least "));
             let bound = match (most, least) {
                 (Some(most), _) => Bound::AtMost(most.parse().unwrap()),
@@ -156,7 +169,7 @@ mod tests {
             assert!(bound.is_tight(measured), "{what}: {measured} is held {bound}");
             seen += 1;
         }
-        assert!(seen > 40, "{seen} figures: the page has another form");
+        assert!(seen > 40, "{seen} figures: the results have another form");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The groups of measurements: each has its part of `docs/performance.md`.
+//! The groups of measurements: each has a file in `bench/results`.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,8 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 
 use super::figure::{self, Figure};
-use super::{contention, control, daemon, memory, packets, page, path, requests};
+use super::{contention, control, daemon, memory, packets, path, requests, tsv};
 use crate::machine::Machine;
-
-/// The page in `docs/`.
-pub const PAGE: &str = "performance.md";
 
 /// Group of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -47,16 +44,14 @@ pub struct Options {
 /// Results of a group.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// Part of the page.
+    /// The report, in Markdown.
     pub page: String,
-    /// Pictures of the group: the name of a file, and the SVG.
-    pub pictures: Vec<(String, String)>,
     /// Ratios that `--check` looks at.
     pub figures: Vec<Figure>,
 }
 
 impl Group {
-    /// Name on the command line, and of the group's part of the page.
+    /// Name on the command line, and of the group's file.
     pub fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
@@ -79,12 +74,7 @@ impl Group {
         }
     }
 
-    /// The words behind `cargo xtask`.
-    pub fn command(self) -> String {
-        format!("bench {}", self.name())
-    }
-
-    /// Measures it: the part of the page is whole then, with the machine and the figures.
+    /// Measures it: the report is whole then, with the machine and the figures.
     ///
     /// # Errors
     ///
@@ -95,33 +85,24 @@ impl Group {
         let load = fs::read_to_string("/proc/loadavg").context("cannot read /proc/loadavg")?;
         let load = load.split_whitespace().next().unwrap_or_default().to_owned();
         let measured = self.measure(options)?;
-        let quick = if options.quick {
-            "> A quick look (`--quick`): few cases, few rounds.\n\n"
-        } else {
-            ""
-        };
+        let quick =
+            if options.quick { "A quick look (`--quick`): few cases, few rounds.\n\n" } else { "" };
         let ratios = figure::table(&measured.figures);
         let page = format!(
-            "{quick}Made by `cargo xtask bench {name}`; do not edit up to the next heading. The \
-             figures are those of one run on one machine.\n\n{machine}| load average before | \
-             {load} |\n\n{ratios}\n{}",
+            "{quick}Made by `cargo xtask bench {name}`, in one run on one machine.\n\n### Machine\n\n\
+             {machine}| load average before | {load} |\n\n### Figures\n\n{ratios}\n### \
+             Measured\n\n{}",
             measured.page
         );
         Ok(Measured { page, ..measured })
     }
 
-    /// Writes what [`Group::report`] measured into `output`: the page, whose other parts are those
-    /// of `docs` or of groups that were written before, and the pictures.
+    /// Writes what [`Group::report`] measured into the group's file in `output`.
     ///
     /// # Errors
     ///
-    /// When a file cannot be read or written.
-    pub fn write(self, measured: &Measured, docs: &Path, output: &Path) -> Result<()> {
-        page::write(&self.command(), PAGE, &measured.page, docs, output)?;
-        for (name, svg) in &measured.pictures {
-            let path = output.join(name);
-            fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        Ok(())
+    /// When the file cannot be written.
+    pub fn write(self, measured: &Measured, output: &Path) -> Result<()> {
+        tsv::write(output, &self.name(), &measured.page)
     }
 }

@@ -1,4 +1,4 @@
-//! Measurements of limiter beside its peers, pictures, and the pages that they are published on.
+//! Measurements of limiter beside its peers, and pictures.
 //! Not asserted in a test, but for that it works: a busy machine must not fail one. `limiter-bench
 //! --check` holds the ratios.
 
@@ -14,9 +14,9 @@ pub mod group;
 pub mod machine;
 pub mod memory;
 pub mod packets;
-pub mod page;
 pub mod path;
 pub mod peers;
 pub mod requests;
 pub mod screenshots;
 pub mod spread;
+pub mod tsv;

@@ -1,4 +1,4 @@
-//! How many instructions the verifier walks, against the committed table in docs/verifier.md.
+//! How many instructions the verifier walks, against the committed table in docs/design/verifier.md.
 
 // Also on other kernels, and in the quick part: 300 s each.
 
@@ -17,14 +17,14 @@ use limiter_tests::work_dir::WorkDir;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// As it was at the build: a guest of `cargo xtask vm` has no files of the repository.
-const RECORDED: &str = include_str!("../../docs/verifier.md");
+const RECORDED: &str = include_str!("../../docs/design/verifier.md");
 
-const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/verifier.md");
+const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/design/verifier.md");
 
 /// Word in the row of a kernel that does not take the program.
 const REFUSED: &str = "refused";
 
-/// Words of such a kernel, of a loop and of the stack: docs/verifier.md.
+/// Words of such a kernel, of a loop and of the stack: docs/design/verifier.md.
 const REFUSALS: [&str; 3] =
     ["too complex", "infinite loop detected", "attempt to corrupt spilled pointer on stack"];
 
@@ -197,7 +197,7 @@ fn the_verifier_walks_no_more_than_recorded() -> Result<()> {
         let Some(before) = recorded(table, head) else {
             ensure!(
                 !table.contains(&format!(" | {kernel} | ")),
-                "{head}{count} |: no such row in docs/verifier.md, but others of this kernel: \
+                "{head}{count} |: no such row in docs/design/verifier.md, but others of this kernel: \
                  write it, by hand or with LIMITER_VERIFIER_WRITE=1"
             );
             // Nothing to compare with on this kernel: the absolute bound was asked.
@@ -205,7 +205,7 @@ fn the_verifier_walks_no_more_than_recorded() -> Result<()> {
         };
         ensure!(
             u64::from(*count) * 5 <= u64::from(before) * 6,
-            "{head}{count}: 20 % more than the {before} in docs/verifier.md, or even more"
+            "{head}{count}: 20 % more than the {before} in docs/design/verifier.md, or even more"
         );
     }
     Ok(())

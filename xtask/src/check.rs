@@ -9,8 +9,24 @@ use crate::process;
 use crate::setup::{self, Tools};
 use crate::{lines, workspace};
 
+/// Committed files that commands make.
+const GENERATED: &str = "\
+Files to make again after a change of their source:
+  docs/rules.schema.json       limiter schema > docs/rules.schema.json
+  docs/requests.schema.json    limiter schema --requests > docs/requests.schema.json
+  docs/loads.schema.json       limiter schema --load > docs/loads.schema.json
+  docs/openapi.json            LIMITER_UPDATE_OPENAPI=1 cargo test -p limiter-daemon --lib \
+the_committed_description
+  described.bin of requests    LIMITER_UPDATE_DESCRIBED=1 cargo test -p limiter-requests --lib \
+described
+  the help of every command    LIMITER_UPDATE_HELP=1 cargo test -p limiter-cli --lib the_help
+  dist/debian/files            LIMITER_UPDATE_PACKAGE=1 cargo test -p limiter-tests --test kernel \
+packages::
+  plots, tables of bench/results in pages    cargo xtask plots";
+
 /// Options of `check`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = GENERATED)]
 pub(crate) struct Arguments {
     /// Install cargo-deny and typos with cargo where they are missing
     #[arg(long)]

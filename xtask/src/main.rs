@@ -48,16 +48,16 @@ enum Command {
     Test(test::Arguments),
     /// Run the kernel tests on other kernels, emulated
     Vm(vm::Arguments),
-    /// Draw the plots of docs/algorithms.md and docs/cluster.md again, or check them
+    /// Draw the plots of docs/ again, and write the tables of the results in bench/results into its
+    /// pages, or check both
     Plots(plots::Arguments),
-    /// Measure delivered against configured rates and write docs/accuracy.md
+    /// Measure delivered against configured rates
     Accuracy(measure::Arguments),
-    /// Measure what arrives in floods, beside hashlimit and nft, and write its part of
-    /// docs/floods.md
+    /// Measure what arrives in floods, beside hashlimit and nft
     Floods(measure::Arguments),
     /// Take the pictures of `limiter top` in docs/ again
     Screenshots(measure::Arguments),
-    /// Measure what limiter costs, and write docs/performance.md
+    /// Measure what limiter costs, and write the results into bench/results
     #[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
     Bench {
         #[command(subcommand)]
@@ -77,7 +77,7 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
-    /// Measure what building and testing limiter costs, and write docs/building.md
+    /// Measure what building and testing limiter costs, and write CONTRIBUTING.md
     Build(cost::Arguments),
 }
 

@@ -1,5 +1,5 @@
 //! `cargo xtask bench`, `accuracy`, `floods` and `screenshots`: start the programs of `bench/`, and
-//! put the pages and pictures that they write into `docs/`.
+//! put the results that they write into `bench/results`, and the pictures into `docs/`.
 
 use std::env;
 use std::ffi::OsString;
@@ -37,25 +37,32 @@ pub(crate) fn main(program: &str, arguments: &Arguments) -> Result<ExitCode> {
     let toolchain = setup::ensure(Tools::Peers)?;
     let limiter = workspace::build(&toolchain, "limiter-userspace", "limiter", false)?;
     let program = workspace::build_measurement(&toolchain, program)?;
-    let docs = workspace::root()?.join("docs");
+    let root = workspace::root()?;
     let output = tempfile::tempdir().context("no directory for the results could be made")?;
     let mut kept = vec![("LIMITER_BIN", limiter.into_os_string())];
     kept.extend(env::var_os("RUST_BACKTRACE").map(|value| ("RUST_BACKTRACE", value)));
     let mut command = process::as_root(privilege, program, &kept);
     command.arg("--output").arg(output.path()).args(&arguments.arguments);
-    command.current_dir(workspace::root()?);
+    command.current_dir(&root);
     eprintln!("xtask: {}", process::shown(&command));
     let code = supervise::run(&mut command, privilege)?;
     let mut written: Vec<_> = fs::read_dir(output.path())
         .and_then(Iterator::collect)
         .context("the directory of the results is gone")?;
     written.sort_by_key(fs::DirEntry::file_name);
+    let mut has_results = false;
     for from in written {
-        let to = docs.join(from.file_name());
+        let is_result = from.path().extension().is_some_and(|extension| extension == "tsv");
+        has_results |= is_result;
+        let to = root.join(if is_result { "bench/results" } else { "docs" });
+        let to = to.join(from.file_name());
         fs::read(from.path())
             .and_then(|bytes| fs::write(&to, bytes))
             .with_context(|| format!("cannot write {}", to.display()))?;
         println!("{}", to.display());
+    }
+    if has_results {
+        eprintln!("xtask: `cargo xtask plots` makes the tables and plots of these results");
     }
     Ok(code)
 }

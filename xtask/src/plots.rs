@@ -1,5 +1,6 @@
-//! `cargo xtask plots`: what each algorithm admits, drawn by its own code and side by side, and
-//! what nodes that share a limit pass, by the simulator of their tests.
+//! `cargo xtask plots`: what each algorithm admits, drawn by its own code and side by side, what
+//! nodes that share a limit pass, by the simulator of their tests, and the tables of pages, out of
+//! `bench/results`.
 
 use std::process::{Command, ExitCode};
 
@@ -14,12 +15,12 @@ const DIRECTORY: &str = "docs/plots";
 /// Options of `plots`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Change nothing, and fail if a plot is not what the code makes
+    /// Change nothing, and fail if a plot or a table is not what the code makes
     #[arg(long)]
     check: bool,
 }
 
-/// Draws or checks all plots.
+/// Draws or checks all plots and tables.
 pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     let toolchain = setup::ensure(Tools::None)?;
     process::run(&mut command(&toolchain, arguments.check)?)?;

@@ -34,8 +34,37 @@ const INSTALL_NEXTEST: &str = "cargo install --locked cargo-nextest";
 /// Tests that are named at the end, by how long they took.
 const SLOWEST: usize = 20;
 
+/// What the tests read from the environment.
+const VARIABLES: &str = "\
+Variables:
+  CI=true                      a test that needs root fails without it, instead of being skipped
+  LIMITER_BPF_TOOLCHAIN        the toolchain that builds for BPF
+  LIMITER_BIN                  the binary that the tests start; `cargo xtask` sets it
+  LIMITER_SHORTER=5            a fifth of the rounds of a race, for a slow machine
+  LIMITER_ANOTHER_LAYOUT       build with the next ABI number, for tests of an upgrade
+
+Longer, or other inputs:
+  PROPTEST_RNG_SEED=7, PROPTEST_CASES=10000
+  LIMITER_STEPS=4000000 cargo xtask test kernel_and_model_agree_on_every_table
+  LIMITER_SEED                 the first sequence of these, or the faults of a cluster to repeat
+  LIMITER_FAULTS=all cargo xtask test call_fails
+  LIMITER_SWITCHES=1 cargo nextest run --profile long -p limiter-decision --test interleavings
+  LOOM_MAX_PREEMPTIONS=2 cargo test -p limiter-decision --test interleavings
+  LIMITER_FUZZ_ROUNDS=1000000 LIMITER_FUZZ_SEED=7 cargo test --release -p limiter-fuzz-targets
+  LIMITER_CLUSTER_SEARCH=2000 cargo test -p limiter-cluster --test cluster worst -- --nocapture
+  LIMITER_RULE_SETS=1000 LIMITER_RULE_SETS_SEED=7 cargo xtask test some_rule_sets
+  LIMITER_IMPORT_CHAINS        random chains in the tests of the importer
+
+Write what is expected, instead of comparing:
+  LIMITER_FOLLOW_UPDATE        the output in pages whose commands are typed
+  LIMITER_UPDATE_IMPORT        texts of the importer
+  LIMITER_UPDATE_PAGES         tables of docs/design/line-table.md
+  LIMITER_VERIFIER_WRITE       the rows of docs/design/verifier.md
+  LIMITER_PAGE_PICTURES        a directory for pictures of the page";
+
 /// Options of `test`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = VARIABLES)]
 pub(crate) struct Arguments {
     /// Only tests whose name contains this, long ones as well
     filter: Option<String>,

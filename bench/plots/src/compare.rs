@@ -1,4 +1,4 @@
-//! The algorithms side by side, a picture for each load of docs/loads: as `limiter simulate
+//! The algorithms side by side, a picture for some loads of docs/loads: as `limiter simulate
 //! --algorithms --plot` draws it.
 
 use std::fs;
@@ -11,7 +11,7 @@ use limiter_replay::simulate::{Simulation, figure, in_every_algorithm};
 use limiter_rules::RuleFile;
 
 /// The loads of the comparison.
-const LOADS: [&str; 6] = ["steady", "burst", "border", "idle", "stall", "ramp"];
+const LOADS: [&str; 2] = ["stall", "burst"];
 
 const FRAME: u64 = 1522;
 

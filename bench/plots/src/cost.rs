@@ -1,7 +1,5 @@
-//! The chart of the README: what a packet costs, out of the tables of docs/performance.md, so that
-//! both say the same.
+//! The chart of the README: what a packet costs, out of bench/results.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -9,8 +7,9 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::draw::{FONT, INK, finished};
+use crate::results::Results;
 
-/// The groups: a section of the page each.
+/// The groups: a heading of the results each.
 const SOURCES: [&str; 3] = ["1 source", "10,000 sources", "1,000,000 sources"];
 
 /// The bars of a group: the name in the tables, in the legend, and a colour that people with any
@@ -35,27 +34,23 @@ const TOP: i32 = 84;
 const BAR: i32 = 22;
 const GROUP: i32 = 4 * BAR + 24;
 
-/// The chart of the figures in docs/performance.md.
-pub(crate) fn plot(docs: &Path) -> Result<String> {
-    let path = docs.join("performance.md");
-    let page = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+/// The chart of the figures in `bench/results`.
+pub(crate) fn plot(results: &Path) -> Result<String> {
     let mut svg = String::new();
-    draw(&mut svg, &page)?;
+    draw(&mut svg, &Results::read(results, "path")?)?;
     Ok(finished(&svg))
 }
 
-/// Nanoseconds a packet of a tool, in the section for a number of sources.
-fn nanos(page: &str, sources: &str, tool: &str) -> Result<f64> {
-    let missing = || format!("docs/performance.md has no figure of {tool} with {sources}");
-    let (_, section) = page.split_once(&format!("\n### {sources}\n")).with_context(missing)?;
-    let section = section.split("\n#").next().unwrap_or_default();
-    let begin = format!("| {tool} | ");
-    let row = section.lines().find_map(|line| line.strip_prefix(&begin)).with_context(missing)?;
-    let figure = row.split(' ').next().unwrap_or_default();
+/// Nanoseconds a packet of a tool, in the table for a number of sources.
+fn nanos(results: &Results, sources: &str, tool: &str) -> Result<f64> {
+    let missing = || format!("path.tsv has no figure of {tool} with {sources}");
+    let table = results.table(sources, 0)?;
+    let row = table.iter().find(|row| row.first() == Some(&tool)).with_context(missing)?;
+    let figure = row.get(1).and_then(|cell| cell.split(' ').next()).with_context(missing)?;
     figure.parse().with_context(missing)
 }
 
-fn draw(svg: &mut String, page: &str) -> Result<()> {
+fn draw(svg: &mut String, results: &Results) -> Result<()> {
     let (width, height) = SIZE;
     let area = SVGBackend::with_string(svg, (width.unsigned_abs(), height.unsigned_abs()))
         .into_drawing_area();
@@ -81,7 +76,7 @@ fn draw(svg: &mut String, page: &str) -> Result<()> {
     let mut most: f64 = 1.0;
     for sources in SOURCES {
         for (tool, ..) in TOOLS {
-            most = most.max(nanos(page, sources, tool)?);
+            most = most.max(nanos(results, sources, tool)?);
         }
     }
     let place = |nanos: f64| {
@@ -93,12 +88,12 @@ fn draw(svg: &mut String, page: &str) -> Result<()> {
         let bottom = top + 4 * BAR;
         area.draw(&text(sources.to_owned(), (LEFT - 12, i32::midpoint(top, bottom)), 17, right))?;
         for (y, (tool, _, colour)) in (0..).map(|bar| top + bar * BAR).zip(TOOLS) {
-            let nanos = nanos(page, sources, tool)?;
+            let nanos = nanos(results, sources, tool)?;
             let end = place(nanos);
             area.draw(&Rectangle::new([(LEFT, y + 2), (end, y + BAR - 2)], colour.filled()))?;
             area.draw(&text(format!("{nanos} ns"), (end + 6, y + BAR / 2), 16, left))?;
         }
-        let least = place(nanos(page, sources, LEAST)?);
+        let least = place(nanos(results, sources, LEAST)?);
         for dash in dashes(least, top - 4, bottom + 4) {
             area.draw(&dash)?;
         }
@@ -118,17 +113,18 @@ fn dashes(x: i32, from: i32, to: i32) -> impl Iterator<Item = PathElement<(i32, 
 mod tests {
     use super::*;
 
-    const PAGE: &str = "# Page\n\n### 1 source\n\n| | whole way, ns |\n|---|--:|\n\
-         | limiter, native | 90 (80 to 99) |\n| nft, raw | 7 (6 to 8) |\n\n### 10 sources\n\n\
-         | limiter, native, lines | 81 (78 to 84) |\n";
+    const RESULTS: &str = "### 1 source\n\n\twhole way, ns\nlimiter, native\t90 (80 to 99)\n\
+         nft, raw\t7 (6 to 8)\n\n### 10 sources\n\n\twhole way, ns\n\
+         limiter, native, lines\t81 (78 to 84)\n";
 
-    /// A figure is of its own section, and a tool is not another one whose name begins alike.
+    /// A figure is of its own table, and a tool is not another one whose name begins alike.
     #[test]
-    fn a_figure_is_of_its_tool_and_its_section() {
-        assert!((nanos(PAGE, "1 source", "limiter, native").unwrap() - 90.0).abs() < 1e-9);
-        let error = nanos(PAGE, "1 source", "limiter, native, lines").unwrap_err();
+    fn a_figure_is_of_its_tool_and_its_table() {
+        let results = Results::of(RESULTS);
+        assert!((nanos(&results, "1 source", "limiter, native").unwrap() - 90.0).abs() < 1e-9);
+        let error = nanos(&results, "1 source", "limiter, native, lines").unwrap_err();
         assert!(error.to_string().contains("no figure of limiter, native, lines"), "{error}");
-        nanos(PAGE, "10 sources", "nft, raw").unwrap_err();
-        nanos(PAGE, "1", "nft, raw").unwrap_err();
+        nanos(&results, "10 sources", "nft, raw").unwrap_err();
+        nanos(&results, "1", "nft, raw").unwrap_err();
     }
 }

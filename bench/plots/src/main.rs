@@ -1,10 +1,10 @@
 //! Plots of what each algorithm admits, made by the code of the data path from the same loads, of
 //! all algorithms side by side, of what nodes that share a limit pass, made by the simulator of
-//! their tests, the chart of the README, of the figures in docs/performance.md, and that of
-//! docs/shaping-figures.md, of the figures there.
+//! their tests, the chart of the README, of the results in bench/results, and that of
+//! docs/shaping-figures.md, of the figures there. The tables of these results, too, in their pages.
 //!
-//! `cargo xtask plots` writes them to docs/plots; with `--check` it compares them with what is
-//! there.
+//! `cargo xtask plots` writes them to docs/plots and docs; with `--check` it compares them with what
+//! is there.
 
 mod cluster;
 mod compare;
@@ -13,12 +13,14 @@ mod draw;
 mod lane;
 mod loads;
 mod meters;
+mod results;
 #[path = "../../../limiter-userspace/cluster/tests/cluster/simulator/mod.rs"]
 #[expect(dead_code, reason = "tests look at more than plots")]
 #[expect(clippy::expect_used, reason = "as in the tests")]
 #[expect(clippy::cast_precision_loss, reason = "loads are drawn from floats")]
 #[expect(clippy::cast_possible_truncation, reason = "small numbers of a simulation")]
 mod simulator;
+mod tables;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,11 +43,13 @@ fn main() -> Result<ExitCode> {
         plots.push((directory.join(format!("{}.svg", meter.name)), draw::plot(&meter)?));
     }
     let docs = directory.parent().unwrap_or(&directory);
-    plots.push((directory.join("cost.svg"), cost::plot(docs)?));
+    let results = docs.join("../bench/results");
+    plots.push((directory.join("cost.svg"), cost::plot(&results)?));
+    plots.extend(tables::pages(docs, &results)?);
     plots.push((directory.join("slower-lane.svg"), lane::plot(docs)?));
     let loads = docs.join("loads");
-    let of_cluster = cluster::plots()?.into_iter().map(|(name, svg)| (name.to_owned(), svg));
-    for (name, svg) in of_cluster.chain(compare::plots(&loads)?) {
+    plots.push((directory.join("cluster-loads.svg"), cluster::plot()?));
+    for (name, svg) in compare::plots(&loads)? {
         plots.push((directory.join(format!("{name}.svg")), svg));
     }
     if !check {

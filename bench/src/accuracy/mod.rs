@@ -6,7 +6,6 @@
 //! limiter and through its [`peers`]; an exact token bucket that is offered the same packets at the
 //! same times says what should have come out.
 
-pub mod chart;
 pub mod contender;
 pub mod pacer;
 pub mod peers;

@@ -1,4 +1,4 @@
-//! `docs/accuracy.md`.
+//! The report of the measurement.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::contender::Tool;
 use super::real::{Cell, Row};
 use super::run::{PROMISE, Results, Simulated};
 
-/// The whole page.
+/// The whole report.
 pub fn markdown(results: &Results) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.
@@ -19,9 +19,8 @@ pub fn markdown(results: &Results) -> String {
 }
 
 fn write(page: &mut String, results: &Results) -> std::fmt::Result {
-    writeln!(page, "# Accuracy: delivered against configured\n")?;
     if results.quick {
-        writeln!(page, "> A quick look (`--quick`): few loads, short measurements.\n")?;
+        writeln!(page, "A quick look (`--quick`): few loads, short measurements.\n")?;
     }
     page.push_str(INTRODUCTION);
     writeln!(page, "{}", results.machine.markdown())?;
@@ -32,12 +31,9 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 const INTRODUCTION: &str = "\
-Made by `cargo xtask accuracy`; do not edit. The figures are those of one run on one machine.
+Made by `cargo xtask accuracy`, in one run on one machine.
 
-![Delivered against offered, both in multiples of the configured rate](accuracy.svg)
-
-A limiter that is right delivers what is offered up to the configured rate, and the configured rate
-above it: the grey line.
+### Machine
 
 ";
 
@@ -60,7 +56,7 @@ With a burst of a single packet a token bucket is even spacing: whatever comes e
 ";
 
 fn virtual_time(page: &mut String, results: &Results) -> std::fmt::Result {
-    writeln!(page, "## limiter, the whole range, in virtual time")?;
+    writeln!(page, "### limiter, the whole range, in virtual time")?;
     page.push_str(VIRTUAL);
     write!(page, "| limit | frame |")?;
     for multiple in Multiple::ALL {
@@ -99,12 +95,10 @@ the same socket for all. Above the limit the bucket is emptied first, and the fi
 measurement is left out.
 
 A cell is what was delivered, in frames a second, and in brackets the difference from what an exact
-token bucket (the crate `governor`, with the same rate and burst) delivers **of the same frames, \
-sent
-at the same times**: where the machine stalled the generator and a small burst ran over, the exact
+token bucket (the crate `governor`, with the same rate and burst) delivers of the same frames, sent
+at the same times: where the machine stalled the generator and a small burst ran over, the exact
 bucket lost the same. What was really offered is in the last table; it is at least 90 % of the \
-load. A difference of 1 % or more is in bold. A dash was not measured; the reason is below the \
-table. Byte limits count what the tool
+load. A dash was not measured; the reason is below. Byte limits count what the tool
 counts: limiter the whole frame, the others the IP packet, 14 bytes less. Only rates are compared
 here; the byte buckets of the others hold more than the burst that they are reported (nft adds one
 second's worth, hashlimit doubles it), so three times the burst is sent to empty them.
@@ -112,7 +106,7 @@ second's worth, hashlimit doubles it), so three times the burst is sent to empty
 ";
 
 fn real_packets(page: &mut String, results: &Results) -> std::fmt::Result {
-    writeln!(page, "## Real packets, limiter and its peers")?;
+    writeln!(page, "### Real packets, limiter and its peers")?;
     page.push_str(REAL);
     let mut multiples: Vec<Multiple> = Vec::new();
     for cell in results.real.iter().flat_map(|row| &row.cells) {
@@ -159,7 +153,7 @@ fn error(cell: &Cell) -> String {
     if error.abs() < PROMISE || cell.delivered.abs_diff(cell.exact) <= 1 {
         percent(error)
     } else {
-        format!("**{error:+.1} %**")
+        format!("{error:+.1} %")
     }
 }
 
@@ -215,7 +209,7 @@ fn missing(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 fn details(page: &mut String, results: &Results) -> std::fmt::Result {
-    writeln!(page, "<details><summary>All counts of the real packets</summary>\n")?;
+    writeln!(page, "### All counts of the real packets\n")?;
     writeln!(page, "| | limit | load | seconds | sent | offered/s | delivered | exact | error |")?;
     writeln!(page, "|---|---|--:|--:|--:|--:|--:|--:|--:|")?;
     for row in &results.real {
@@ -234,5 +228,5 @@ fn details(page: &mut String, results: &Results) -> std::fmt::Result {
             )?;
         }
     }
-    writeln!(page, "\n</details>")
+    Ok(())
 }

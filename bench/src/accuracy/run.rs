@@ -1,6 +1,5 @@
 //! The whole measurement, from the first limit to the files.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,8 +10,9 @@ use limiter_tests::interrupt::Interrupt;
 use limiter_tests::program::Program;
 
 use super::contender::{CONTENDERS, Tool};
-use super::{chart, real, report};
+use super::{real, report};
 use crate::machine::Machine;
+use crate::tsv;
 
 /// Promise P3, in percent.
 pub const PROMISE: f64 = 1.0;
@@ -20,7 +20,7 @@ pub const PROMISE: f64 = 1.0;
 /// Options of the measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Directory for `accuracy.md` and `accuracy.svg`.
+    /// Directory for the results.
     pub output: PathBuf,
     /// Fewer loads, shorter.
     pub quick: bool,
@@ -50,7 +50,7 @@ impl Simulated {
     }
 }
 
-/// All that the page shows.
+/// All that the report has.
 #[derive(Clone, Debug)]
 pub struct Results {
     /// Machine of the measurement.
@@ -63,7 +63,7 @@ pub struct Results {
     pub real: Vec<real::Row>,
 }
 
-/// Measures everything and writes both files; says whether every limit of ours was held.
+/// Measures everything and writes the results; says whether every limit of ours was held.
 ///
 /// # Errors
 ///
@@ -88,12 +88,7 @@ pub fn run(options: &Options) -> Result<bool> {
         rows.push(row);
     }
     let results = Results { machine, quick: options.quick, simulated, real: rows };
-    for (name, text) in
-        [("accuracy.md", report::markdown(&results)), ("accuracy.svg", chart::svg(&results)?)]
-    {
-        let path = options.output.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    tsv::write(&options.output, "accuracy", &report::markdown(&results))?;
     let broken = broken(&results);
     for limit in &broken {
         eprintln!("accuracy: not held to {PROMISE} %: {limit}");

@@ -1,5 +1,5 @@
 //! Measures delivered against configured rates, of limiter and of its peers, and writes
-//! `accuracy.md` and `accuracy.svg`. Exit codes: 0 every limit of ours was held; 1 one was not, or
+//! `accuracy.tsv`. Exit codes: 0 every limit of ours was held; 1 one was not, or
 //! the run broke off; 2 it could not run.
 
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use limiter_tests::root::is_root;
 #[derive(Debug, Parser)]
 #[command(name = "limiter-accuracy", version)]
 struct Args {
-    /// The directory of accuracy.md and accuracy.svg.
-    #[arg(long, value_name = "DIRECTORY", default_value = "docs")]
+    /// The directory for the results.
+    #[arg(long, value_name = "DIRECTORY", default_value = "bench/results")]
     output: PathBuf,
     /// Fewer loads, and shorter: under two minutes.
     #[arg(long)]

@@ -1,15 +1,15 @@
-//! Measures what limiter costs, and writes the parts of `performance.md`. Exit codes: 0 it was
+//! Measures what limiter costs, and writes a file of results for each group. Exit codes: 0 it was
 //! measured, and with `--check` every ratio holds; 1 one does not, or the run broke off; 2 it could
 //! not run.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum as _};
 use limiter_bench::figure::{self, Figure, LOOKS};
-use limiter_bench::group::{Group, Measured, Options, PAGE};
+use limiter_bench::group::{Group, Measured, Options};
 use limiter_bench::requests::served;
 use limiter_tests::root::is_root;
 
@@ -19,12 +19,12 @@ use limiter_tests::root::is_root;
 struct Args {
     /// Groups to measure; all of them unless named.
     groups: Vec<Group>,
-    /// The directory for performance.md and the pictures.
-    #[arg(long, value_name = "DIRECTORY", default_value = "docs")]
+    /// The directory for the results.
+    #[arg(long, value_name = "DIRECTORY", default_value = "bench/results")]
     output: PathBuf,
-    /// The directory of performance.md as it is.
-    #[arg(long, value_name = "DIRECTORY", default_value = "docs")]
-    docs: PathBuf,
+    /// The directory of the results as they are, for `--check`.
+    #[arg(long, value_name = "DIRECTORY", default_value = "bench/results")]
+    results: PathBuf,
     /// Fewer cases and rounds.
     #[arg(long)]
     quick: bool,
@@ -47,7 +47,7 @@ fn serve(words: &[String]) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    let Args { mut groups, output, docs, quick, only, check, serve: server } = Args::parse();
+    let Args { mut groups, output, results, quick, only, check, serve: server } = Args::parse();
     if let Some(words) = server {
         return match serve(&words) {
             Ok(()) => ExitCode::SUCCESS,
@@ -80,16 +80,10 @@ fn main() -> ExitCode {
         }
     }
     if check {
-        return match fs::read_to_string(docs.join(PAGE)) {
-            Ok(page) => checked(&all, &page),
-            Err(error) => {
-                eprintln!("limiter-bench: {}: {error}", docs.join(PAGE).display());
-                ExitCode::from(2)
-            }
-        };
+        return checked(&all, &results);
     }
     for (group, measured) in &all {
-        if let Err(error) = group.write(measured, &docs, &output) {
+        if let Err(error) = group.write(measured, &output) {
             eprintln!("limiter-bench: {}: {error:#}", group.name());
             return ExitCode::from(1);
         }
@@ -98,7 +92,7 @@ fn main() -> ExitCode {
 }
 
 /// Measures a group, and again while a ratio is not what it is held to, `looks` times at most. The
-/// page is that of the first time.
+/// report is that of the first time.
 fn look(group: Group, options: &Options, looks: u32) -> Result<Measured> {
     let mut measured = group.report(options)?;
     for _ in 1..looks {
@@ -113,14 +107,22 @@ fn look(group: Group, options: &Options, looks: u32) -> Result<Measured> {
 }
 
 /// Names the ratios that are not what they are held to, and those that are held to less than the
-/// page says.
-fn checked(all: &[(Group, Measured)], page: &str) -> ExitCode {
+/// results say.
+fn checked(all: &[(Group, Measured)], results: &Path) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for (group, measured) in all {
+        let path = results.join(format!("{}.tsv", group.name()));
+        let results = match fs::read_to_string(&path) {
+            Ok(results) => results,
+            Err(error) => {
+                eprintln!("limiter-bench: {}: {error}", path.display());
+                return ExitCode::from(2);
+            }
+        };
         for figure in &measured.figures {
-            let fault = match (figure.holds(), figure.is_tight(page)) {
+            let fault = match (figure.holds(), figure.is_tight(&results)) {
                 (false, _) => "does not hold",
-                (_, Some(false)) => "is held more than 1.5 times worse than the page has it",
+                (_, Some(false)) => "is held more than 1.5 times worse than the results have it",
                 _ => continue,
             };
             eprintln!("limiter-bench: {}: {fault}: {}", group.name(), figure.markdown());

@@ -1,5 +1,5 @@
-//! Floods limiter and its peers with packets from sources that were never seen, and writes a part
-//! of `floods.md` and `floods.svg`. Exit codes: 0 it was measured; 1 the run broke off; 2 it could
+//! Floods limiter and its peers with packets from sources that were never seen, and writes
+//! `floods.tsv` and `floods.svg`. Exit codes: 0 it was measured; 1 the run broke off; 2 it could
 //! not run.
 
 use std::path::PathBuf;
@@ -13,12 +13,9 @@ use limiter_tests::root::is_root;
 #[derive(Debug, Parser)]
 #[command(name = "limiter-floods", version)]
 struct Args {
-    /// The directory of floods.md and floods.svg.
-    #[arg(long, value_name = "DIRECTORY", default_value = "docs")]
+    /// The directory for the results and the picture.
+    #[arg(long, value_name = "DIRECTORY", default_value = "bench/results")]
     output: PathBuf,
-    /// The directory of floods.md as it is.
-    #[arg(long, value_name = "DIRECTORY", default_value = "docs")]
-    docs: PathBuf,
     /// Entries of every table.
     #[arg(long, value_name = "N", default_value_t = 16_384,
           value_parser = clap::value_parser!(u32).range(1_024..=1 << 20))]
@@ -29,7 +26,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    let Args { output, docs, entries, quick } = Args::parse();
+    let Args { output, entries, quick } = Args::parse();
     if !is_root() {
         eprintln!("limiter-floods: it makes network namespaces and loads BPF: run it as root");
         return ExitCode::from(2);
@@ -38,7 +35,7 @@ fn main() -> ExitCode {
         eprintln!("limiter-floods: {error:#}");
         return ExitCode::from(2);
     }
-    match run::run(&Options { output, docs, entries, quick }) {
+    match run::run(&Options { output, entries, quick }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("limiter-floods: {error:#}");

@@ -96,7 +96,7 @@ pub fn run(options: &Options) -> Result<Measured> {
         }
     }
     let page = page::markdown(&rows, &bench.effort);
-    Ok(Measured { page, figures, ..Measured::default() })
+    Ok(Measured { page, figures })
 }
 
 fn cases() -> Vec<Case> {

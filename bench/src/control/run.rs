@@ -65,7 +65,7 @@ pub fn measure(effort: &Effort) -> Result<Measured> {
     let applied = traffic::apply(limits, if listed.is_some() { rounds } else { 1 })?;
     let results = Results { rounds, sets, started, applied, counters };
     let page = page::markdown(&results);
-    Ok(Measured { page, figures: figures(&results), ..Measured::default() })
+    Ok(Measured { page, figures: figures(&results) })
 }
 
 fn figures(results: &Results) -> Vec<Figure> {

@@ -1,4 +1,4 @@
-//! The part of `docs/performance.md` that the measurement writes.
+//! The report of the measurement.
 
 use std::fmt::Write as _;
 

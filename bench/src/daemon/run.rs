@@ -67,7 +67,7 @@ pub fn measure(effort: &Effort) -> Result<Measured> {
     crowded(effort, &mut states)?;
     large_sets(effort, &mut states)?;
     let figures = figures(&states)?;
-    Ok(Measured { page: page::markdown(effort, &states), figures, ..Measured::default() })
+    Ok(Measured { page: page::markdown(effort, &states), figures })
 }
 
 const AT_REST: &str = "at rest";

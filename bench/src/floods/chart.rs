@@ -1,5 +1,5 @@
-//! `docs/floods.svg`: what arrives of the conforming sources, and what of the flood, against the
-//! flood.
+//! `docs/floods.svg`: what arrives of conforming sources that are new, and what of the flood,
+//! against the flood.
 
 use anyhow::Result;
 use plotters::coord::Shift;
@@ -12,7 +12,7 @@ use super::scene::Sample;
 use super::traffic::Class;
 use crate::chart::{self, Axes, COLOURS, Drawn, Series};
 
-const SIZE: (u32, u32) = (960, 1770);
+const SIZE: (u32, u32) = (960, 720);
 
 /// Floods a second. The logarithm has no place for none, which stands at the left end.
 const FLOODS: std::ops::Range<f64> = 10_000.0..10_000_000.0;
@@ -23,16 +23,7 @@ const SHARES: std::ops::Range<f64> = -4.0..104.0;
 /// A panel: its title, what its shares are of, and the share.
 type Panel = (&'static str, &'static str, fn(&Sample) -> Option<f64>);
 
-const PANELS: [Panel; 5] = [
-    ("Conforming, known before the flood, 20 and 1,000 packets a second", "arrived, %", |sample| {
-        sample.arrived_share(&[Class::Medium, Class::Fast])
-    }),
-    ("Conforming, known before the flood, 1 packet a second", "arrived, %", |sample| {
-        sample.arrived_share(&[Class::Slow])
-    }),
-    ("Conforming, first seen amid the flood, 20 packets a second", "arrived, %", |sample| {
-        sample.arrived_share(&[Class::New])
-    }),
+const PANELS: [Panel; 2] = [
     ("Conforming, first seen amid the flood, 1 packet a second", "arrived, %", |sample| {
         sample.arrived_share(&[Class::NewSlow])
     }),
@@ -86,7 +77,7 @@ fn draw(
     });
     chart::lines(&mut chart, series.collect(), first)?;
     if first {
-        chart::legend(&mut chart, SeriesLabelPosition::LowerLeft)?;
+        chart::legend(&mut chart, SeriesLabelPosition::MiddleMiddle)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The part of `docs/floods.md` that the measurement writes.
+//! The report of the measurement.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::spread::Spread;
 /// Below this share, in percent, conforming sources count as disturbed.
 const DISTURBED: f64 = 90.0;
 
-/// The part.
+/// The whole report.
 pub fn markdown(results: &Results) -> String {
     let mut page = String::new();
     // Writing to a string cannot fail.
@@ -24,11 +24,11 @@ pub fn markdown(results: &Results) -> String {
 
 fn write(page: &mut String, results: &Results) -> std::fmt::Result {
     if results.quick {
-        writeln!(page, "> A quick look (`--quick`): few rates, short, once.\n")?;
+        writeln!(page, "A quick look (`--quick`): few rates, short, once.\n")?;
     }
     page.push_str(FIGURE);
     let (machine, load) = (results.machine.markdown(), &results.load);
-    writeln!(page, "{machine}| load average before | {load} |\n")?;
+    writeln!(page, "{machine}| load average before | {load} |\n\n### Measured\n")?;
     method(page, results)?;
     disturbed(page, results)?;
     known(page, results)?;
@@ -37,11 +37,9 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 const FIGURE: &str = "\
-Made by `cargo xtask floods`; do not edit up to the next heading. The figures are those of one \
-run on one
-machine.
+Made by `cargo xtask floods`, in one run on one machine.
 
-![What arrives of conforming sources and of the flood, against the flood](floods.svg)
+### Machine
 
 ";
 
@@ -109,7 +107,7 @@ fn disturbed(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 fn known(page: &mut String, results: &Results) -> std::fmt::Result {
-    writeln!(page, "Of the conforming packets arrived:\n")?;
+    writeln!(page, "### Of the conforming packets arrived\n")?;
     write!(page, "| | flood/s |")?;
     for class in Class::ALL {
         write!(page, " {} |", class.name())?;
@@ -131,7 +129,7 @@ fn known(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 fn flood(page: &mut String, results: &Results) -> std::fmt::Result {
-    writeln!(page, "Of the flood passed:\n")?;
+    writeln!(page, "### Of the flood passed\n")?;
     write!(page, "| asked for, packets/s |")?;
     for tool in results.tools() {
         write!(page, " {} |", tool.name())?;
@@ -158,7 +156,7 @@ fn flood(page: &mut String, results: &Results) -> std::fmt::Result {
 }
 
 fn rules(page: &mut String, results: &Results) -> std::fmt::Result {
-    writeln!(page, "The rules:\n")?;
+    writeln!(page, "### The rules\n")?;
     for tool in results.tools().filter(|tool| *tool != Tool::Nothing) {
         if let Some(ladder) = results.ladders.iter().find(|ladder| ladder.tool == tool) {
             writeln!(page, "- {}: `{}`", tool.name(), ladder.listed)?;

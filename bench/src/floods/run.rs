@@ -12,11 +12,8 @@ use super::effort::{Effort, Rate};
 use super::scene::{self, Ladder, Sample};
 use super::{chart, report};
 use crate::machine::Machine;
-use crate::page;
 use crate::spread::Spread;
-
-/// The page, of which a part is measured.
-pub const PAGE: &str = "floods.md";
+use crate::tsv;
 
 /// The picture of the page.
 pub const PICTURE: &str = "floods.svg";
@@ -24,17 +21,15 @@ pub const PICTURE: &str = "floods.svg";
 /// Options of the measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The directory for [`PAGE`] and [`PICTURE`].
+    /// The directory for the results and [`PICTURE`].
     pub output: PathBuf,
-    /// The directory of the page as it is.
-    pub docs: PathBuf,
     /// Entries of every table.
     pub entries: u32,
     /// Fewer rates, shorter, once.
     pub quick: bool,
 }
 
-/// All that the page shows.
+/// All that the report has.
 #[derive(Clone, Debug)]
 pub struct Results {
     /// Machine of the measurement.
@@ -104,5 +99,5 @@ pub fn run(options: &Options) -> Result<()> {
     let path = options.output.join(PICTURE);
     fs::write(&path, chart::svg(&results)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
-    page::write("floods", PAGE, &report::markdown(&results), &options.docs, &options.output)
+    tsv::write(&options.output, "floods", &report::markdown(&results))
 }

@@ -1,4 +1,4 @@
-//! The part of `docs/performance.md` that the measurement writes.
+//! The report of the measurement.
 
 use std::fmt::Write as _;
 
@@ -47,7 +47,7 @@ fn write(page: &mut String, results: &Results) -> std::fmt::Result {
         spread(results.both)
     )?;
     writeln!(page, "| more when the source is seen | 0 | {} |", spread(results.seen))?;
-    writeln!(page, "| [compact key](glossary.md) | {:.1} | |", results.compact)?;
+    writeln!(page, "| compact key | {:.1} | |", results.compact)?;
     writeln!(page, "| any other key of a table | {:.1} | |", results.key)?;
     writeln!(page, "| flow, where new flows are counted | {:.1} | |", results.flow)?;
     for (name, bytes) in &results.peers {

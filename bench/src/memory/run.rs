@@ -106,11 +106,7 @@ pub fn run(options: &Options) -> Result<Measured> {
         peer_sources,
         rounds,
     };
-    Ok(Measured {
-        page: page::markdown(&results),
-        figures: figures(&results),
-        ..Measured::default()
-    })
+    Ok(Measured { page: page::markdown(&results), figures: figures(&results) })
 }
 
 /// Bytes of these maps, over so many entries.

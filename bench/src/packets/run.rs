@@ -100,11 +100,7 @@ pub fn run(options: &Options) -> Result<Measured> {
         rows.push(row);
     }
     let results = Results { rounds, packets, rows };
-    Ok(Measured {
-        page: page::markdown(&results),
-        figures: ratios::of(&results),
-        ..Measured::default()
-    })
+    Ok(Measured { page: page::markdown(&results), figures: ratios::of(&results) })
 }
 
 struct Bench {

@@ -102,7 +102,7 @@ pub fn run(options: &Options) -> Result<Measured> {
     let mut page = String::new();
     // Writing to a string cannot fail.
     let _infallible = write(&mut page, (&effort, has_police, steal.end()?), &tables, &rules);
-    Ok(Measured { page, figures: figures(&tables), ..Measured::default() })
+    Ok(Measured { page, figures: figures(&tables) })
 }
 
 fn figures(tables: &[Vec<Table>; 2]) -> Vec<Figure> {
@@ -144,7 +144,7 @@ fn write(
     };
     writeln!(
         page,
-        "Measured as [over a cable](#over-a-cable), {rounds} rounds of {slice} ms, with a bare drop \
+        "Measured as over a cable (`path`), {rounds} rounds of {slice} ms, with a bare drop \
          at tc. nft is as near to tc as it can be. What goes out has come in before: a program at \
          tc makes the source of a packet its destination, and the kernel routes it back, which is \
          in the figures of the bare drop, too. {police}. The host gave {steal:.1} % of the time to \

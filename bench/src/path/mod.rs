@@ -3,7 +3,6 @@
 
 pub mod at_tc;
 mod capacity;
-mod charts;
 mod conforming;
 pub mod contender;
 mod cost;

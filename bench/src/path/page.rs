@@ -1,10 +1,9 @@
-//! This group's part of the page.
+//! The report of the measurement.
 
 use std::fmt::Write as _;
 
 use limiter_tests::sandbox::format::thousands;
 
-use super::charts::{CONFORMING, COST};
 use super::conforming::{Cell, FLOODING, PER_SECOND};
 use super::contender::{Limit, PORT, Tool};
 use super::cost::Table;
@@ -47,7 +46,6 @@ fn costs(page: &mut String, results: &Results) -> std::fmt::Result {
          of each source passed before (with lines, of 999 in 1,000: the others share a bucket). \
          The host gave {steal:.1} % of the time to others.\n"
     )?;
-    writeln!(page, "![Nanoseconds a packet by tool and number of sources]({COST})\n")?;
     for table in &results.tables {
         cost(page, (table.mix.name, table), (&Tool::ALL, Tool::Limiter))?;
     }
@@ -140,7 +138,6 @@ fn conforming(page: &mut String, results: &Results) -> std::fmt::Result {
         thousands(rate.into()),
         thousands(PER_SECOND.into()),
     )?;
-    writeln!(page, "![What arrives of a conforming source, and when, by flood]({CONFORMING})\n")?;
     writeln!(
         page,
         "| flood | | offered, million a second | no room, % | arrived, % | p50 | p99 | p99.9 |\n\

@@ -10,7 +10,7 @@ use super::cost::{self, Table};
 use super::effort::{Crowd, Effort};
 use super::stand::Stand;
 use super::steal::Steal;
-use super::{charts, page, ratios};
+use super::{page, ratios};
 use crate::group::{Measured, Options};
 use crate::machine::Machine;
 
@@ -71,11 +71,7 @@ pub fn run(options: &Options) -> Result<Measured> {
     let cells = conforming::measure(&effort, &interrupt)?;
     let steal = steal.end()?;
     let results = Results { machine, effort, rules, tables, keyed, capacities, cells, steal };
-    Ok(Measured {
-        page: page::markdown(&results),
-        pictures: charts::all(&results)?,
-        figures: ratios::of(&results),
-    })
+    Ok(Measured { page: page::markdown(&results), figures: ratios::of(&results) })
 }
 
 /// The costs of all tools under each mix of a crowd.

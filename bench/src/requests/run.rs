@@ -58,7 +58,7 @@ pub fn run(options: &Options) -> Result<Measured> {
     let (served, of_servers) = servers::measure(&effort_of_servers).context("servers")?;
     figures.extend(of_servers);
     let page = format!("{}\n{served}", page::markdown(&rows, &effort));
-    Ok(Measured { page, figures, ..Measured::default() })
+    Ok(Measured { page, figures })
 }
 
 /// Numbers below `users`, by chance and the same in each run.

@@ -166,7 +166,7 @@ fn figures(all: &[Measured]) -> Result<Vec<Figure>> {
 fn markdown(all: &[Measured], rates: [f64; 2], effort: &Effort) -> Result<String> {
     let rate = |rate: f64| format!("{rate:.0}");
     let mut page = format!(
-        "Envoy's service over gRPC, {CONNECTIONS} connections with {AT_ONCE} requests each under \
+        "### Over gRPC\n\nEnvoy's service over gRPC, {CONNECTIONS} connections with {AT_ONCE} requests each under \
          way: {} rounds of {} s for each server, in turn. A server has one thread on one CPU; the \
          proxies that ask, and Redis, have another. *A request* is the processor time of the \
          server alone. *Half load* is half of what the slowest answers, sent at a steady rate: {} \

@@ -1,5 +1,5 @@
 //! `cargo xtask bench build`: the cost of building and testing limiter, for this checkout and, if
-//! one is named, for another revision beside it; written into docs/building.md.
+//! one is named, for another revision beside it; written into CONTRIBUTING.md.
 
 mod clone;
 mod page;

@@ -1,4 +1,4 @@
-//! The part of docs/building.md that the measurement writes.
+//! The part of CONTRIBUTING.md that the measurement writes.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::spent::Spent;
 use crate::process;
 
 /// The page, in the checkout.
-pub(super) const PAGE: &str = "docs/building.md";
+pub(super) const PAGE: &str = "CONTRIBUTING.md";
 
 const BEGIN: &str = "<!-- made by cargo xtask bench build: begin -->\n";
 const END: &str = "<!-- made by cargo xtask bench build: end -->\n";

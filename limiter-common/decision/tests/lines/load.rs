@@ -1,4 +1,4 @@
-//! How many sources find their lines full, as docs/line-table.md says it.
+//! How many sources find their lines full, as docs/design/line-table.md says it.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -81,9 +81,9 @@ fn table() -> String {
 /// in each run. With the bytes that a table is made with, none is without an entry.
 #[test]
 fn sources_find_their_lines_full_as_often_as_published() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/line-table.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/design/line-table.md");
     let text = fs::read_to_string(&page).unwrap();
-    let begin = text.find(HEAD).expect("docs/line-table.md has no such table");
+    let begin = text.find(HEAD).expect("docs/design/line-table.md has no such table");
     let end = begin + text[begin..].find("\n\n").unwrap() + 1;
     let made = table();
     let made_with = made.lines().find(|line| line.starts_with("| 60 |")).unwrap();
