@@ -56,8 +56,8 @@ pub struct Figure {
     pub ratio: Spread,
     /// Bound that the ratio is meant to keep.
     pub budget: Option<Bound>,
-    /// Bound that `--check` asks for: the ratio of the results with room for the noise of the machine,
-    /// and no more than [`WORSE`].
+    /// Bound that `--check` asks for: the ratio of the results with room for the noise of the
+    /// machine, and no more than [`WORSE`].
     pub held: Bound,
 }
 

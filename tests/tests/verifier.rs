@@ -1,4 +1,5 @@
-//! How many instructions the verifier walks, against the committed table in docs/design/verifier.md.
+//! How many instructions the verifier walks, against the committed table in
+//! docs/design/verifier.md.
 
 // Also on other kernels, and in the quick part: 300 s each.
 

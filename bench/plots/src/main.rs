@@ -3,8 +3,8 @@
 //! their tests, the chart of the README, of the results in bench/results, and that of
 //! docs/shaping-figures.md, of the figures there. The tables of these results, too, in their pages.
 //!
-//! `cargo xtask plots` writes them to docs/plots and docs; with `--check` it compares them with what
-//! is there.
+//! `cargo xtask plots` writes them to docs/plots and docs; with `--check` it compares them with
+//! what is there.
 
 mod cluster;
 mod compare;
