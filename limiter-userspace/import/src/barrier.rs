@@ -4,13 +4,13 @@ use ipnet::IpNet;
 
 use super::packets::Packets;
 
-/// Fate of packets before.
+/// What happened to packets at an earlier rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
     Accepted,
     Dropped,
     Returned,
-    /// Something that is not known.
+    /// Unknown.
     Maybe,
 }
 
@@ -19,16 +19,16 @@ pub(super) enum Gone {
 pub(super) struct Barrier {
     pub(super) packets: Packets,
     pub(super) gone: Gone,
-    /// True if some of them went on all the same.
+    /// True if some of them continued nevertheless.
     pub(super) partly: bool,
     pub(super) rule: usize,
 }
 
-/// Packets of a pair of rules that come only to the first of them.
+/// Packets that only the first of a pair of rules sees.
 #[derive(Debug, Default)]
 pub(super) struct Between {
-    /// Sources that are accepted: they are noted and not counted, or counted and never noted.
+    /// Accepted sources: noted but not counted, or counted but never noted.
     pub(super) exempt: Vec<IpNet>,
-    /// True if those of loopback are.
+    /// True if the loopback sources are.
     pub(super) loopback: bool,
 }

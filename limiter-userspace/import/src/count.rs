@@ -9,8 +9,8 @@ use super::packets::{Packets, state};
 
 const ICMP: [u8; 2] = [1, 58];
 
-/// The meter with the unit that packets and chain ask for; the conditions that it stands for are
-/// taken out of `packets`.
+/// The meter with the unit that `packets` and the chain ask for. Removes the conditions that the
+/// unit stands for from `packets`.
 pub(super) fn counted(
     packets: &mut Packets,
     meter: Meter,
@@ -35,7 +35,7 @@ pub(super) fn counted(
     let tcp = protocols == Some(&[TCP]);
     let icmp = protocols.is_some_and(|protocols| protocols.iter().all(|one| ICMP.contains(one)));
     let count = if tcp {
-        // All that opens a connection is new, but for what is found open.
+        // Everything that opens a connection is new, except connections that were open before.
         differences.push(if opens { Difference::Syn } else { Difference::NewSyn });
         Count::Syns
     } else if opens {
@@ -44,8 +44,8 @@ pub(super) fn counted(
         differences.push(Difference::NewIcmp);
         return Ok(meter);
     } else if protocols.is_none_or(|all| all.iter().any(|one| *one == TCP || ICMP.contains(one))) {
-        // A flow of ICMP is its two addresses, so a flood of pings would be one; of TCP it is
-        // whatever has its ports, and no connection.
+        // For ICMP, a flow is two addresses, so a flood of pings would be one flow; for TCP, a flow
+        // is anything with its ports, not a connection.
         return Err("counts new connections of more than one protocol in one bucket, and limiter \
              counts those of TCP, of ICMP and of others each in its own way: write a rule for \
              each protocol"

@@ -5,7 +5,6 @@ use limiter_rules::feed::Feed;
 
 use super::elements::Elements;
 
-/// Reads the decisions of a text.
 pub(super) fn read(text: &str) -> Vec<Elements> {
     let feed = Feed::parse(text);
     let mut elements = Elements::named("decisions");
@@ -24,7 +23,7 @@ pub(super) fn read(text: &str) -> Vec<Elements> {
 mod tests {
     use crate::{Options, import};
 
-    /// Quotes inside a text are no Python.
+    /// Quotes inside a text do not make it Python.
     #[test]
     fn decisions_are_read_as_json_and_as_csv() {
         let json = r#"[{"capacity":0,"decisions":[

@@ -5,60 +5,60 @@ use std::fmt;
 
 use super::imported::Effect;
 
-/// A difference, and what is said of it beside the rule.
+/// A difference, with the details that are written beside the rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Difference {
     /// The burst is the default of the other program.
     DefaultBurst,
-    /// Rates there are held in ticks of the kernel's clock.
+    /// The other program rounds rates to ticks of the kernel's clock.
     Ticks,
-    /// Bytes are counted otherwise, in pieces of so many, up to so many at first.
+    /// The other program counts bytes differently: in pieces of `piece`, and up to `most` at first.
     Bytes {
         what: &'static str,
         piece: u64,
         most: u64,
     },
-    /// The burst of bytes, which is written otherwise.
+    /// A burst in bytes, which is written differently.
     ByteBurst(&'static str),
-    /// Lengths are of packets that were merged.
+    /// The other program counts lengths of merged packets.
     Length,
     /// A burst below one frame was raised.
     Frame,
-    /// IPv6 sources are /64s here.
+    /// IPv6 sources become /64s.
     Prefix64,
     /// Established connections were accepted before.
     Established(String),
     /// Related connections were accepted before.
     Related(String),
-    /// `NEW` of TCP is SYN.
+    /// For TCP, `NEW` becomes SYN.
     NewSyn,
-    /// `NEW` of others is a new flow.
+    /// For other protocols, `NEW` becomes a new flow.
     NewFlow,
-    /// `NEW` of ICMP is every message.
+    /// For ICMP, `NEW` becomes every message.
     NewIcmp,
-    /// SYN with FIN or RST counts as well.
+    /// SYN with FIN or RST also counts.
     Syn,
     /// The hook sees other packets.
     Hook(&'static str),
-    /// Packets that another rule drops are charged.
+    /// Packets that an earlier rule drops are charged.
     DroppedBefore(String),
     Interface,
-    /// Loopback is not limited by either.
+    /// Neither program limits loopback.
     Loopback,
     /// Packets within the limit need a rule that accepts them.
     Accepted,
-    /// Elements are forgotten after milliseconds: however much was sent, or without packets.
+    /// Elements expire after so many milliseconds: always, or without packets.
     Forgotten {
         milliseconds: u64,
         always: bool,
     },
     Full(&'static str),
     Rejected,
-    /// The sender is notified there, and not by a list.
+    /// The other program notifies the sender; a list does not.
     Silent,
-    /// `recent`, where what is refused counts.
+    /// With `recent`, rejected packets count.
     Refused,
-    /// `recent`, and a list that others use.
+    /// A `recent` list that other rules also use.
     Shared,
     /// Several limits in one rule.
     Several,
@@ -66,7 +66,7 @@ pub(super) enum Difference {
     DeniesOpen,
     /// A rule of `tc`.
     Policed(&'static str),
-    /// Packets to one port are given another, and both have one bucket.
+    /// Packets to one port are redirected to another, and both ports share a bucket.
     Redirected {
         place: String,
         from: u16,
@@ -100,7 +100,7 @@ impl Difference {
 }
 
 impl Difference {
-    /// The effect on the number of packets of one source that pass.
+    /// How the difference affects the number of passed packets of one source.
     pub(super) const fn effect(&self) -> Option<Effect> {
         Some(match self {
             Self::Ticks => Effect::Ticks,

@@ -1,5 +1,5 @@
-//! Lists of addresses: of `ipset save`, and of fail2ban. What is made of them is a file for
-//! `limiter deny --file`, or `allow`.
+//! Lists of addresses, from `ipset save` and fail2ban. They become a file for `limiter deny --file`
+//! or `allow`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,23 +10,23 @@ use limiter_text::plain::clean;
 use super::imported::{Entry, Imported, Outcome};
 use super::lists::listed;
 
-/// Remark on bans of fail2ban without their times, in two lines.
+/// Remark in two lines about fail2ban bans without their times.
 const TIMELESS: [&str; 2] = [
     "There are no times: each of these is denied until it is taken off, whatever the ban time is;",
     "`fail2ban-client get JAIL banip --with-time` prints the times.",
 ];
 
-/// A list of another program.
+/// A list from another program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Elements {
     pub(super) name: String,
-    /// Sources, and the seconds for which each is listed.
+    /// Sources with the seconds for which each is listed.
     pub(super) sources: BTreeMap<Selector, Option<u64>>,
-    /// True if an IPv6 address became its /64.
+    /// True if an IPv6 address was widened to its /64.
     pub(super) prefix64: bool,
-    /// True if the times are those of the whole ban, and not what is left of it.
+    /// True if the times are those of whole bans instead of what remains.
     pub(super) from_now: bool,
-    /// True if there are sources whose ban ends, and the text does not say when.
+    /// True if some bans end at a time that the text does not contain.
     pub(super) timeless: bool,
     /// Entries that were not translated: place, text and reason.
     pub(super) not: Vec<(String, String, String)>,
@@ -37,20 +37,20 @@ impl Elements {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// Adds a source; the longer time counts.
+    /// Adds a source. If it is listed twice, the longer time counts.
     pub(super) fn add(&mut self, net: ipnet::IpNet, seconds: Option<u64>) {
         self.prefix64 |= matches!(net, ipnet::IpNet::V6(v6) if v6.prefix_len() > 64);
         let longer = |held: Option<u64>| held.zip(seconds).map(|(held, new)| held.max(new));
         self.sources.entry(listed(net)).and_modify(|held| *held = longer(*held)).or_insert(seconds);
     }
 
-    /// Notes an entry that cannot be translated.
+    /// Records an entry that cannot be translated.
     pub(super) fn refuse(&mut self, place: String, text: &str, reason: impl Into<String>) {
         self.not.push((place, text.to_owned(), reason.into()));
     }
 }
 
-/// The file of several lists.
+/// Writes the file for several lists.
 pub(super) fn import(from: &str, lists: &[Elements]) -> Imported {
     let mut text = format!(
         "# Made by `limiter import` from {from}. Nothing was applied. `limiter deny --file \
@@ -81,7 +81,7 @@ pub(super) fn import(from: &str, lists: &[Elements]) -> Imported {
         }
         for (place, entry, reason) in &list.not {
             let [place, entry, reason] = [place, entry, reason].map(|text| clean(text));
-            // Of an entry of JSON, its place is all there is.
+            // A JSON entry has only a place.
             let named = if entry.is_empty() { place.clone() } else { format!("{place}: {entry}") };
             let _: std::fmt::Result = writeln!(text, "# Not translated, {named}\n#   {reason}");
             rules.push(Entry {

@@ -1,4 +1,4 @@
-//! Why nothing could be imported.
+//! Errors that prevent any import.
 
 /// Longest text of rules in bytes.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -6,22 +6,22 @@ pub const MAX_BYTES: usize = 16 << 20;
 /// Longest text of a list in bytes: a million sources with their times and comments.
 pub const MAX_LIST_BYTES: usize = 128 << 20;
 
-/// Error of a whole text. Anything wrong with one rule is reported with that rule.
+/// Error of a whole text. Problems of a single rule are reported with that rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
-    /// Longer than is read.
+    /// The text is too long.
     #[error("is longer than {} MiB: give less at once", .0 >> 20)]
     TooLong(usize),
-    /// A rule file that is longer than a daemon reads.
+    /// The rule file would be longer than a daemon reads.
     #[error(
         "becomes a rule file of more than {} MiB, with its comments: give less at once",
         MAX_BYTES >> 20
     )]
     TooMuch,
-    /// Not text.
+    /// The input is not text.
     #[error("byte {0} is not UTF-8: give the text that the program printed")]
     NotUtf8(usize),
-    /// Nothing in it.
+    /// The text is empty.
     #[error("is empty: give the text that the program printed")]
     Empty,
     /// No format fits.
@@ -31,16 +31,16 @@ pub enum ImportError {
          and give the output of iptables-save"
     )]
     Unknown,
-    /// The text of `nft list ruleset`.
+    /// The text is the output of `nft list ruleset` without `-j`.
     #[error("is nft's own language, which is not read: give the output of `nft -j list ruleset`")]
     NftText,
-    /// Not JSON.
+    /// The text is not valid JSON.
     #[error("is no JSON: {0}: give the whole output of {1}")]
     Json(String, &'static str),
-    /// JSON of something else.
+    /// The JSON is of another kind.
     #[error("is JSON, but {0}: give the output of {1}")]
     Shape(&'static str, &'static str),
-    /// A line that cannot be understood, so that nothing after it can.
+    /// A line that cannot be understood, which makes everything after it unclear.
     #[error("line {line}: {what}: {remedy}")]
     Line {
         /// Number of the line, from 1.
@@ -50,19 +50,19 @@ pub enum ImportError {
         /// Advice.
         remedy: &'static str,
     },
-    /// A text that was cut off.
+    /// The text was cut off.
     #[error("{0}: it was cut off: give all of it")]
     CutOff(&'static str),
-    /// Several sets, of which some may be for sources that are let in.
+    /// There are several sets, some of which may be for sources that are let in.
     #[error("has several sets of addresses: {0}: name one with --set")]
     Sets(String),
-    /// No such set.
+    /// There is no such set.
     #[error("has no set of addresses {0:?}: there are {1}")]
     NoSet(String, String),
-    /// `--set` with another format.
+    /// `--set` was given with another format.
     #[error("has no sets of its own to choose from: leave --set out")]
     SetElsewhere,
-    /// A rule file that we refuse ourselves.
+    /// limiter itself rejects the rule file.
     #[error("the rule file that was made of it is refused: {0}: report this as a bug")]
     Own(String),
 }

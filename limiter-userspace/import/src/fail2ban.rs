@@ -6,12 +6,12 @@ use super::elements::Elements;
 use super::error::ImportError;
 use super::iptables::net;
 
-/// How the line with the addresses of a jail begins.
+/// Beginning of the line with a jail's addresses.
 const LIST: &str = "Banned IP list:";
 
 const COMMAND: &str = "`fail2ban-client get JAIL banip --with-time`, `banned` or `status JAIL`";
 
-/// Reads the jails of a text; `wanted` names one of them.
+/// Reads the jails of a text. With `wanted`, only this one.
 pub(super) fn read(text: &str, wanted: Option<&str>) -> Result<Vec<Elements>, ImportError> {
     let jails = if text.trim_start().starts_with('[') {
         banned(text)?
@@ -27,12 +27,12 @@ pub(super) fn read(text: &str, wanted: Option<&str>) -> Result<Vec<Elements>, Im
     jail.map(|jail| vec![jail]).ok_or_else(|| ImportError::NoSet(wanted.to_owned(), names))
 }
 
-/// Seconds of a ban.
+/// Duration of a ban in seconds.
 #[derive(Clone, Copy)]
 enum For {
     Seconds(u64),
     Ever,
-    /// The text does not say.
+    /// The text does not contain it.
     Unsaid,
 }
 
@@ -46,9 +46,9 @@ fn add(jail: &mut Elements, place: &str, text: &str, time: For) {
     }
 }
 
-/// `[{'sshd': ['192.0.2.1']}, {'nginx': []}]`, as Python writes it.
+/// Reads `[{'sshd': ['192.0.2.1']}, {'nginx': []}]`, in Python's notation.
 fn banned(text: &str) -> Result<Vec<Elements>, ImportError> {
-    // Whatever is JSON as it stands is another program's.
+    // Valid JSON comes from another program.
     let value: Value = serde_json::from_str(text)
         .or_else(|_| serde_json::from_str(&text.replace('\'', "\"")))
         .map_err(|error| ImportError::Json(error.to_string(), COMMAND))?;
@@ -93,8 +93,8 @@ fn status(text: &str) -> Vec<Elements> {
     jails
 }
 
-/// Addresses; or of `--with-time`, `192.0.2.1 <tab>2026-11-23 10:00:00 + 600 = 2026-11-23
-/// 10:10:00`.
+/// Reads addresses, or lines of `--with-time`:
+/// `192.0.2.1 <tab>2026-11-23 10:00:00 + 600 = 2026-11-23 10:10:00`.
 fn addresses(text: &str) -> Elements {
     let mut jail = Elements::named("banned addresses");
     for (index, line) in text.lines().enumerate() {
@@ -102,7 +102,7 @@ fn addresses(text: &str) -> Elements {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
             [address, _, _, "+", seconds, "=", ..] => match seconds.parse::<i64>() {
-                // Below zero is for ever.
+                // A negative time means for ever.
                 Ok(0) => jail.refuse(place, line, "its time is over"),
                 Ok(seconds) => {
                     jail.from_now |= seconds > 0;

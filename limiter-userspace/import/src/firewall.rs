@@ -1,5 +1,5 @@
-//! A rule set of another program in one form, whatever the program: chains of rules, each with the
-//! packets that it is for, a limit if it has one, and a verdict.
+//! The common form of rule sets of all other programs: chains of rules, each with the packets that
+//! it matches, an optional limit, and a verdict.
 
 use std::collections::BTreeMap;
 
@@ -9,48 +9,49 @@ use super::difference::Difference;
 use super::packets::Packets;
 use super::translation::Change;
 
-/// Place in the kernel where a chain begins.
+/// Hook of the kernel where a chain begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hook {
-    /// Every packet that comes in, before routing.
+    /// Every incoming packet, before routing.
     Prerouting,
     Input,
-    /// Packets that go through this host.
+    /// Forwarded packets.
     Forward,
     Outgoing,
-    /// Packets of the address translation before routing: only the first of each connection.
+    /// Address translation before routing: sees only the first packet of each connection.
     Nat,
-    /// Packets of the address translation behind routing, and of those that this host sends.
+    /// Address translation after routing, and of packets that this host sends.
     NatLater,
-    /// Frames of a bridge, ARP, and whatever else is not meant by rules on IP.
+    /// Frames of a bridge, ARP, and everything else that rules on IP do not cover.
     Other,
 }
 
-/// Fate of a packet that a rule matches.
+/// What happens to a packet that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Accept,
     Drop,
     Reject,
-    /// Back to the chain that jumped here.
+    /// Returns to the calling chain.
     Return,
-    /// On to the next rule: the rule logs or counts.
+    /// Continues with the next rule: the rule only logs or counts.
     Continue,
-    /// On to the next rule, after something that others can ask for: a mark, an entry of a set.
+    /// Continues with the next rule, after setting something that others can check: a mark, an
+    /// entry of a set.
     Marks(String),
-    /// Ends the way through a chain of the address translation.
+    /// Ends a chain of the address translation.
     Translates(Change),
     Jump(String),
-    /// As [`Verdict::Jump`], and never back here.
+    /// Like [`Verdict::Jump`], but without returning.
     Goto(String),
-    /// Something else; the text names it.
+    /// Something else, named by the text.
     Unknown(String),
 }
 
 /// Part of the key of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// So many bits of the source; of IPv6, 128 means the address.
+    /// So many bits of the source; for IPv6, 128 means the whole address.
     Source(u8),
     Destination,
     Port,
@@ -61,38 +62,38 @@ pub(super) enum Key {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) meter: Meter,
-    /// True if packets over the limit match, and not those within it.
+    /// True if packets over the limit match, instead of those within it.
     pub(super) over: bool,
-    /// Key of a bucket; empty for one bucket.
+    /// Key of the buckets; empty for a single bucket.
     pub(super) key: Vec<Key>,
-    /// Name of the memory that holds the buckets. Two rules with one memory share it.
+    /// Name of the memory that holds the buckets. Two rules with the same memory share it.
     pub(super) memory: Option<String>,
     /// Name of a limit that several rules charge.
     pub(super) shared: Option<String>,
-    /// The rule that notes what this one counts, if a limit is made of two.
+    /// The rule that notes what this one counts, if the limit consists of two rules.
     pub(super) pair: Option<Pair>,
-    /// Differences that are the limit's own.
+    /// Differences of the limit itself.
     pub(super) differences: Vec<Difference>,
 }
 
-/// A list that one rule fills and another one counts in.
+/// A list that one rule fills and another one counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
-    /// Name of the list, of an address family.
+    /// Name of the list, within an address family.
     pub(super) list: String,
-    /// Index of the rule that notes, in the chain and with the conditions of the one that counts.
+    /// Index of the noting rule, which has the chain and conditions of the counting one.
     pub(super) notes: usize,
-    /// True if it comes before the rule that counts.
+    /// True if the noting rule comes first.
     pub(super) first: bool,
 }
 
-/// One case of a rule: a verdict map has several, any other rule one or two.
+/// One case of a rule: a verdict map has several, other rules one or two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Case {
     pub(super) packets: Packets,
     pub(super) limit: Option<Limit>,
     pub(super) verdict: Verdict,
-    /// Seconds for which each source is listed, where `packets` are sources of a set with times.
+    /// Seconds for which each source is listed, if `packets` are the sources of a set with times.
     pub(super) times: Vec<Option<u64>>,
 }
 
@@ -105,29 +106,29 @@ impl Case {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
-    /// Place of it: a line, or a handle.
+    /// Place of the rule: a line, or a handle.
     pub(super) place: String,
     /// The rule as it was read.
     pub(super) text: String,
-    /// The comment that it has.
+    /// The rule's own comment.
     pub(super) name: Option<String>,
     pub(super) cases: Vec<Case>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chain {
-    /// Place where it begins; none for one that rules jump to.
+    /// Hook where it begins; `None` if rules jump to it.
     pub(super) hook: Option<Hook>,
-    /// Place among the chains of a hook: lower ones come first.
+    /// Order among the chains of a hook: lower priorities come first.
     pub(super) priority: i64,
-    /// True if what no rule decided is dropped.
+    /// True if its policy drops.
     pub(super) drops: bool,
-    /// Packets that it is for, where it has a hook.
+    /// Packets that it sees, if it has a hook.
     pub(super) packets: Packets,
     pub(super) rules: Vec<usize>,
 }
 
-/// A rule that writes into headers.
+/// A rule that changes headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rewrite {
     pub(super) place: String,
@@ -135,43 +136,43 @@ pub(super) struct Rewrite {
     pub(super) what: Written,
 }
 
-/// The part of headers that a rule writes.
+/// The part of headers that a rule changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
     Fact(Fact),
-    /// Addresses, ports, or whatever else.
+    /// Addresses, ports, or anything else.
     Any,
 }
 
-/// Chains by the name of their table, and their own.
+/// Name of a chain: its table's name, and its own.
 pub(super) type ChainName = (String, String);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Firewall {
     pub(super) rules: Vec<Rule>,
     pub(super) chains: BTreeMap<ChainName, Chain>,
-    /// Packets that rules take out of connection tracking, each with the place of its rule.
+    /// Packets that rules exempt from connection tracking, each with the place of its rule.
     pub(super) untracked: Vec<(String, Packets)>,
-    /// Headers that rules write anew before the others see them.
+    /// Headers that rules change before later rules see them.
     pub(super) rewrites: Vec<Rewrite>,
-    /// Things to say of the whole.
+    /// Remarks about the whole rule set.
     pub(super) remarks: Vec<String>,
 }
 
 impl Firewall {
-    /// Adds a rule to the end of a chain.
+    /// Appends a rule to a chain.
     pub(super) fn push(&mut self, chain: ChainName, rule: Rule) {
         self.insert(chain, None, rule);
     }
 
-    /// Adds a rule to a chain, at a place of it if one is named.
+    /// Inserts a rule into a chain, at an index if one is given, otherwise at the end.
     pub(super) fn insert(&mut self, chain: ChainName, at: Option<usize>, rule: Rule) {
         let rules = &mut self.chains.entry(chain).or_default().rules;
         rules.insert(at.unwrap_or(usize::MAX).min(rules.len()), self.rules.len());
         self.rules.push(rule);
     }
 
-    /// The cases that have a limit, for a first look at all of them.
+    /// The cases with a limit, for a first look at all of them.
     pub(super) fn limits(&self) -> impl Iterator<Item = &Case> {
         let cases = self.rules.iter().flat_map(|rule| &rule.cases);
         cases.filter(|case| case.limit.is_some())

@@ -3,82 +3,82 @@
 use limiter_rules::Path;
 use serde::Serialize;
 
-/// Rules of another program, as far as they can be said here.
+/// The rules of another program, as far as limiter can express them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Imported {
     /// The rule file, or the file of a list.
     pub text: String,
     /// Name of the format.
     pub format: String,
-    /// True if the text is for `limiter deny --file`, and no rule file.
+    /// True if the text is for `limiter deny --file` instead of a rule file.
     pub is_list: bool,
-    /// Number of rules, or of sources of a list, that were translated.
+    /// Number of translated rules, or of sources in a list.
     pub translated: usize,
-    /// Things to know of the whole.
+    /// Remarks about the whole.
     pub remarks: Vec<String>,
-    /// The rules in their order, and the entries of a list that were not translated.
+    /// The rules in order, or the entries of a list that were not translated.
     pub rules: Vec<Entry>,
 }
 
-/// Rule of the other program, and its fate.
+/// A rule of the other program, and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// Place of it.
+    /// Place of the rule.
     pub place: String,
     /// The rule as it was read.
     pub rule: String,
-    /// Fate of the rule.
+    /// Outcome of the translation.
     pub outcome: Outcome,
     /// Differences of the translation.
     pub differences: Vec<String>,
-    /// The reason why it was not translated, or need not be.
+    /// The reason why it was not translated or need not be.
     pub reason: Option<String>,
-    /// Paths of the rules of the file in which it is.
+    /// Paths of the rules in the file that contain it.
     #[serde(skip)]
     pub paths: Vec<Path>,
-    /// Differences by which another number of packets of one source may pass.
+    /// Differences that change how many packets of one source pass.
     #[serde(skip)]
     pub effects: Vec<Effect>,
-    /// True if it is for packets that the machine forwards.
+    /// True if it is for forwarded packets.
     #[serde(skip)]
     pub forwarded: bool,
 }
 
-/// A difference by which another number of packets of one source may pass there, with all that its
-/// size depends on.
+/// A difference that changes how many packets of one source pass, with everything that determines
+/// its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Letter B: tokens come in ticks of the kernel's clock, and those beyond the burst are lost.
+    /// Letter B: tokens arrive in ticks of the kernel's clock, and those beyond the burst are lost.
     Ticks,
-    /// Letter C: bytes are those of IP packets, in pieces.
+    /// Letter C: bytes are those of IP packets, counted in pieces.
     Bytes {
         /// Bytes of a piece.
         piece: u64,
-        /// Bytes that a bucket holds, or comes to hold while it is used up for the first time.
+        /// Bytes that a bucket holds, or reaches while it is first used up.
         most: u64,
     },
-    /// Letter K: a bucket is full again.
+    /// Letter K: a bucket becomes full again.
     Forgotten {
-        /// Milliseconds after which it is.
+        /// Milliseconds after which it does.
         milliseconds: u64,
-        /// True if that is however much was sent; else after that time without packets.
+        /// True if that happens regardless of traffic; otherwise after so long without packets.
         always: bool,
     },
-    /// Letter N: what is refused counts as well.
+    /// Letter N: rejected packets count as well.
     Refused,
     /// Letter O: a packet is charged to each limit before the one that drops it.
     Several,
 }
 
-/// Fate of a rule.
+/// Outcome of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// In the text, with its differences.
+    /// It is in the text, with its differences.
     Translated,
-    /// Not in the text but as a comment, with the reason.
+    /// It is in the text only as a comment, with the reason.
     NotTranslated,
-    /// No limit, and no list: the firewall goes on with it.
+    /// It is neither a limit nor a list, and stays in the firewall.
     Left,
 }
 

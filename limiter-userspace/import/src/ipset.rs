@@ -9,17 +9,17 @@ use super::error::ImportError;
 use super::iptables::net;
 use super::words::words;
 
-/// Types of sets whose elements are sources, and what they were called before version 6.
+/// Set types whose elements are sources, with their names before version 6.
 const TYPES: [&str; 7] =
     ["hash:ip", "hash:net", "bitmap:ip", "iphash", "nethash", "ipmap", "iptree"];
 
-/// Options of an element that have a value, and change nothing.
+/// Options of an element that have a value but no effect here.
 const WITH_VALUE: [&str; 6] = ["packets", "bytes", "comment", "skbmark", "skbprio", "skbqueue"];
 
-/// The most prefixes that a range of addresses is.
+/// The most prefixes for a range of addresses.
 const MOST_OF_RANGE: usize = 256;
 
-/// A set as it was made.
+/// A set under construction.
 struct Made {
     list: Elements,
     of_sources: bool,
@@ -27,7 +27,7 @@ struct Made {
     netmask: Option<u8>,
 }
 
-/// Reads the sets of a text; `wanted` names one of them.
+/// Reads the sets of a text. With `wanted`, only this one.
 pub(super) fn read(text: &str, wanted: Option<&str>) -> Result<Vec<Elements>, ImportError> {
     let mut order = Vec::new();
     let mut sets: BTreeMap<String, Made> = BTreeMap::new();
@@ -103,7 +103,7 @@ fn made(name: &str, kind: &str, options: &[&str]) -> Made {
         };
         list.refuse(format!("set {name}"), &format!("create {name} {kind}"), reason);
     }
-    // 0 is for ever.
+    // 0 means for ever.
     let timeout = after("timeout").filter(|seconds| *seconds > 0);
     let netmask = after("netmask").and_then(|bits| u8::try_from(bits).ok());
     Made { list, of_sources, timeout, netmask }
@@ -144,7 +144,7 @@ fn add(set: &mut Made, number: usize, line: &str, element: &str, options: &[&str
     }
 }
 
-/// An element: an address, a prefix or a range; `netmask` is that of the set.
+/// The prefixes of an element: an address, a prefix or a range. `netmask` is the set's.
 fn nets(element: &str, netmask: Option<u8>) -> Option<Vec<IpNet>> {
     if let Some((low, high)) = element.split_once('-') {
         let (low, high) = (low.parse().ok()?, high.parse().ok()?);

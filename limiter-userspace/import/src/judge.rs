@@ -1,5 +1,5 @@
-//! The fate of each rule: translated, with the differences; not translated, with the reason; or
-//! left to the firewall, because limiter has nothing to do with it.
+//! Decides the fate of each rule: translated, with its differences; not translated, with the
+//! reason; or left to the firewall, because it does not concern limiter.
 
 mod before;
 mod beside;
@@ -31,7 +31,7 @@ use step::{of_hook, with_room};
 
 pub(super) use step::{Kind, Step};
 
-/// Most comparisons of what rules are for.
+/// Most comparisons of the packets of rules.
 const MOST_EFFORT: usize = 10_000_000;
 
 /// Most sources that are exempt from one limit.
@@ -40,10 +40,10 @@ const MOST_EXEMPT: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fate {
-    /// No chain with a hook leads to it.
+    /// No chain with a hook leads to the rule.
     #[default]
     Unseen,
-    /// The rule is none of limiter's business, for this reason.
+    /// The rule does not concern limiter, for this reason.
     Left(String),
     Translated,
     /// Not translated, for this reason.
@@ -61,7 +61,7 @@ impl Fate {
     }
 }
 
-/// Fates of all rules, and what was made of them.
+/// The fates of all rules, and what they were translated to.
 pub(super) struct Judge<'a> {
     firewall: &'a Firewall,
     pub(super) fates: Vec<Fate>,
@@ -69,14 +69,14 @@ pub(super) struct Judge<'a> {
     pub(super) tables: Tables,
     pub(super) denied: Vec<Denied>,
     pub(super) translations: Vec<Translation>,
-    /// Rules that are for what is forwarded.
+    /// Rules for forwarded packets.
     pub(super) forwarded: BTreeSet<usize>,
     placed: Vec<Placed>,
-    /// Rules that drop what is over the limit of another.
+    /// Rules that drop what is over another rule's limit.
     consumed: BTreeSet<usize>,
-    /// Uses of each memory and of each limit in common.
+    /// Number of uses of each memory and of each shared limit.
     memories: BTreeMap<String, usize>,
-    /// Rules that count in lists which others fill, by their lists.
+    /// Rules that count in lists filled by other rules, by list.
     lists: BTreeMap<String, Vec<Placed>>,
     effort: usize,
 }
@@ -105,7 +105,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Sets the fate of a rule, unless it has a weightier one.
+    /// Sets the fate of a rule, unless it already has one that takes precedence.
     pub(super) fn fate(&mut self, rule: usize, fate: Fate) {
         if let Some(held) = self.fates.get_mut(rule)
             && fate.rank() > held.rank()
@@ -114,7 +114,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// A rule whose conditions exclude each other, or those of the jump to its chain.
+    /// Handles a rule whose conditions exclude each other, or exclude those of the jump to its
+    /// chain.
     pub(super) fn never(&mut self, rule: usize, case: &Case) {
         let why =
             "no packet meets its conditions and those of the rules that jump to it".to_owned();
@@ -141,7 +142,7 @@ impl<'a> Judge<'a> {
         self.denied.clear();
     }
 
-    /// Judges a rule; says what becomes of its packets.
+    /// Judges a rule. Returns what happens to its packets.
     pub(super) fn step(&mut self, step: &Step<'_>) -> Option<Gone> {
         match &step.case.limit {
             Some(limit) => self.limit(step, limit),
@@ -159,7 +160,7 @@ impl<'a> Judge<'a> {
             }
             Verdict::Translates(_) => (left("translates addresses"), Some(Gone::Accepted)),
             Verdict::Return => (left("only leaves its chain"), Some(Gone::Returned)),
-            // Only what is over a limit comes as far.
+            // Only packets over a limit reach this rule.
             Verdict::Drop | Verdict::Reject if self.consumed.contains(&step.rule) => {
                 (Fate::Translated, None)
             }
@@ -173,7 +174,7 @@ impl<'a> Judge<'a> {
             _ => fate,
         };
         self.fate(step.rule, fate);
-        // A return from a chain with a hook is the end.
+        // A return from a chain with a hook ends it.
         Some(match gone? {
             Gone::Returned => match step.kind {
                 Kind::Base { drops: true } => Gone::Dropped,
@@ -184,7 +185,7 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// A rule that drops, whatever the rate.
+    /// Judges a rule that drops regardless of any rate.
     fn drop(&mut self, step: &Step<'_>) -> Fate {
         if matches!(step.hook, Hook::Outgoing | Hook::Nat | Hook::NatLater | Hook::Other) {
             return Fate::Left("drops what does not come in to this host".to_owned());
@@ -263,12 +264,12 @@ impl<'a> Judge<'a> {
         gone
     }
 
-    /// A limit whose rule accepts what is within it.
+    /// Translates a limit whose rule accepts what is within it.
     fn translate_within(&mut self, step: &Step<'_>, limit: &Limit) -> Result<(), String> {
         if *step.verdict == Verdict::Return && step.kind.is_base() {
             return Err("returns from a chain that no rule jumps to".to_owned());
         }
-        // The rule that drops the rest has these conditions, too.
+        // The rule that drops the rest has the same conditions.
         if let Some(reason) = step.packets.reasons() {
             return Err(reason);
         }
@@ -374,7 +375,7 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// True if what is over the limit is rejected.
+    /// True if packets over the limit are rejected.
     fn drops_by_reject(&self, step: &Step<'_>, limit: &Limit) -> bool {
         if limit.over {
             return *step.verdict == Verdict::Reject;

@@ -1,9 +1,9 @@
-//! Rules of other programs as rule files: what `limiter import` does. Pure: from text to text.
+//! Translates rules of other programs to rule files, for `limiter import`. Pure: from text to text.
 //!
-//! A reader for each format (`iptables`, `nft`, `tc`) brings the text into one form,
-//! `firewall`. `walk` follows the packets through the chains, `judge` decides on each rule,
-//! and `paths` and `tables` say the same in keys and tables. `write` writes it down, with
-//! every difference beside its rule and every other rule with the reason.
+//! A reader for each format (`iptables`, `nft`, `tc`) converts the text to one form, `firewall`.
+//! `walk` follows the packets through the chains, `judge` decides on each rule, and `paths` and
+//! `tables` express the result in keys and tables. `write` writes it, with every difference beside
+//! its rule, and every untranslated rule with the reason.
 
 mod barrier;
 mod count;
@@ -38,14 +38,14 @@ pub use imported::{Effect, Entry, Imported, Outcome};
 use firewall::Firewall;
 use packets::Family;
 
-/// Wishes of anybody who imports.
+/// Options of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The format; none to look for it in the text.
+    /// The format; `None` to detect it.
     pub format: Option<Format>,
     /// True for rules in shadow mode.
     pub shadow: bool,
-    /// The one of several sets or jails that is wanted.
+    /// The wanted set or jail, if there are several.
     pub set: Option<String>,
 }
 
@@ -53,7 +53,7 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// Why nothing at all can be translated.
+/// The reason why nothing at all can be translated.
 pub fn import(bytes: &[u8], options: &Options) -> Result<Imported, ImportError> {
     if bytes.len() > MAX_LIST_BYTES {
         return Err(ImportError::TooLong(MAX_LIST_BYTES));
@@ -80,7 +80,7 @@ pub fn import(bytes: &[u8], options: &Options) -> Result<Imported, ImportError> 
         }
         _ if wanted.is_some() => return Err(ImportError::SetElsewhere),
         Format::Nft => read_nft(text)?,
-        // The heads of saved rules say of which family they are; ufw's chains do.
+        // The headers of saved rules name their family; ufw's chains imply it.
         Format::Iptables | Format::Ufw => iptables::read(text, None)?,
         Format::Ip6tables => iptables::read(text, Some(Family::V6))?,
         Format::Tc if text.trim_start().starts_with('[') => tc::read_json(text)?,

@@ -1,5 +1,5 @@
-//! Sources that are dropped whatever they send: entries of the deny list, in the file or, for a
-//! time, by `limiter deny`.
+//! Sources that are dropped unconditionally: entries of the deny list, in the file, or for a
+//! limited time by `limiter deny`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ pub(super) struct Denied {
     pub(super) times: Vec<Option<u64>>,
 }
 
-/// A prefix as lists have it: of IPv6 at most its /64.
+/// A prefix in the form of lists: IPv6 prefixes are at most /64.
 pub(super) fn listed(net: IpNet) -> Selector {
     Selector::prefix(net).unwrap_or_else(|_| Selector::address(net.addr()))
 }
@@ -30,8 +30,8 @@ pub(super) fn for_ever(denied: &Denied) -> impl Iterator<Item = Selector> {
     sources.map(|(net, _)| listed(*net))
 }
 
-/// Commands that put sources on the deny list, a line each; if the rest is in the file, those that
-/// are denied for a time.
+/// Commands that put sources on the deny list, one per line. With `timed`, only sources denied for
+/// a time, because the file has the others.
 pub(super) fn commands(denied: &Denied, timed: bool) -> Vec<String> {
     let time = |at: usize| denied.times.get(at).copied().flatten();
     let mut by_time: BTreeMap<Option<u64>, BTreeSet<Selector>> = BTreeMap::new();

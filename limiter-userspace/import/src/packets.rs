@@ -1,18 +1,18 @@
-//! The packets that a rule of another firewall is for: conditions that all must hold.
+//! The packets that a rule of another firewall matches: conditions that must all hold.
 
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 use limiter_rules::model::Fact;
 
-/// Largest product of two lists that are compared: the one that has more is taken to overlap.
+/// Largest product of two lists that are compared; beyond it they are assumed to overlap.
 const MOST_PAIRS: usize = 1 << 16;
 
-/// Advice for what a rule is not for, where that is no source.
+/// Advice for negated conditions other than sources.
 pub(super) const ALL_BUT: &str =
     "by hand, write a rule for all of them, and beside it one for these with `rate: unlimited`";
 
-/// Advice for flags of TCP that are no attempt to open a connection.
+/// Advice for TCP flags other than an attempt to open a connection.
 pub(super) const BY_FLAGS: &str = "write a rule with `tcp_flags` by hand";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ pub(super) mod state {
     pub(crate) const UNTRACKED: u8 = 16;
     pub(crate) const ALL: u8 = 31;
 
-    /// The bit of a name, in letters of either case.
+    /// The bit of a name, in upper or lower case.
     pub(crate) fn of(name: &str) -> Option<u8> {
         Some(match name.to_ascii_lowercase().as_str() {
             "new" => NEW,
@@ -53,48 +53,48 @@ pub(super) mod state {
     }
 }
 
-/// A condition that limiter does not have.
+/// A condition that limiter lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unknown {
     /// The reason why it is not translated.
     pub(super) reason: String,
-    /// True if it limits something: a rule with it is about limits, whatever its verdict.
+    /// True if it limits something: then its rule counts as a limit, whatever its verdict.
     pub(super) limits: bool,
 }
 
-/// Conditions of a rule. A list is "any of these"; none is "all".
+/// Conditions of a rule. A list means "any of these"; `None` means "all".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packets {
     pub(super) family: Option<Family>,
     pub(super) interfaces: Option<Vec<String>>,
     pub(super) protocols: Option<Vec<u8>>,
-    /// Messages of ICMP, by the numbers of rule files.
+    /// ICMP messages, by the numbers of rule files.
     pub(super) icmp: Option<Vec<u8>>,
     pub(super) destinations: Option<Vec<IpNet>>,
-    /// Destination ports, from and to.
+    /// Ranges of destination ports.
     pub(super) ports: Option<Vec<(u16, u16)>>,
     pub(super) sources: Option<Vec<IpNet>>,
-    /// Sources that it is not for.
+    /// Sources that do not match.
     pub(super) not_sources: Vec<IpNet>,
-    /// Other numbers of the headers, from and to.
+    /// Ranges of other header fields.
     pub(super) facts: BTreeMap<Fact, Vec<(u16, u16)>>,
-    /// The destination of the connection's first packet, before addresses were translated.
+    /// The destination of the connection's first packet, before address translation.
     pub(super) original: Original,
-    /// True if only packets are meant whose destination was translated.
+    /// True if only packets with a translated destination match.
     pub(super) translated: bool,
     /// Bits of [`state`].
     pub(super) states: Option<u8>,
-    /// True if only attempts to open a TCP connection are meant.
+    /// True if only attempts to open a TCP connection match.
     pub(super) opens: bool,
     pub(super) unknown: Vec<Unknown>,
 }
 
-/// Conditions on a connection as its first packet was on the wire.
+/// Conditions on a connection, as its first packet was on the wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Original {
     pub(super) destinations: Option<Vec<IpNet>>,
     pub(super) ports: Option<Vec<(u16, u16)>>,
-    /// True if its replies are not meant.
+    /// True if replies do not match.
     pub(super) way: bool,
 }
 
@@ -119,12 +119,12 @@ impl Original {
 pub(super) struct Never;
 
 impl Packets {
-    /// Adds a condition that limiter does not have.
+    /// Adds a condition that limiter lacks.
     pub(super) fn lacks(&mut self, reason: impl Into<String>) {
         self.unknown.push(Unknown { reason: reason.into(), limits: false });
     }
 
-    /// Adds a condition that limits, and that limiter does not have.
+    /// Adds a limiting condition that limiter lacks.
     pub(super) fn lacks_limit(&mut self, reason: impl Into<String>) {
         self.unknown.push(Unknown { reason: reason.into(), limits: true });
     }
@@ -133,7 +133,7 @@ impl Packets {
     pub(super) fn reasons(&self) -> Option<String> {
         let mut reasons: Vec<&str> = Vec::new();
         for reason in self.unknown.iter().map(|one| one.reason.as_str()) {
-            // Two options may lack the same.
+            // Two options may lack the same thing.
             if !reasons.contains(&reason) {
                 reasons.push(reason);
             }
@@ -178,7 +178,7 @@ impl Packets {
         Ok(both)
     }
 
-    /// Follows from the addresses which family is meant, and the other way around.
+    /// Derives the family from the addresses, and restricts the addresses to the family.
     pub(super) fn settle(&mut self) -> Result<(), Never> {
         for nets in [&mut self.sources, &mut self.destinations] {
             let Some(nets) = nets else { continue };
@@ -202,7 +202,7 @@ impl Packets {
         Ok(())
     }
 
-    /// True if it is sure that no packet is meant by both.
+    /// True if certainly no packet matches both.
     pub(super) fn is_apart(&self, other: &Self) -> bool {
         let apart = |one: Option<&Vec<IpNet>>, other: Option<&Vec<IpNet>>| {
             none(one, other, |one, other| inner(one, other).is_none())
@@ -225,7 +225,7 @@ impl Packets {
             || covered(self.sources.as_ref(), &other.not_sources)
     }
 
-    /// True if it is sure that every packet of `other` is meant.
+    /// True if certainly every packet of `other` matches.
     pub(super) fn has_all_of(&self, other: &Self) -> bool {
         let nets = |all: Option<&Vec<IpNet>>, some: Option<&Vec<IpNet>>| {
             every(all, some, |all, some| all.contains(some))
@@ -257,7 +257,7 @@ impl Packets {
             && self.not_sources.iter().all(spared)
     }
 
-    /// How much it takes to compare it.
+    /// The cost of comparing it.
     pub(super) fn weight(&self) -> usize {
         let nets = |nets: &Option<Vec<IpNet>>| nets.as_ref().map_or(0, Vec::len);
         1 + nets(&self.sources) + nets(&self.destinations) + self.not_sources.len()
@@ -272,7 +272,7 @@ fn within(net: &IpNet, nets: &[IpNet]) -> bool {
     nets.iter().any(|outer| outer.contains(net))
 }
 
-/// The smaller of two prefixes, if one is in the other.
+/// The smaller of two prefixes, if one contains the other.
 pub(super) fn inner(one: &IpNet, other: &IpNet) -> Option<IpNet> {
     if one.contains(other) { Some(*other) } else { other.contains(one).then_some(*one) }
 }
@@ -286,7 +286,7 @@ fn overlap(one: (u16, u16), other: (u16, u16)) -> Option<(u16, u16)> {
     (low <= high).then_some((low, high))
 }
 
-/// Values that are in both lists.
+/// Values in both lists.
 fn common<T: Clone>(
     one: Option<&Vec<T>>,
     other: Option<&Vec<T>>,
@@ -295,7 +295,7 @@ fn common<T: Clone>(
     match (one, other) {
         (Some(one), Some(other)) => {
             let pairs = one.iter().flat_map(|one| other.iter().filter_map(|o| both(one, o)));
-            // More than both have together cannot be read any more: hostile, or a mistake.
+            // More values than both lists have together are unreadable: hostile, or a mistake.
             let found: Vec<T> = pairs.take(MOST_PAIRS).collect();
             if found.is_empty() { Err(Never) } else { Ok(Some(found)) }
         }
@@ -303,13 +303,13 @@ fn common<T: Clone>(
     }
 }
 
-/// True if both are lists, and no pair fits.
+/// True if both are lists, and no pair of their values meets.
 fn none<T>(one: Option<&Vec<T>>, other: Option<&Vec<T>>, apart: impl Fn(&T, &T) -> bool) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return false };
     few(one, other) && one.iter().all(|one| other.iter().all(|other| apart(one, other)))
 }
 
-/// True if every value of `some` is in one of `all`.
+/// True if `all` covers every value of `some`.
 fn every<T>(all: Option<&Vec<T>>, some: Option<&Vec<T>>, has: impl Fn(&T, &T) -> bool) -> bool {
     match (all, some) {
         (None, _) => true,

@@ -1,5 +1,5 @@
-//! The paths of rules for packets and the key of their buckets, so that each bucket there is one
-//! bucket here.
+//! Translates a rule's packets and the key of its buckets into paths of rules, so that each of its
+//! buckets becomes one bucket here.
 
 use ipnet::IpNet;
 use limiter_rules::model as rules;
@@ -17,23 +17,23 @@ const MOST_PORTS: usize = 64;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Paths {
-    /// Paths that the limit is for.
+    /// Paths to which the limit applies.
     pub(super) limited: Vec<Path>,
-    /// Paths inside of these that it is not for.
+    /// Paths inside these to which it does not apply.
     pub(super) exempt: Vec<Path>,
-    /// True if all of them are charged to one bucket.
+    /// True if all of them share one bucket.
     pub(super) shared: bool,
-    /// True if IPv6 addresses there are /64s here.
+    /// True if IPv6 addresses become /64s.
     pub(super) prefix64: bool,
 }
 
-/// Values of one key, and whether they have one bucket, each, or one together.
+/// Values of one key, and whether each has its own bucket or all share one.
 struct Values {
     parts: Vec<Part>,
     together: bool,
 }
 
-/// Makes the paths of a limit, before them those of a port that has a bucket of its own.
+/// Makes the paths of a limit. The paths of a port with its own bucket come first.
 pub(super) fn paths_of(
     packets: &Packets,
     limit: &Limit,
@@ -50,8 +50,8 @@ pub(super) fn paths_of(
     Ok(all)
 }
 
-/// Makes the paths. `exempt` are sources that the limit is not for; `together` asks for one bucket
-/// that rules can share.
+/// Makes the paths. `exempt` are sources without the limit; `together` asks for one bucket that
+/// rules can share.
 fn paths(
     packets: &Packets,
     key: &[Key],
@@ -114,14 +114,14 @@ fn product(levels: &[Option<Values>]) -> Result<Vec<Path>, String> {
         let with = |path: &Path| values.parts.iter().map(|part| path.with(part.clone())).collect();
         paths = paths.iter().flat_map(|path| -> Vec<Path> { with(path) }).collect();
     }
-    // ICMP is of IPv4 alone, and ICMPv6 of IPv6.
+    // ICMP exists only in IPv4, and ICMPv6 only in IPv6.
     if paths.iter().any(is_of_one_family) {
         paths.retain(is_of_one_family);
     }
     Ok(paths)
 }
 
-/// False for ICMP with an address of IPv6, and the other way around: no packet is both.
+/// False for ICMP with an IPv6 address, or the reverse: no packet is both.
 fn is_of_one_family(path: &Path) -> bool {
     let family = path.parts.iter().find_map(|part| match part {
         Part::Fact(Fact::Protocol, Some(values)) if *values == 1.into() => Some(Family::V4),
@@ -222,7 +222,7 @@ fn ports(packets: &Packets, key: &[Key]) -> Result<Option<Values>, String> {
     }
 }
 
-/// Values of a key that is a condition only.
+/// Values of a key that is only a condition.
 fn facts(packets: &Packets, of: Fact, ranges: &[(u16, u16)]) -> Result<Values, String> {
     let with_ports = |protocols: &Vec<u8>| protocols.iter().all(|protocol| has_ports(*protocol));
     if of == Fact::SourcePort && !packets.protocols.as_ref().is_some_and(with_ports) {
@@ -233,7 +233,7 @@ fn facts(packets: &Packets, of: Fact, ranges: &[(u16, u16)]) -> Result<Values, S
     Ok(Values { together: parts.len() > 1, parts })
 }
 
-/// Ranges in their order, those that touch as one: a range is one value of a rule file.
+/// Sorted ranges, with adjacent ones merged: a range is one value in a rule file.
 fn merged(ranges: &[(u16, u16)]) -> Vec<rules::Values> {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable();
@@ -247,7 +247,7 @@ fn merged(ranges: &[(u16, u16)]) -> Vec<rules::Values> {
     merged.into_iter().filter_map(|(low, high)| rules::Values::range(low, high)).collect()
 }
 
-/// Sources that each have a bucket, and whether an IPv6 address there is a /64 here.
+/// Sources with a bucket each, and whether IPv6 addresses become /64s.
 fn keyed_sources(packets: &Packets, bits: u8) -> Result<(Vec<Part>, bool), String> {
     let by_address = |bits: u8| match packets.family {
         Some(Family::V4) => bits == 32,
@@ -270,7 +270,7 @@ fn keyed_sources(packets: &Packets, bits: u8) -> Result<(Vec<Part>, bool), Strin
         };
         return Ok((vec![Part::Source(masks, value)], masks == SOURCE_MASKS && v6));
     };
-    // A prefix inside of one bucket is one bucket by itself.
+    // A prefix within one bucket is a bucket by itself.
     let fits = |net: &IpNet| masks.of(net).is_some_and(|mask| net.prefix_len() <= mask);
     match nets.as_slice() {
         [net] if !fits(net) => {
@@ -289,7 +289,7 @@ fn keyed_sources(packets: &Packets, bits: u8) -> Result<(Vec<Part>, bool), Strin
     }
 }
 
-/// Sources that are a condition only; `shared` says whether the rules need a budget.
+/// Sources that are only a condition. The boolean tells whether the rules need a budget.
 fn other_sources(
     packets: &Packets,
     key: &[Key],
@@ -316,7 +316,7 @@ fn other_sources(
         None => {
             Err("it is for one address family alone, and its buckets are not by address".into())
         }
-        // One bucket, whatever source of these it is. A length of 0 has no mask.
+        // One bucket for all of these sources. A prefix of length 0 has no mask.
         Some([net]) if !together && net.prefix_len() > 0 => {
             let bits = Some(net.prefix_len());
             let masks = match net {

@@ -1,9 +1,9 @@
-//! Rates as other programs write them, and limits made of them.
+//! Rates in the notation of other programs, and limits made from them.
 
 use limiter_common::wire::Count;
 use limiter_rules::model::{Meter, Period, Quota, Unit};
 
-/// The reason why quotas are not translated, and what is near to them here.
+/// Why quotas are not translated, and the nearest equivalent here.
 pub(super) const QUOTA: &str = "a quota there never begins anew; for so much in a time, write \
      `algorithm: fixed_window` and a rate as 10GB/day by hand";
 
@@ -11,7 +11,7 @@ pub(super) fn bucket(count: Count, amount: u64, period: Period, burst: u64) -> M
     Meter::TokenBucket(Quota::new(count, amount, period).with_burst(burst))
 }
 
-/// Unit of time by a beginning of its name, as iptables takes it: `s`, `sec`, `second`, ...
+/// Unit of time by a prefix of its name, as iptables accepts it: `s`, `sec`, `second`, ...
 pub(super) fn unit(text: &str) -> Option<Unit> {
     let text = text.to_ascii_lowercase();
     let units = [Unit::Second, Unit::Minute, Unit::Hour, Unit::Day, Unit::Week];
@@ -24,12 +24,12 @@ pub(super) fn whole(text: &str) -> Option<u64> {
     text.parse().ok().filter(|_| digits)
 }
 
-/// A whole number from 1.
+/// Reads a whole number from 1.
 pub(super) fn number(text: &str) -> Option<u64> {
     whole(text).filter(|number| *number > 0)
 }
 
-/// Packets in a unit of time: `10/sec`, and `10` for one second.
+/// Reads packets per unit of time: `10/sec`, or `10` for one second.
 pub(super) fn packets(text: &str) -> Option<(u64, Unit)> {
     match text.split_once('/') {
         Some((amount, per)) => Some((number(amount)?, unit(per)?)),
@@ -37,7 +37,7 @@ pub(super) fn packets(text: &str) -> Option<(u64, Unit)> {
     }
 }
 
-/// Bytes with a suffix of powers of 1,024: `512kb`, `1mb`, `100b`.
+/// Reads bytes with a suffix for powers of 1,024: `512kb`, `1mb`, `100b`.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let amount = text.strip_suffix('b')?;
@@ -49,7 +49,7 @@ pub(super) fn bytes(text: &str) -> Option<u64> {
     number(amount)?.checked_mul(factor)
 }
 
-/// True if a bucket takes longer than a time to fill.
+/// True if a bucket takes longer than `milliseconds` to fill.
 pub(super) fn fills_slower(amount: u64, unit: Unit, burst: u64, milliseconds: u64) -> bool {
     let fill = u128::from(burst) * u128::from(unit.seconds()) * 1000;
     fill > u128::from(milliseconds) * u128::from(amount)

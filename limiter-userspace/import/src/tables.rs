@@ -1,6 +1,6 @@
-//! Limits of rules that are asked one after the other, as tables in which the most specific rule
-//! wins. Rules of one table whose packets overlap are made to say the same: a rule inside of
-//! another one has the limits of both.
+//! Turns limits of rules that apply one after the other into tables in which the most specific rule
+//! wins. Rules of one table whose packets overlap are adapted: a rule inside another one gets the
+//! limits of both.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,16 +12,15 @@ use limiter_rules::model::{
 
 use super::firewall::Hook;
 
-/// The most limits of one rule.
 const MOST_LIMITS: usize = 4;
 
-/// The most paths of all rules together: well under what a daemon takes.
+/// The most paths of all rules together: far below what a daemon accepts.
 const MOST_PATHS: usize = 8192;
 
 /// Most comparisons of paths.
 const MOST_EFFORT: usize = 10_000_000;
 
-/// A limit of another program, as paths of a rule file.
+/// A limit of another program as paths of a rule file.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
     pub(super) rule: usize,
@@ -32,7 +31,7 @@ pub(super) struct Piece {
     pub(super) exempt: Vec<Path>,
     pub(super) limit: RuleLimit,
     pub(super) over: Over,
-    /// The budget that is charged, where that is one for all paths.
+    /// The budget to charge, if all paths share one.
     pub(super) budget: Option<String>,
 }
 
@@ -40,9 +39,9 @@ pub(super) struct Piece {
 enum Relation {
     Apart,
     Same,
-    /// The first is inside of the second.
+    /// The first is inside the second.
     Inside,
-    /// The second is inside of the first.
+    /// The second is inside the first.
     Around,
     Partial,
 }
@@ -50,18 +49,18 @@ enum Relation {
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pieces: Vec<Piece>,
-    /// Pieces with paths that overlap those of each, itself among them.
+    /// For each piece, those with overlapping paths, including itself.
     near: Vec<Vec<usize>>,
     paths: usize,
     effort: usize,
 }
 
 impl Tables {
-    /// Adds one.
+    /// Adds a piece.
     ///
     /// # Errors
     ///
-    /// The reason why it cannot stand beside the others; `place` says where a rule is.
+    /// The reason why it cannot be combined with the others. `place` returns the place of a rule.
     pub(super) fn add(
         &mut self,
         piece: Piece,
@@ -91,7 +90,7 @@ impl Tables {
         self.near.push(near.clone());
         self.paths += paths;
         self.pieces.push(piece);
-        // Enough room for the limits where rules are inside of others.
+        // Enough space for the limits where rules are inside others.
         let among = near.iter().filter_map(|index| self.pieces.get(*index));
         let crowded = near.len() > MOST_LIMITS
             && among
@@ -104,7 +103,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Takes the limits of a rule away.
+    /// Removes the limits of a rule.
     pub(super) fn remove(&mut self, rule: usize) {
         for index in 0..self.pieces.len() {
             if self.pieces.get(index).is_some_and(|piece| piece.rule == rule) {
@@ -113,7 +112,7 @@ impl Tables {
         }
     }
 
-    /// Without paths, a piece is for nothing.
+    /// A piece without paths has no effect.
     fn remove_at(&mut self, index: usize) {
         if let Some(piece) = self.pieces.get_mut(index) {
             self.paths -= piece.limited.len() + piece.exempt.len();
@@ -122,7 +121,7 @@ impl Tables {
         }
     }
 
-    /// The rules that have a path or a budget, by what an error is about.
+    /// The rules with this path or budget, which an error names.
     pub(super) fn rules_of(&self, path: Option<&Path>, budget: Option<&str>) -> Vec<usize> {
         let of = |piece: &&Piece| {
             !piece.limited.is_empty()
@@ -133,7 +132,7 @@ impl Tables {
         self.pieces.iter().filter(of).map(|piece| piece.rule).collect()
     }
 
-    /// Paths in the order in which they come, each with a piece that has it.
+    /// Paths in order, each with a piece that has it.
     fn all_paths(&self) -> Vec<(&Path, usize)> {
         let mut seen = BTreeSet::new();
         let mut paths = Vec::new();
@@ -153,7 +152,7 @@ impl Tables {
         near.into_iter().filter_map(|index| self.pieces.get(index))
     }
 
-    /// Pieces whose limits are for a path of a piece.
+    /// Pieces whose limits apply to a path of a piece.
     fn applying(&self, path: &Path, of: usize) -> Vec<&Piece> {
         let applies = |piece: &&Piece| {
             piece.limited.iter().any(|own| inside(path, own))
@@ -162,7 +161,7 @@ impl Tables {
         self.near(of).filter(applies).collect()
     }
 
-    /// The rule set, and beside each of its rules those that it came from.
+    /// The rule set, and for each of its rules the rules from which it was made.
     pub(super) fn set(&self, shadow: bool) -> (RuleSet, Vec<Vec<usize>>) {
         let mut set = RuleSet::default();
         let mut origins = Vec::new();
@@ -204,7 +203,7 @@ impl Tables {
     }
 }
 
-/// Replies that `reject` may send, where the other program rejected.
+/// Rate of replies that `reject` may send, if the other program rejected.
 const REPLIES: RateLimit =
     Quota::new(limiter_common::wire::Count::Packets, 100, Period::one(Unit::Second))
         .with_burst(100);
@@ -227,7 +226,7 @@ fn terms(applying: &[&Piece], shadow: bool) -> Terms {
     Terms::Limits(limits(list, first.over.clone(), shadow))
 }
 
-/// Checks that the most specific rule can say what both say; true if their paths overlap.
+/// Checks that the most specific rule can express both pieces. Returns true if their paths overlap.
 fn fits(piece: &Piece, other: &Piece) -> Result<bool, &'static str> {
     let (mut overlap, mut limits_overlap) = (false, false);
     let own = piece.limited.iter().map(|path| (path, true));
@@ -273,7 +272,7 @@ fn fits(piece: &Piece, other: &Piece) -> Result<bool, &'static str> {
     Ok(overlap)
 }
 
-/// Reason why two ranges cannot stand in one table, whatever else their rules are for.
+/// The reason why two ranges cannot be in one table, regardless of their rules' other conditions.
 fn ranges_meet(one: &Path, other: &Path) -> Option<&'static str> {
     let is_table = one.is_in_table_of(other);
     let parts = one.parts.iter().zip(other.parts.iter());
@@ -286,7 +285,7 @@ fn ranges_meet(one: &Path, other: &Path) -> Option<&'static str> {
         if relation == Relation::Partial {
             return Some("the ranges of both overlap in part, which no table has");
         }
-        // A range has one bucket, and values that are cut out of it have others.
+        // A range has one bucket; values cut out of it have others.
         if matches!(relation, Relation::Inside | Relation::Around) {
             return Some(
                 "a range of one is inside of a range of the other, and would have a bucket of its \
@@ -301,7 +300,8 @@ fn inside(inner: &Path, outer: &Path) -> bool {
     matches!(relation(inner, outer), Relation::Same | Relation::Inside)
 }
 
-/// Relation of two paths; those of different tables are apart, as each is asked for itself.
+/// Relation of two paths. Paths of different tables are apart, because each table is looked up
+/// separately.
 fn relation(one: &Path, other: &Path) -> Relation {
     if one.parts.len() != other.parts.len() {
         return Relation::Apart;
@@ -343,12 +343,12 @@ fn of_parts(one: &Part, other: &Part) -> Relation {
             };
             either(one.as_ref(), other.as_ref(), of)
         }
-        // Another table.
+        // A different table.
         _ => Relation::Apart,
     }
 }
 
-/// Relation of two values; none is around every one.
+/// Relation of two values; `None` contains every value.
 fn either<T>(one: Option<&T>, other: Option<&T>, of: impl Fn(&T, &T) -> Relation) -> Relation {
     match (one, other) {
         (None, None) => Relation::Same,

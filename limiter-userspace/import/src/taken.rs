@@ -1,18 +1,18 @@
-//! Packets that a rule takes away from those of another one, by their kind.
+//! Kinds of packets that a rule takes away from another one.
 
 use ipnet::IpNet;
 
 use super::packets::{Family, Packets, state};
 
-/// True if only packets of loopback are meant.
+/// True if only loopback packets match.
 pub(super) fn is_loopback(packets: &Packets) -> bool {
     packets.interfaces.as_ref().is_some_and(|names| names.iter().all(|name| name == "lo"))
 }
 
-/// True if of `from` those of known connections are taken, all of them, and no others.
+/// True if exactly the packets of known connections are taken from `from`.
 pub(super) fn only_established(taken: &Packets, from: &Packets) -> bool {
     let states = taken.states.unwrap_or(state::ALL);
-    // Connection tracking leaves the discovery of neighbours alone.
+    // Connection tracking ignores neighbour discovery.
     let neighbours =
         from.family != Some(Family::V4) && from.protocols.as_ref().is_none_or(|p| p.contains(&58));
     if states & state::UNTRACKED != 0 && neighbours {
@@ -24,13 +24,14 @@ pub(super) fn only_established(taken: &Packets, from: &Packets) -> bool {
         && rest.has_all_of(from)
 }
 
-/// True if of `from` those are taken that begin a connection which belongs to a known one.
+/// True if exactly the packets are taken from `from` that begin a connection related to a known
+/// one.
 pub(super) fn only_related(taken: &Packets, from: &Packets) -> bool {
     let rest = Packets { states: None, ..taken.clone() };
     taken.states == Some(state::RELATED) && rest.has_all_of(from)
 }
 
-/// The sources that are taken away from `from`, if nothing but the source decides on it.
+/// The sources that are taken away from `from`, if only the source decides.
 pub(super) fn only_sources(taken: &Packets, from: &Packets) -> Option<Vec<IpNet>> {
     let sources = taken.sources.as_ref()?;
     let rest = Packets {
@@ -38,6 +39,6 @@ pub(super) fn only_sources(taken: &Packets, from: &Packets) -> Option<Vec<IpNet>
         family: taken.family.filter(|family| from.family == Some(*family)),
         ..taken.clone()
     };
-    // Of packets of both families only these sources are taken, whichever they are of.
+    // If `from` has both families, only these sources are taken, whatever their family.
     rest.has_all_of(from).then(|| sources.clone())
 }

@@ -1,44 +1,45 @@
-//! Translation of addresses: rules that give packets another destination or source on their way.
-//! limiter sees packets as they are on the wire, before all of them.
+//! Address translation: rules that change the destination or source of packets. limiter sees
+//! packets as they are on the wire, before these rules.
 
 use ipnet::IpNet;
 
 use super::firewall::{Hook, Key, Limit};
 use super::packets::Packets;
 
-/// Priority at which destinations are translated, and those of what comes back.
+/// Priority at which destinations are translated, and the translation of sources is undone for
+/// replies.
 const DESTINATIONS: i64 = -100;
 
-/// A part of the address that a rule writes.
+/// What a rule writes to a part of the address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum To<T> {
     #[default]
     Same,
     One(T),
-    /// One that the text does not say.
+    /// The text does not tell.
     Any,
 }
 
 /// New addresses and ports of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
-    /// True for the source, and not the destination.
+    /// True if it changes the source, false for the destination.
     pub(super) source: bool,
-    /// True if the new address is this host's.
+    /// True if the new address belongs to this host.
     pub(super) here: bool,
     pub(super) addresses: To<Vec<IpNet>>,
     pub(super) ports: To<(u16, u16)>,
 }
 
 impl Change {
-    /// A change to something that the text does not say.
+    /// A change to something that the text does not contain.
     pub(super) const fn any(source: bool) -> Self {
         Self { source, here: false, addresses: To::Any, ports: To::Any }
     }
 }
 
 impl Change {
-    /// Itself with what follows from its addresses: those of loopback are this host's.
+    /// Completes the change: loopback addresses belong to this host.
     pub(super) fn settled(mut self) -> Self {
         if let To::One(nets) = &self.addresses {
             self.here |= !self.source && nets.iter().all(|net| net.addr().is_loopback());
@@ -47,7 +48,7 @@ impl Change {
     }
 }
 
-/// A rule that translates, with the packets that come to it.
+/// A translating rule, with the packets that reach it.
 #[derive(Clone, Debug)]
 pub(super) struct Translation {
     pub(super) rule: usize,
@@ -58,14 +59,14 @@ pub(super) struct Translation {
 }
 
 impl Translation {
-    /// True if packets come to it before they come to a place.
+    /// True if packets reach it before they reach a place.
     fn is_before(&self, hook: Hook, priority: i64) -> bool {
-        // Of what this host sends itself, nothing comes in.
+        // Packets that this host sends do not come in.
         if !self.change.source && self.hook != Hook::Nat {
             return false;
         }
         match hook {
-            // Sources are translated back there.
+            // The translation of sources is undone there.
             Hook::Prerouting if self.change.source => DESTINATIONS <= priority,
             Hook::Prerouting => self.priority <= priority,
             Hook::Input | Hook::Forward => true,
@@ -73,7 +74,7 @@ impl Translation {
         }
     }
 
-    /// True if packets of a rule, as it sees them, may be of those that were translated here.
+    /// True if a rule's packets, as it sees them, may have been translated here.
     pub(super) fn makes_some_of(&self, packets: &Packets) -> bool {
         !self.change.source && self.hook == Hook::Nat && !self.made().is_apart(packets)
     }
@@ -93,8 +94,8 @@ impl Translation {
         made
     }
 
-    /// True if a limit, said for packets on the wire, would be for others than it is for there.
-    /// `opens` says that only first packets of connections come to the limit.
+    /// True if a limit on the packets on the wire would apply to other packets than the original.
+    /// `opens` means that only first packets of connections reach the limit.
     pub(super) fn changes(
         &self,
         (hook, priority): (Hook, i64),
@@ -108,7 +109,7 @@ impl Translation {
         let by_address = packets.destinations.is_some() || limit.key.contains(&Key::Destination);
         let by_port = packets.ports.is_some() || limit.key.contains(&Key::Port);
         if self.change.source {
-            // Replies have on the wire the source that was written.
+            // On the wire, replies have the source that was written.
             let to_these = Packets {
                 destinations: self.packets.sources.clone(),
                 family: self.packets.family,
@@ -119,7 +120,7 @@ impl Translation {
         let address = self.change.addresses != To::Same;
         let takes = !self.packets.is_apart(packets);
         let concerns = (by_address && address) || (by_port && self.change.ports != To::Same);
-        // They go another way: to this host, or through it.
+        // They take another way: to this host, or through it.
         let other_way = match hook {
             Hook::Input => !self.change.here,
             Hook::Forward => self.change.here,

@@ -1,5 +1,5 @@
-//! The way of a packet through the chains: for each rule, which packets come as far, and what
-//! became of the others before.
+//! Follows packets through the chains: for each rule, which packets reach it, and what became of
+//! the others.
 
 mod between;
 mod fate;
@@ -13,16 +13,16 @@ use super::firewall::{Case, Chain, ChainName, Firewall, Hook, Pair, Rule, Verdic
 use super::judge::{Fate, Judge, Kind, Step};
 use super::packets::Packets;
 
-/// How deep chains may jump: as many as nftables allows.
+/// Maximum depth of jumps, as in nftables.
 const DEEPEST: usize = 16;
 
-/// The most rules that are walked, those of a chain counted at each jump to it.
+/// Maximum number of rules to walk; those of a chain count at each jump to it.
 const MOST_STEPS: usize = 400_000;
 
-/// Most comparisons with what returned from a chain.
+/// Maximum number of comparisons with packets that returned from a chain.
 const MOST_EFFORT: usize = 10_000_000;
 
-/// A chain on the way.
+/// A chain during the walk.
 #[derive(Clone, Copy)]
 struct Here<'a> {
     chain: &'a Chain,
@@ -33,28 +33,28 @@ struct Here<'a> {
     kind: Kind,
 }
 
-/// A rule that jumped, and where.
+/// A rule that jumped, and its position.
 struct Caller<'a> {
     here: Here<'a>,
-    /// Place of the rule in its chain, and of the case in the rule.
+    /// Position of the rule in its chain, and of the case in the rule.
     at: (usize, usize),
-    /// Packets that came to its chain.
+    /// Packets that reached its chain.
     context: Packets,
-    /// True if nothing comes back to it.
+    /// True if nothing returns to it.
     goes: bool,
 }
 
-/// Walks through a rule set.
+/// A walk through a rule set.
 pub(super) struct Walk<'a> {
     firewall: &'a Firewall,
-    /// Jumps by which packets reach each case.
+    /// Number of jumps by which packets reach each case.
     reached: BTreeMap<(usize, usize), usize>,
-    /// Ends of chains that were looked for.
+    /// Ends of chains found so far.
     ends: RefCell<BTreeMap<ChainName, Verdict>>,
-    /// Rules that were looked at from others, of all.
+    /// Number of rules that were examined on behalf of others.
     looked: Cell<usize>,
     barriers: Vec<Barrier>,
-    /// Number of barriers that returned.
+    /// Number of barriers of returned packets.
     returned: usize,
     way: Vec<ChainName>,
     callers: Vec<Caller<'a>>,
@@ -63,7 +63,7 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Walks from every chain with a hook, and has every rule judged.
+    /// Walks from every chain with a hook, and judges every rule.
     pub(super) fn all(firewall: &'a Firewall, judge: &mut Judge<'a>) {
         let found = reached::look(firewall);
         judge.translations = found.translations;
@@ -82,7 +82,7 @@ impl<'a> Walk<'a> {
         let hooked = |(name, chain): (&'a ChainName, &'a Chain)| Some((chain.hook?, name, chain));
         let mut hooked: Vec<_> = firewall.chains.iter().filter_map(hooked).collect();
         hooked.sort_by_key(|(hook, _, chain)| (*hook != Hook::Prerouting, chain.priority));
-        // Chains drop for those behind them, and accept for themselves alone.
+        // A chain's drops are final for later chains; its accepts count only for itself.
         let mut dropped: Vec<(Hook, Barrier)> = Vec::new();
         for (hook, name, chain) in hooked {
             let before = |of: Hook| of == Hook::Prerouting || of == hook;
@@ -107,7 +107,7 @@ impl<'a> Walk<'a> {
         walk.unseen(judge);
     }
 
-    /// Chains that nothing leads to, where they decide on nothing whoever comes.
+    /// Judges the rules of unreachable chains that would decide nothing anyway.
     fn unseen(&self, judge: &mut Judge<'a>) {
         let firewall = self.firewall;
         for ((table, name), chain) in &firewall.chains {
@@ -175,7 +175,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Packets that are gone from here, but for those that returned from a chain before.
+    /// Records packets that are gone from here, except those that returned from a chain earlier.
     fn bar(&mut self, packets: Packets, gone: Gone, partly: bool, rule: usize) {
         let mut partly = partly;
         if self.returned > 0 && !partly {
@@ -222,7 +222,7 @@ impl<'a> Walk<'a> {
         self.chain(there, packets, judge);
         self.way.pop();
         self.callers.pop();
-        // Packets that returned come on here.
+        // Packets that returned continue here.
         let mut at = 0;
         self.barriers.retain(|barrier| {
             at += 1;
@@ -231,13 +231,13 @@ impl<'a> Walk<'a> {
         self.returned = self.barriers.iter().filter(|b| b.gone == Gone::Returned).count();
     }
 
-    /// True as long as not too many rules were looked at from others.
+    /// True unless too many rules were examined on behalf of others.
     fn looks(&self) -> bool {
         self.looked.set(self.looked.get() + 1);
         self.looked.get() < MOST_EFFORT
     }
 
-    /// Marks the rules of a chain to which only what is over a limit comes, or what is within.
+    /// Marks the rules of a chain that only receives what is over a limit, or what is within it.
     fn stands_for(&self, table: &str, chain: &str, depth: usize, judge: &mut Judge<'a>) {
         let name = (table.to_owned(), chain.to_owned());
         let Some(chain) = self.firewall.chains.get(&name).filter(|_| depth < DEEPEST) else {
@@ -255,8 +255,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Cases of a chain in their order, all or those behind one: the place of each, and the index of
-/// its rule.
+/// Cases of a chain in order, all or those after one: the position of each, and the index of its
+/// rule.
 fn cases<'a>(
     firewall: &'a Firewall,
     chain: &'a Chain,
@@ -273,8 +273,8 @@ fn cases<'a>(
     cases.filter(move |(at, ..)| behind.is_none_or(|of| *at > of))
 }
 
-/// True for a case that leads for good where a later one leads all that it is for, with nothing
-/// between that is for any of it: firewalld has interfaces and then everything go to one zone.
+/// True if a later case sends everything that this one matches to the same chain, and no case in
+/// between matches any of it: firewalld sends interfaces, and then everything, to one zone.
 fn is_said_again(firewall: &Firewall, chain: &Chain, at: (usize, usize)) -> bool {
     let case = |at: (usize, usize)| {
         let rule = chain.rules.get(at.0).and_then(|index| firewall.rules.get(*index));
@@ -297,5 +297,5 @@ fn is_said_again(firewall: &Firewall, chain: &Chain, at: (usize, usize)) -> bool
     false
 }
 
-/// Cases that are looked at for one that leads to the same chain.
+/// Number of cases that are examined for one with the same chain.
 const MOST_ZONES: usize = 64;

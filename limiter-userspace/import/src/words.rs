@@ -1,8 +1,8 @@
-//! The words of a line of iptables-save. Its quotes are not those of a shell: a word begins with a
-//! double quote, and inside a backslash keeps the next character. Single quotes are taken as
-//! those of a shell, for files that people and ufw write.
+//! Splits a line of iptables-save into words. Its quoting differs from a shell's: a double quote
+//! must begin a word, and a backslash inside keeps the next character. Single quotes work as in a
+//! shell, for files written by people and ufw.
 
-/// Why a line has no words.
+/// A quote is not closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpenQuote;
 

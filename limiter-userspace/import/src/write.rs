@@ -1,5 +1,5 @@
-//! The rule file: rules, each with where it is from and how it differs, and as comments all that is
-//! not in it.
+//! Writes the rule file: the rules, each with its origin and differences, and everything else as
+//! comments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ use super::judge::{Fate, Judge};
 use super::lists::{Denied, commands, for_ever};
 use super::walk::Walk;
 
-/// Characters of a rule that are shown.
+/// Maximum number of characters shown of a rule.
 const LONGEST: usize = 4000;
 
 const WIDTH: usize = 98;
@@ -78,16 +78,16 @@ pub(super) fn write(
     })
 }
 
-/// Rules that are taken away one by one at most, with another look at the rest after each.
+/// Maximum number of rounds that remove single rules and check the rest again.
 const MOST_ROUNDS: usize = 16;
 
-/// The rule set without those rules that the program cannot hold; these get the reason.
+/// The rule set without the rules that the program cannot hold, which get the reason.
 fn held(judge: &mut Judge<'_>, shadow: bool) -> Result<(RuleSet, Vec<Vec<usize>>), ImportError> {
-    // Each round takes at least one rule away.
+    // Each round removes at least one rule.
     for _ in 0..=judge.fates.len() {
         let (set, origins) = judge.tables.set(shadow);
         let Some(errors) = unheld(&set) else { return Ok((set, origins)) };
-        // Rules before the last ones may do without them.
+        // Earlier rules may fit without them.
         let mut last: BTreeMap<usize, String> = BTreeMap::new();
         for error in errors.into_all() {
             let rules = match &error.subject {
@@ -114,7 +114,7 @@ fn held(judge: &mut Judge<'_>, shadow: bool) -> Result<(RuleSet, Vec<Vec<usize>>
 }
 
 fn unheld(set: &RuleSet) -> Option<CompileErrors> {
-    // Any numbers, but for each name its own.
+    // Any numbers, as long as each name has a different one.
     let names: BTreeSet<&str> = set.rules.iter().flat_map(|rule| interfaces(&rule.path)).collect();
     let index =
         |name: &str| names.iter().zip(1..).find_map(|(known, at)| (*known == name).then_some(at));
@@ -136,12 +136,12 @@ fn interfaces(path: &Path) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Rules with their fates, each with its index; `whole` prints what a part of a rule set lacks.
+/// Rules with their fates, each with its index. `whole` prints what a partial rule set lacks.
 fn entries(firewall: &Firewall, judge: &Judge<'_>, whole: Option<&str>) -> Vec<(usize, Entry)> {
     let beside = judge.beside();
     let mut entries = Vec::new();
     for (index, (rule, fate)) in firewall.rules.iter().zip(&judge.fates).enumerate() {
-        // Rules that a program has besides the text.
+        // Rules of a program that are not in the text.
         if rule.text.is_empty() {
             continue;
         }
@@ -190,7 +190,7 @@ fn entries(firewall: &Firewall, judge: &Judge<'_>, whole: Option<&str>) -> Vec<(
     entries
 }
 
-/// Notes with each rule of the other program in which rules of the set it is.
+/// Notes for each rule of the other program the rules of the set that contain it.
 fn place(entries: &mut [(usize, Entry)], set: &RuleSet, origins: &[Vec<usize>]) {
     for (rule, origins) in set.rules.iter().zip(origins) {
         for origin in origins {
@@ -203,13 +203,13 @@ fn place(entries: &mut [(usize, Entry)], set: &RuleSet, origins: &[Vec<usize>]) 
     }
 }
 
-/// The rule of an index; they are in order.
+/// The rule with an index. The entries are sorted by it.
 fn entry_of(entries: &[(usize, Entry)], index: usize) -> Option<&Entry> {
     let at = entries.binary_search_by_key(&index, |(index, _)| *index).ok()?;
     entries.get(at).map(|(_, entry)| entry)
 }
 
-/// A comment below the rule that it is about, broken into lines.
+/// A comment below the rule that it belongs to, wrapped into lines.
 fn comment(text: &mut String, indent: &str, words: &str) {
     let mut line = String::new();
     let mut gap = "  ";
@@ -231,7 +231,7 @@ fn comment(text: &mut String, indent: &str, words: &str) {
     push(&mut line);
 }
 
-/// A rule as it was read, in one line whatever its length.
+/// A rule as read, in one line of any length.
 fn verbatim(text: &mut String, indent: &str, entry: &Entry) {
     let _: std::fmt::Result = writeln!(text, "{indent}# {}: {}", entry.place, entry.rule);
 }
@@ -277,8 +277,7 @@ fn lists(
     listed.unwrap_or_default()
 }
 
-/// Entries of the deny list for the sources that are denied for ever; none where there is no room
-/// for all of them.
+/// Entries of the deny list for sources that are denied for ever; `None` if they do not all fit.
 fn in_file(all: &[&Denied]) -> Option<BTreeMap<Selector, Listing>> {
     let mut listed = BTreeMap::new();
     for selector in all.iter().flat_map(|denied| for_ever(denied)) {
@@ -318,7 +317,7 @@ fn rules(
     Ok(())
 }
 
-/// Rules that drop what is over the limit of a rule before them.
+/// Lists the rules that drop what is over an earlier rule's limit.
 fn dropping(text: &mut String, entries: &[(usize, Entry)], reported: &BTreeSet<usize>) {
     let mut entries = entries
         .iter()
@@ -345,7 +344,7 @@ fn rest(text: &mut String, entries: &[(usize, Entry)], outcome: Outcome, head: &
     }
 }
 
-/// Reads the text as a daemon would: it must say what was meant.
+/// Reads the text back as a daemon would, and checks that it means the same.
 fn reread(text: &str, set: &RuleSet) -> Result<(), ImportError> {
     let file = RuleFile::parse("import", text.as_bytes(), MIN_FULL_FRAME)
         .map_err(|error| ImportError::Own(error.to_string()))?;

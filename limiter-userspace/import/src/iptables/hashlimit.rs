@@ -8,10 +8,10 @@ use crate::firewall::{Key, Limit};
 use crate::packets::{Family, Packets};
 use crate::rate;
 
-/// Milliseconds after which an entry that counts bytes is forgotten, if the rule does not say.
+/// Default milliseconds after which an entry that counts bytes expires.
 const BYTE_EXPIRE: u64 = 15_000;
 
-/// Entries are forgotten so many milliseconds after their last packet.
+/// Entries expire so many milliseconds after their last packet.
 const fn forgotten(milliseconds: u64) -> Difference {
     Difference::Forgotten { milliseconds, always: false }
 }
@@ -77,7 +77,7 @@ impl HashLimit {
                 self.expire = value.as_deref().and_then(rate::number);
                 self.expire.is_some()
             }
-            // How large the table is, and how often it is swept, changes no verdict.
+            // The size of the table and how often it is cleaned do not change verdicts.
             "--hashlimit-htable-size"
             | "--hashlimit-htable-max"
             | "--hashlimit-htable-gcinterval" => true,
@@ -106,7 +106,7 @@ impl HashLimit {
                 Some(burst) => rate::bytes(burst).or_else(|| rate::number(burst)),
             };
             let burst = amount.zip(extra).and_then(|(amount, extra)| amount.checked_add(extra));
-            // A new entry has again what the rate does not bring back.
+            // A new entry starts full, which gives back more than the rate does.
             let expire = self.expire.unwrap_or(BYTE_EXPIRE);
             if extra.is_some_and(|extra| extra > 0) || expire < 1000 {
                 differences.push(forgotten(expire));

@@ -11,7 +11,7 @@ use super::rule::Reading;
 use crate::packets::{ALL_BUT, BY_FLAGS, Family, Packets, state};
 use crate::rate;
 
-/// Reads an option of a condition; false if it is none that is known.
+/// Reads an option of a match; false if it is unknown.
 pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {
     match word {
         "-p" | "--protocol" | "--proto" => protocol(reading, word),
@@ -81,7 +81,7 @@ pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {
     true
 }
 
-/// Options of the transport protocol load its module where they stand.
+/// Options of the transport protocol load its module at their position.
 fn load_transport(reading: &mut Reading<'_>) {
     let name = match reading.packets.protocols.as_deref() {
         Some([TCP]) => "tcp",
@@ -104,7 +104,7 @@ fn protocol(reading: &mut Reading<'_>, word: &str) {
     }
 }
 
-/// Number of a protocol; 0 is every one.
+/// Number of a protocol; 0 stands for all.
 pub(crate) fn protocol_number(name: &str) -> Option<u8> {
     let name = name.to_ascii_lowercase();
     match name.as_str() {
@@ -141,7 +141,7 @@ fn addresses(reading: &mut Reading<'_>, word: &str, source: bool) {
     }
 }
 
-/// An address, a prefix, or an address with a mask.
+/// Reads an address, a prefix, or an address with a mask.
 pub(crate) fn net(text: &str) -> Option<IpNet> {
     let Some((address, mask)) = text.split_once('/') else {
         return text.parse::<IpAddr>().ok().map(IpNet::from);
@@ -168,7 +168,7 @@ fn interface(reading: &mut Reading<'_>, word: &str) {
     }
 }
 
-/// Values of a key that rule files have, in the module that is named for its option.
+/// Reads values of a key that rule files have. The option's name begins with its module's.
 fn numbers(
     reading: &mut Reading<'_>,
     word: &str,
@@ -198,12 +198,12 @@ fn numbers(
     }
 }
 
-/// A number of eight bits.
+/// Reads an eight-bit number.
 fn one(text: &str) -> Option<(u16, u16)> {
     rate::whole(text).and_then(|number| u8::try_from(number).ok()).map(|n| (n.into(), n.into()))
 }
 
-/// `0x2e` or `46`.
+/// Reads `0x2e` or `46`.
 fn dscp(text: &str) -> Option<(u16, u16)> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u8::from_str_radix(digits, 16).ok()?,
@@ -212,7 +212,7 @@ fn dscp(text: &str) -> Option<(u16, u16)> {
     Some((number.into(), number.into()))
 }
 
-/// The destination of the first packet of a connection.
+/// Reads the destination of the first packet of a connection.
 fn original(reading: &mut Reading<'_>, word: &str) {
     reading.load("conntrack");
     let not = reading.negated();
@@ -254,7 +254,7 @@ fn ports(reading: &mut Reading<'_>, word: &str) {
     }
 }
 
-/// `80`, `1000:2000`, `:1023`, `1024:`; names as in `/etc/services` are not known.
+/// Reads `80`, `1000:2000`, `:1023` or `1024:`; names from `/etc/services` are not supported.
 fn range(text: &str) -> Option<(u16, u16)> {
     let number = |text: &str, open: u16| {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -268,7 +268,7 @@ fn range(text: &str) -> Option<(u16, u16)> {
     (low <= high).then_some((low, high))
 }
 
-/// Flags that are looked at and those that are to be set, where that means a SYN without ACK.
+/// Reads the mask of flags and the flags to be set. Supported if they mean a SYN without ACK.
 fn flags(reading: &mut Reading<'_>, word: &str) {
     load_transport(reading);
     let plain = reading.plain(word);
@@ -286,7 +286,7 @@ fn flags(reading: &mut Reading<'_>, word: &str) {
     }
 }
 
-/// True for the flags of an attempt to open a connection, both in the order of the alphabet.
+/// True for the flags of an attempt to open a connection. Both must be sorted alphabetically.
 pub(crate) fn is_opening(mask: &str, set: &str) -> bool {
     set == "SYN" && matches!(mask, "ACK,FIN,RST,SYN" | "ACK,SYN" | "ACK,RST,SYN" | "ACK,FIN,SYN")
 }
@@ -305,7 +305,7 @@ fn icmp(reading: &mut Reading<'_>, word: &str) {
         Some(message) => reading.packets.icmp = Some(vec![message]),
         None => {
             reading.packets.lacks(format!("{word} {text}: limiter has types without codes"));
-            // All the same it is for no other type.
+            // Even so, it matches no other type.
             let kind =
                 text.split_once('/').and_then(|(kind, _)| icmp_message(kind, reading.family));
             if let Some(message) = kind.filter(|_| reading.packets.icmp.is_none()) {
@@ -315,7 +315,7 @@ fn icmp(reading: &mut Reading<'_>, word: &str) {
     }
 }
 
-/// A message by its type: a name, a number, or a number with the one code that it has.
+/// Reads an ICMP message: a name, a number, or a number with the only code of that type.
 pub(crate) fn icmp_message(text: &str, family: Family) -> Option<u8> {
     let (version, echoes) = match family {
         Family::V4 => (Version::V4, [0, 8]),
@@ -327,7 +327,7 @@ pub(crate) fn icmp_message(text: &str, family: Family) -> Option<u8> {
     };
     if let Ok(kind) = kind.parse::<u8>() {
         let only = code.is_none_or(|code| code == "0" && echoes.contains(&kind));
-        // Rule files name a message of both families alike: a type that only the other one has
+        // Rule files name a message of both families alike, so a type of only the other family
         // would become another message.
         let message = Icmp { kind, code: 0 }.message(version);
         let others: &[u8] = match family {
@@ -353,7 +353,7 @@ fn states(reading: &mut Reading<'_>, word: &str, module: &str) {
             return;
         }
         names.retain(|name| *name != "DNAT");
-        // Either of them: a case for each.
+        // Either of them matches: one case for each.
         if names.is_empty() {
             reading.packets.translated = true;
             return;
@@ -370,7 +370,7 @@ fn states(reading: &mut Reading<'_>, word: &str, module: &str) {
     }
 }
 
-/// Bits of several states; what is none is a condition that limiter lacks.
+/// Bits of several states. An unknown name becomes a condition that limiter lacks.
 pub(crate) fn state_bits(names: &[&str], packets: &mut Packets) -> Option<u8> {
     let mut bits = 0;
     for name in names {

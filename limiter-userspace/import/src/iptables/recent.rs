@@ -1,4 +1,4 @@
-//! `-m recent`: a rule that notes sources, and one that counts how often they were noted.
+//! `-m recent`: one rule notes sources, and another counts how often they were noted.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use crate::firewall::{ChainName, Firewall, Key, Limit, Pair, Verdict};
 use crate::packets::{Family, Packets};
 use crate::rate;
 
-/// The most that `sliding_log` holds.
+/// The largest count that `sliding_log` holds.
 const MOST: u64 = 31;
 
-/// Use of a list by a rule of a chain.
+/// The use of a list by a rule in a chain.
 #[derive(Clone, Debug)]
 pub(super) struct Used {
     pub(super) chain: ChainName,
     pub(super) rule: usize,
     pub(super) how: Use,
-    /// True if it notes, and its rule only reports what it counts: a log.
+    /// True if it notes, and its rule only reports what it counts, like a log.
     pub(super) reports: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Recent {
     hits: Option<u64>,
 }
 
-/// Ways in which a rule uses its list.
+/// How a rule uses its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
     Set,
@@ -40,7 +40,7 @@ enum Does {
     Remove,
 }
 
-/// Use of a list by a rule.
+/// A rule's use of a list.
 #[derive(Clone, Debug)]
 pub(super) struct Use {
     list: String,
@@ -65,7 +65,7 @@ const OPTIONS: [&str; 12] = [
 ];
 
 impl Recent {
-    /// True if it is an option of this module.
+    /// True if this module has the option.
     pub(super) fn has(option: &str) -> bool {
         OPTIONS.contains(&option)
     }
@@ -108,7 +108,6 @@ impl Recent {
         }
     }
 
-    /// The use of its list.
     pub(super) fn used(self, packets: &mut Packets) -> Option<Use> {
         let Self { does, list, seconds, hits } = self;
         let Some(does) = does else {
@@ -120,17 +119,17 @@ impl Recent {
     }
 }
 
-/// Makes a limit of each pair of rules that note and count; marks all others. A list of which
-/// anything else is known than such pairs is a list of something else, and none of them is a limit.
+/// Makes a limit of each pair of a noting and a counting rule, and marks all other uses. If a list
+/// is used in any other way, its rules are not limits.
 pub(super) fn pair(firewall: &mut Firewall, uses: Vec<Used>) {
-    // Lists are one for all tables; their entries are of an address family.
+    // All tables share the lists; each list belongs to one address family.
     let places = places(firewall);
     let mut lists: BTreeMap<String, Vec<Used>> = BTreeMap::new();
     for mut used in uses {
         let case = firewall.rules.get(used.rule).and_then(|rule| rule.cases.first());
         let reports = case.is_some_and(|case| case.verdict == Verdict::Continue);
         used.reports = reports && used.how.does == Does::Update;
-        // A rule that only reports it changes nothing.
+        // A rule that only reports changes nothing.
         if used.how.does != Does::Check || !reports {
             let family = if used.chain.0.starts_with('6') { 6 } else { 4 };
             let list = format!("{} of IPv{family}", used.how.list);
@@ -166,18 +165,18 @@ pub(super) fn pair(firewall: &mut Firewall, uses: Vec<Used>) {
     }
 }
 
-/// Uses of one list that have a chain and conditions in common.
+/// Groups the uses of one list by chain and conditions.
 fn groups<'a>(firewall: &Firewall, uses: &'a [Used]) -> Vec<Vec<&'a Used>> {
     let mut groups: Vec<Vec<&Used>> = Vec::new();
     for used in uses {
-        // ufw has one list for all of its rules: each pair has conditions of its own.
+        // ufw has one list for all of its rules: each pair has its own conditions.
         let is_same = |group: &Vec<&Used>| {
             group.first().is_some_and(|first| {
                 first.chain == used.chain
                     && packets(firewall, first.rule) == packets(firewall, used.rule)
             })
         };
-        // Uses beyond the most are of no group that is a pair.
+        // Uses beyond the maximum belong to no group that is a pair.
         let same = if groups.len() < MOST_GROUPS { groups.iter().position(is_same) } else { None };
         match same.and_then(|at| groups.get_mut(at)) {
             Some(group) => group.push(used),
@@ -187,7 +186,7 @@ fn groups<'a>(firewall: &Firewall, uses: &'a [Used]) -> Vec<Vec<&'a Used>> {
     groups
 }
 
-/// Conditions of different rules that use one list, at most.
+/// The most different conditions of rules that use one list.
 const MOST_GROUPS: usize = 256;
 
 fn packets(firewall: &Firewall, rule: usize) -> Option<&Packets> {
@@ -204,13 +203,13 @@ fn refuse(firewall: &mut Firewall, rule: usize, reason: &str) {
     }
 }
 
-/// Places of rules in their chains.
+/// Positions of rules in their chains.
 fn places(firewall: &Firewall) -> BTreeMap<usize, usize> {
     let chains = firewall.chains.values();
     chains.flat_map(|chain| chain.rules.iter().copied().zip(0..)).collect()
 }
 
-/// The limit that a pair is.
+/// The limit that a pair stands for.
 fn limit(
     group: &[&Used],
     places: &BTreeMap<usize, usize>,
@@ -237,14 +236,14 @@ fn limit(
     let (Some(seconds), Some(hits)) = (used.seconds, used.hits) else {
         return Err("recent without --seconds and --hitcount is a ban, as in `action: {ban: ...}`");
     };
-    // A log of what is refused, by the numbers of the rule that refuses it, notes nothing else.
+    // A log of rejected packets with the numbers of the rejecting rule notes nothing else.
     if reported.iter().any(|log| (log.how.seconds, log.how.hits) != (used.seconds, used.hits)) {
         return Err(
             "recent: a rule that logs notes in its list as well, by other numbers than the \
              rule that drops: what that notes is not counted here",
         );
     }
-    // Noted before it is counted, a packet counts itself.
+    // If it is noted before it is counted, a packet counts itself.
     let first = places.get(&noting) < places.get(&rule);
     let most = if first { hits - 1 } else { hits };
     let multiplier = u32::try_from(seconds).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! One rule of iptables: from words to packets, limit and verdict.
+//! Reads one rule of iptables: from words to packets, limit and verdict.
 
 use limiter_rules::model::{Fact, Period};
 
@@ -11,17 +11,17 @@ use crate::firewall::{Case, Hook, Limit, Verdict};
 use crate::packets::{ALL_BUT, BY_FLAGS, Family, Packets};
 use crate::rate;
 
-/// A rule that was read.
+/// The result of reading a rule.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) cases: Vec<Case>,
     pub(super) comment: Option<String>,
     pub(super) recent: Vec<Use>,
-    /// The part of the headers that its target writes.
+    /// The part of the headers that its target changes.
     pub(super) writes: Option<Fact>,
 }
 
-/// Modules whose options are read one by one.
+/// Modules whose options are read individually.
 const KNOWN: [&str; 23] = [
     "tcp",
     "udp",
@@ -48,7 +48,7 @@ const KNOWN: [&str; 23] = [
     "all",
 ];
 
-/// Modules that limit something in a way of their own, and why they are not translated.
+/// Modules that limit in their own way, and why they are not translated.
 const LIMITING: [(&str, &str); 5] = [
     ("connbytes", "bytes of a connection are not counted"),
     ("quota", rate::QUOTA),
@@ -66,19 +66,19 @@ pub(super) struct Reading<'a> {
     not: bool,
     verdict: Option<Verdict>,
     comment: Option<String>,
-    /// Modules by the order in which they were loaded, and whether that was behind a limit.
+    /// Modules in the order in which they were loaded, and whether that was after a limit.
     loaded: Vec<(String, bool)>,
     limit: Option<PlainLimit>,
     hash: Option<HashLimit>,
     recent: Option<Recent>,
-    /// True if a module was named whose options are unknown.
+    /// True if a module with unknown options was named.
     foreign: bool,
-    /// Differences of a limit by its conditions.
+    /// Differences of a limit caused by its conditions.
     differences: Vec<Difference>,
-    /// True if packets whose destination was translated are meant besides.
+    /// True if packets with a translated destination match as well.
     pub(super) or_translated: bool,
     hook: Option<Hook>,
-    /// The part of the headers that its target writes.
+    /// The part of the headers that its target changes.
     writes: Option<Fact>,
 }
 
@@ -89,7 +89,7 @@ struct PlainLimit {
     burst: Option<String>,
 }
 
-/// Reads the words behind the name of the chain, whose hook is given if it has one.
+/// Reads the words after the chain's name. `hook` is the chain's, if it has one.
 pub(super) fn read(words: &[String], family: Family, hook: Option<Hook>) -> Read {
     let mut reading = Reading {
         words,
@@ -122,7 +122,6 @@ impl Reading<'_> {
         Some(word)
     }
 
-    /// The value of an option.
     pub(super) fn value(&mut self, option: &str) -> Option<String> {
         let value = self.next();
         if value.is_none() {
@@ -131,12 +130,12 @@ impl Reading<'_> {
         value
     }
 
-    /// True if the option was negated; it is no more then.
+    /// True if the option was negated. Resets that.
     pub(super) fn negated(&mut self) -> bool {
         std::mem::take(&mut self.not)
     }
 
-    /// Refuses a negated option; false for one, whose value the rule is not for.
+    /// Rejects a negated option. Returns false for one, so that the caller ignores its value.
     pub(super) fn plain(&mut self, option: &str) -> bool {
         let not = self.negated();
         if not {
@@ -181,7 +180,7 @@ impl Reading<'_> {
             "--comment" => self.comment = self.value(word),
             _ if self.is_of_limit(word) || matches::option(self, word) => {}
             _ if self.is_of_translation(word) => {}
-            // Options of targets and of modules that are not known.
+            // Options of targets, and of unknown modules.
             _ if word.starts_with("--") && (self.foreign || self.is_of_target(word)) => {
                 self.skip_values();
             }
@@ -207,12 +206,12 @@ impl Reading<'_> {
         read
     }
 
-    /// True for an option of the target that was named before.
+    /// True if the option belongs to the target that was named before.
     fn is_of_target(&self, word: &str) -> bool {
         match &self.verdict {
             Some(Verdict::Reject) => word == "--reject-with",
             Some(Verdict::Continue | Verdict::Marks(_) | Verdict::Unknown(_)) => true,
-            // Chains have none.
+            // Chains have no options.
             _ => false,
         }
     }
@@ -263,7 +262,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Notes that a module is asked now.
+    /// Records that a module is evaluated at this position.
     pub(super) fn load(&mut self, name: &str) {
         if self.loaded.iter().all(|(loaded, _)| loaded != name) {
             let behind = self.limit.is_some() || self.hash.is_some() || self.recent.is_some();
@@ -310,7 +309,7 @@ impl Reading<'_> {
         true
     }
 
-    /// Notes a condition on loopback that is always met.
+    /// Records a condition on loopback that always holds.
     pub(super) fn not_loopback(&mut self) {
         self.differences.push(Difference::Loopback);
     }

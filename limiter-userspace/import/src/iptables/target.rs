@@ -8,10 +8,10 @@ use limiter_rules::model::Fact;
 use crate::firewall::Verdict;
 use crate::translation::{Change, To};
 
-/// Targets after which the next rule is asked, and that only report something.
+/// Targets that continue with the next rule and only report something.
 const GO_ON: [&str; 8] = ["AUDIT", "IDLETIMER", "LED", "LOG", "NFLOG", "TEE", "TRACE", "ULOG"];
 
-/// Targets after which the next rule is asked, and that change the packet or what is known of it.
+/// Targets that continue with the next rule after changing the packet or what is known about it.
 const MARKS: [&str; 18] = [
     "CHECKSUM",
     "CLASSIFY",
@@ -33,20 +33,20 @@ const MARKS: [&str; 18] = [
     "TTL",
 ];
 
-/// Targets that decide in a way of their own.
+/// Targets that decide in their own way.
 const OTHER: [&str; 8] =
     ["CHAOS", "DELUDE", "NFQUEUE", "QUEUE", "STEAL", "SYNPROXY", "TARPIT", "TPROXY"];
 
-/// Targets that write into headers, with what they write.
+/// Targets that change headers, with the changed part.
 const WRITE: [(&str, Fact); 4] =
     [("DSCP", Fact::Dscp), ("TOS", Fact::Dscp), ("TTL", Fact::Ttl), ("HL", Fact::Ttl)];
 
-/// The part of the headers that a target writes.
+/// The part of the headers that a target changes.
 pub(super) fn writes(name: &str) -> Option<Fact> {
     WRITE.iter().find(|(known, _)| *known == name).map(|(_, fact)| *fact)
 }
 
-/// The change of `-j NAME`, before its options are read; `later` says that it is behind routing.
+/// The change of `-j NAME`, before its options are read. `later` means after routing.
 pub(super) fn change(name: &str, later: bool) -> Option<Change> {
     let source = match name {
         "DNAT" | "REDIRECT" | "DNPT" => false,
@@ -59,7 +59,7 @@ pub(super) fn change(name: &str, later: bool) -> Option<Change> {
     Some(Change { source, here, addresses: To::Any, ports })
 }
 
-/// Reads an option of a target that translates; false if it is none.
+/// Reads an option of a translating target; false if it is unknown.
 pub(super) fn option(change: &mut Change, option: &str, value: Option<&str>) -> bool {
     match option {
         "--to-ports" => change.ports = value.and_then(ports).map_or(To::Any, To::One),
@@ -78,7 +78,7 @@ pub(super) fn option(change: &mut Change, option: &str, value: Option<&str>) -> 
     true
 }
 
-/// `8080` or `8080-8090`.
+/// Reads `8080` or `8080-8090`.
 fn ports(text: &str) -> Option<(u16, u16)> {
     let text = text.split('/').next().unwrap_or_default();
     let (low, high) = text.split_once('-').unwrap_or((text, text));
@@ -86,7 +86,7 @@ fn ports(text: &str) -> Option<(u16, u16)> {
     (low <= high).then_some((low, high))
 }
 
-/// `192.0.2.1-192.0.2.9:80-90`, in all its parts.
+/// Reads `192.0.2.1-192.0.2.9:80-90`, with all of its parts.
 fn ends(text: &str) -> (To<Vec<IpNet>>, To<(u16, u16)>) {
     let (addresses, behind) = match text.strip_prefix('[') {
         Some(inner) => inner.split_once(']').unwrap_or((inner, "")),
@@ -103,7 +103,7 @@ fn ends(text: &str) -> (To<Vec<IpNet>>, To<(u16, u16)>) {
     let (low, high) = addresses.split_once('-').unwrap_or((addresses, addresses));
     let nets = match (low.parse::<IpAddr>(), high.parse::<IpAddr>()) {
         (Ok(low), Ok(high)) if low == high => Some(vec![IpNet::from(low)]),
-        // A range is taken to be anything.
+        // A range could be any address.
         _ => None,
     };
     (nets.map_or(To::Any, To::One), to)

@@ -1,4 +1,4 @@
-//! Packets of a limit that other rules take away before.
+//! Packets that earlier rules take away from a limit.
 
 use ipnet::IpNet;
 
@@ -10,7 +10,7 @@ use crate::packets::Packets;
 use crate::taken::{is_loopback, only_established, only_related, only_sources};
 
 impl Judge<'_> {
-    /// Looks at what was taken away before a limit.
+    /// Examines what was taken away before a limit.
     pub(super) fn before(&mut self, step: &Step<'_>, limit: &Limit) -> Result<Before, String> {
         let packets = step.packets;
         let mut before = Before::default();
@@ -31,7 +31,8 @@ impl Judge<'_> {
             match barrier.gone {
                 Gone::Dropped => {
                     let denied = self.denied.iter().any(|denied| denied.rule == barrier.rule);
-                    // By source, each packet would be charged to a bucket that nothing else uses.
+                    // With a key by source, each dropped packet would be charged to a bucket that
+                    // nothing else uses.
                     let own = limit.key.iter().any(|key| matches!(key, Key::Source(32 | 128)))
                         && Packets { sources: None, family: None, ..other.clone() }
                             .has_all_of(packets);
@@ -84,14 +85,14 @@ impl Judge<'_> {
         Ok(before)
     }
 
-    /// True if a rule is for sources of a set that leave it after a time.
+    /// True if a rule matches sources of a set that leave it after a time.
     fn has_times(&self, rule: usize) -> bool {
         let cases = self.firewall.rules.get(rule).into_iter().flat_map(|rule| &rule.cases);
         cases.into_iter().any(|case| !case.times.is_empty())
     }
 }
 
-/// Consequences of what was taken away before.
+/// The effects of what was taken away before.
 #[derive(Default)]
 pub(super) struct Before {
     pub(super) established: bool,

@@ -1,4 +1,4 @@
-//! Limits that some packets come to one after the other, and packets that connection tracking
+//! Limits that the same packets reach one after the other, and packets that connection tracking
 //! does not see.
 
 use std::collections::BTreeSet;
@@ -9,15 +9,15 @@ use super::{Fate, Judge, MOST_EFFORT, Step};
 use crate::firewall::{Hook, Limit};
 use crate::packets::{Original, Packets};
 
-/// Priority at which connection tracking looks at packets.
+/// Priority at which connection tracking sees packets.
 const TRACKING: i64 = -200;
 
-/// A limit that was translated.
+/// A translated limit.
 pub(super) struct Placed {
     pub(super) rule: usize,
     hook: Hook,
     pub(super) packets: Packets,
-    /// Name of the limit, where several rules charge it.
+    /// Name of the limit, if several rules charge it.
     shared: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl Placed {
         Self { rule: step.rule, hook: step.hook, packets: step.packets.clone(), shared }
     }
 
-    /// A limit, and itself for a port on the wire that is another one there.
+    /// A limit, and the same limit for the port on the wire if that is another one.
     pub(super) fn of(step: &Step<'_>, shared: Option<String>, port: Option<u16>) -> Vec<Self> {
         let own = Self::new(step, shared);
         let wire = port.map(|port| {
@@ -37,7 +37,7 @@ impl Placed {
         wire.into_iter().chain([own]).collect()
     }
 
-    /// True if a packet can come to both.
+    /// True if a packet can reach both.
     pub(super) fn meets(&self, other: &Self) -> bool {
         let ways = [self.hook, other.hook];
         let apart = ways.contains(&Hook::Input) && ways.contains(&Hook::Forward);
@@ -46,7 +46,8 @@ impl Placed {
 }
 
 impl Judge<'_> {
-    /// Refuses a rule that charges a limit for packets for which another rule charged it before.
+    /// Rejects a rule that charges a limit for packets for which an earlier rule already charged
+    /// it.
     pub(super) fn charges_once(&self, step: &Step<'_>, limit: &Limit) -> Result<(), String> {
         let Some(name) = &limit.shared else { return Ok(()) };
         let own = Placed::new(step, Some(clean(name)));
@@ -60,7 +61,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Refuses what asks for states of connections, of packets that have none.
+    /// Rejects conditions on connection states for packets without connection tracking.
     pub(super) fn is_tracked(&self, step: &Step<'_>, established: bool) -> Result<(), String> {
         let packets = step.packets;
         let asks = packets.states.is_some() || packets.original != Original::default();
@@ -82,7 +83,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Rules whose limits some packets come to besides another limit.
+    /// Rules with a limit that some packets reach in addition to another limit.
     pub(crate) fn beside(&self) -> BTreeSet<usize> {
         let translated = |placed: &&Placed| self.fates.get(placed.rule) == Some(&Fate::Translated);
         let placed: Vec<&Placed> = self.placed.iter().filter(translated).collect();
@@ -91,7 +92,7 @@ impl Judge<'_> {
         for (index, one) in placed.iter().enumerate() {
             for other in placed.iter().take(index) {
                 effort += one.packets.weight().saturating_mul(other.packets.weight());
-                // Too many to compare are taken to meet.
+                // If there are too many to compare, assume that they meet.
                 if one.rule != other.rule && (effort > MOST_EFFORT || one.meets(other)) {
                     beside.extend([one.rule, other.rule]);
                 }

@@ -1,4 +1,4 @@
-//! Rules that drop sources, whatever they send: entries of the deny list.
+//! Rules that drop sources unconditionally: entries of the deny list.
 
 use ipnet::IpNet;
 use limiter_rules::model::{LEAST, is_nearly_everybody};
@@ -12,7 +12,7 @@ use crate::packets::Packets;
 use crate::taken::{is_loopback, only_established};
 
 impl Judge<'_> {
-    /// Makes entries of a rule.
+    /// Makes the entries for a rule.
     pub(super) fn deny(&mut self, step: &Step<'_>) -> Result<(Denied, Vec<Difference>), String> {
         let packets = step.packets;
         if let Some(reason) = packets.reasons() {

@@ -6,8 +6,8 @@ use crate::barrier::Gone;
 use crate::firewall::Limit;
 
 impl Judge<'_> {
-    /// Refuses a pair, and the one before it, where some packets would be noted by both: each of
-    /// them counts twice there.
+    /// Rejects a pair, and the earlier one, if both could note the same packets: each of these
+    /// packets counts twice there.
     pub(super) fn has_list_alone(&mut self, step: &Step<'_>, limit: &Limit) -> Result<(), String> {
         let Some(pair) = &limit.pair else { return Ok(()) };
         self.spend(self.lists.get(&pair.list).map_or(0, Vec::len))?;
@@ -17,7 +17,7 @@ impl Judge<'_> {
             if earlier.rule == own.rule || !earlier.meets(&own) {
                 continue;
             }
-            // Packets of the earlier one may be gone before they come here.
+            // Packets of the earlier pair may not reach this rule.
             let Ok(both) = earlier.packets.and(&own.packets) else { continue };
             let gone = step.barriers.iter().any(|barrier| {
                 matches!(barrier.gone, Gone::Accepted | Gone::Dropped)

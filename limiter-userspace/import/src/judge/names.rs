@@ -1,4 +1,4 @@
-//! Names: of rules in the rule file, and of interfaces.
+//! Names of rules in the rule file, and of interfaces.
 
 use limiter_rules::model::RESERVED;
 use limiter_text::plain::{clean, is_plain};
@@ -7,7 +7,7 @@ use super::Judge;
 use crate::firewall::Firewall;
 
 impl Judge<'_> {
-    /// Name of a rule in the rule file: its comment, and its place.
+    /// Name of a rule in the rule file, from its comment and its place.
     pub(super) fn name(&self, rule: usize) -> String {
         let found = self.firewall.rules.get(rule);
         let place = found.map_or_else(String::new, |rule| rule.place.clone());
@@ -28,7 +28,7 @@ impl Judge<'_> {
     }
 }
 
-/// True for what the kernel takes as the name of an interface, and a rule file as well.
+/// True for a name that both the kernel and rule files accept for an interface.
 pub(super) fn is_interface(name: &str) -> bool {
     let bad = |c: char| c == '/' || c.is_whitespace() || !is_plain(c);
     !name.is_empty() && name.len() < 16 && !name.contains(bad)

@@ -1,4 +1,4 @@
-//! A rule when its turn comes, with all that is known of it then.
+//! A rule at the moment when it is judged, with everything known about it then.
 
 use limiter_common::wire::Count;
 use limiter_rules::model::{Meter, RateLimit};
@@ -9,20 +9,20 @@ use crate::difference::Difference;
 use crate::firewall::{Case, Hook, Pair, Verdict};
 use crate::packets::Packets;
 
-/// Looks for the rule that drops what is over a limit, and says whether it drops nothing else.
+/// Finds the rule that drops what is over a limit. The boolean tells whether it drops nothing else.
 pub(crate) type Dropping<'a> = &'a dyn Fn(&Packets) -> Result<Option<(usize, bool)>, String>;
 
-/// Looks for what stands between the two rules of a pair.
+/// Finds what is between the two rules of a pair.
 pub(crate) type Paired<'a> = &'a dyn Fn(&Pair) -> Result<Between, String>;
 
-/// A chain, as far as its rules are judged by it.
+/// The kind of chain, as far as it matters for its rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// One with a hook; true if its policy drops.
+    /// A chain with a hook; `drops` if its policy drops.
     Base { drops: bool },
-    /// One that rules jump to.
+    /// A chain that rules jump to.
     Inner,
-    /// One that rules jump to, and that decides on nothing.
+    /// A chain that rules jump to and that makes no decision.
     Quiet,
 }
 
@@ -32,7 +32,7 @@ impl Kind {
     }
 }
 
-/// A rule when its turn comes, with all that is known of it.
+/// A rule at the moment when it is judged.
 pub(crate) struct Step<'a> {
     pub(crate) rule: usize,
     pub(crate) case: &'a Case,
@@ -41,13 +41,13 @@ pub(crate) struct Step<'a> {
     pub(crate) verdict: &'a Verdict,
     pub(crate) hook: Hook,
     pub(crate) priority: i64,
-    /// True if packets come to it by several jumps.
+    /// True if packets reach it by several jumps.
     pub(crate) shared: bool,
     pub(crate) kind: Kind,
     pub(crate) barriers: &'a [Barrier],
-    /// Looks for the rule that drops what is over.
+    /// Finds the rule that drops what is over.
     pub(crate) over: Dropping<'a>,
-    /// Looks for what stands between it and the rule that notes for it.
+    /// Finds what is between this rule and the one that notes for it.
     pub(crate) between: Paired<'a>,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn of_hook(hook: Hook) -> Vec<Difference> {
     }
 }
 
-/// The meter with a burst of a whole frame at least.
+/// The meter with a burst of at least a whole frame.
 pub(super) fn with_room(meter: Meter, differences: &mut Vec<Difference>) -> Meter {
     match meter {
         Meter::TokenBucket(rate @ RateLimit { count: Count::Bytes, burst, .. })

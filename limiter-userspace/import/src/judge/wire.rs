@@ -1,5 +1,5 @@
-//! Packets as they are on the wire, where a rule sees them behind a translation of addresses, or
-//! behind rules that write into their headers.
+//! Packets as they are on the wire, if a rule sees them after address translation or after rules
+//! that change their headers.
 
 use limiter_rules::model::Fact;
 
@@ -10,8 +10,8 @@ use crate::packets::{Packets, state};
 use crate::translation::{To, Translation};
 
 impl Judge<'_> {
-    /// The packets of a limit as they are on the wire, and beside them a port that has a bucket of
-    /// its own here, and not there.
+    /// The packets of a limit as they are on the wire. Also returns a port that needs its own
+    /// bucket here but not in the other program.
     pub(super) fn on_the_wire(
         &mut self,
         step: &Step<'_>,
@@ -55,7 +55,7 @@ impl Judge<'_> {
         self.is_as_sent(step, limit)?;
         let original = std::mem::take(&mut packets.original);
         let named = original.ports.is_some() || original.destinations.is_some();
-        // Replies have the two ends changed over.
+        // Replies have source and destination swapped.
         if !opens && !original.way && named {
             return Err("is for a connection by its first destination, and so for its replies: \
                  `--ctdir ORIGINAL` leaves those out"
@@ -71,7 +71,7 @@ impl Judge<'_> {
         {
             return Err("names a destination both on the wire and behind its translation".into());
         }
-        // Buckets are by what the rule sees.
+        // Buckets use what the rule sees.
         let keyed = |key: Key| limit.key.contains(&key);
         if (original.ports.is_some() && keyed(Key::Port))
             || (original.destinations.is_some() && keyed(Key::Destination))
@@ -82,7 +82,7 @@ impl Judge<'_> {
         packets.destinations = packets.destinations.or(original.destinations);
         packets.settle().map_err(|_never| "its addresses are of several families".to_owned())?;
         if step.hook == Hook::Forward {
-            // One is taken off before forwarding is decided on.
+            // The time to live is decremented before forwarding is decided.
             if let Some(ranges) = packets.facts.get_mut(&Fact::Ttl) {
                 for (low, high) in ranges.iter_mut() {
                     *low = (*low + 1).min(255);
@@ -93,8 +93,8 @@ impl Judge<'_> {
         Ok((packets, beside))
     }
 
-    /// The port on the wire, and behind it, of packets to which a rule gives the only port of a
-    /// limit; none where that rule has conditions, or another one has a say in it.
+    /// The ports on the wire and after it of packets that a rule redirects to the only port of a
+    /// limit; `None` if that rule has conditions, or another rule also affects these packets.
     fn port_before(
         &self,
         by: &Translation,
@@ -136,7 +136,7 @@ impl Judge<'_> {
         for chain in self.firewall.chains.values().filter(|chain| !chain.rules.is_empty()) {
             let rules = match chain.hook {
                 Some(Hook::Nat) => {
-                    // Of several chains it would have to be known which comes first.
+                    // With several chains, their order would have to be known.
                     let at = chain.rules.iter().position(|rule| *rule == by.rule)?;
                     chain.rules.get(..at)?
                 }
@@ -149,7 +149,7 @@ impl Judge<'_> {
                 match (&case.verdict, &case.limit) {
                     (Verdict::Continue | Verdict::Marks(_), _) => {}
                     _ if chain.hook == Some(Hook::Nat) => return None,
-                    // Only for its own chain, or a limit of its own.
+                    // These only end their own chain, or apply their own limit.
                     (Verdict::Accept | Verdict::Return, _) | (Verdict::Drop, Some(_)) => {}
                     (Verdict::Drop, None) if !case.packets.has_all_of(wire) => {
                         dropped.push(self.place(at));
@@ -164,7 +164,7 @@ impl Judge<'_> {
         Some((from, *to))
     }
 
-    /// Refuses conditions on what an earlier rule writes.
+    /// Rejects conditions on what an earlier rule changes.
     fn is_as_sent(&self, step: &Step<'_>, limit: &Limit) -> Result<(), String> {
         let packets = step.packets;
         let addressed = packets.destinations.is_some()
@@ -194,7 +194,7 @@ impl Judge<'_> {
         }
     }
 
-    /// True if of `packets` none are meant because none of them is translated.
+    /// True if none of `packets` match because none of them is translated.
     pub(super) fn is_untranslated(&self, meant: &Packets, packets: &Packets) -> bool {
         meant.translated && !self.translations.iter().any(|one| one.makes_some_of(packets))
     }

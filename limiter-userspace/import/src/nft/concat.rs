@@ -1,4 +1,4 @@
-//! Conditions of nft on several fields at once, as on an address and a port.
+//! nft conditions on several fields at once, such as an address and a port.
 
 use serde_json::Value;
 
@@ -6,8 +6,8 @@ use super::condition::apply;
 use super::field::field;
 use crate::packets::Packets;
 
-/// Puts what is known of the rows of a set into the conditions: of each field the values that it
-/// has in any row. Several rows are for less than that, and are refused with it.
+/// Adds a set of concatenated rows to the conditions: for each field, its values in all rows.
+/// Several rows match less than that, so they are rejected.
 pub(super) fn concat(fields: &[Value], op: &str, right: &Value, packets: &mut Packets) {
     let plain = matches!(op, "==" | "in" | "");
     let rows = match right.get("set") {

@@ -13,7 +13,7 @@ use super::set::{Set, nets, ports};
 use crate::iptables::{icmp_message, protocol_number, state_bits};
 use crate::packets::{Family, Packets, state};
 
-/// Reads a condition into `packets`. Times of the elements of a set of sources are reported.
+/// Reads a condition into `packets`. Returns the times of the elements of a set of sources.
 pub(super) fn condition(
     objects: &Objects<'_>,
     table: &str,
@@ -101,7 +101,7 @@ pub(super) fn condition(
         return Vec::new();
     }
     let times: Vec<Option<u64>> = values.iter().map(|(_, time)| *time).collect();
-    // A range is several prefixes: then the times are repeated.
+    // A range becomes several prefixes, which repeat its time.
     match field {
         Field::Source(_) if !not && times.iter().any(Option::is_some) => {
             let each =
@@ -117,7 +117,7 @@ pub(super) fn condition(
     }
 }
 
-/// Puts the values of a field into the conditions.
+/// Adds the values of a field to the conditions.
 pub(super) fn apply(
     field: Field,
     not: bool,
@@ -219,7 +219,7 @@ fn interfaces(not: bool, values: &[&Value], packets: &mut Packets) -> Result<(),
         return Err("it has two conditions on the interface".to_owned());
     }
     match names.as_deref() {
-        // Limiter is not attached to lo.
+        // limiter is never attached to lo.
         Some(["lo"]) if not => Ok(()),
         Some(names) if !not && !names.iter().any(|name| name.contains('*')) => {
             packets.interfaces = Some(names.iter().map(|name| (*name).to_owned()).collect());
@@ -231,7 +231,7 @@ fn interfaces(not: bool, values: &[&Value], packets: &mut Packets) -> Result<(),
     }
 }
 
-/// Names of nft for messages that rule files name otherwise.
+/// nft's names of messages that have other names in rule files.
 fn icmp_name(name: &str, family: Family) -> Option<u8> {
     let name = match name {
         "nd-neighbor-solicit" => "neighbour-solicitation",

@@ -1,4 +1,4 @@
-//! Conditions on the connection of a packet, as it was before its addresses were translated.
+//! Conditions on a packet's connection, as it was before address translation.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::field::{Field, shown};
 use super::set::{nets, ports};
 use crate::packets::{Family, Packets};
 
-/// Puts values of a field of the connection into the conditions.
+/// Adds values of a connection's field to the conditions.
 pub(super) fn connection(
     field: Field,
     not: bool,

@@ -1,4 +1,4 @@
-//! Fields of packets that conditions of nft read.
+//! Packet fields that nft conditions read.
 
 use limiter_rules::model::Fact;
 use serde_json::Value;
@@ -6,31 +6,31 @@ use serde_json::Value;
 use crate::iptables::protocol_number;
 use crate::packets::{ALL_BUT, Family, Packets};
 
-/// Part of a packet that a condition is about.
+/// The part of a packet that a condition examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Source(Family),
     Destination(Family),
-    /// The destination port, of a protocol if one is named.
+    /// The destination port, with a protocol if one is named.
     Port(Option<u8>),
-    /// The protocol, of packets of a family if one is named.
+    /// The protocol, for packets of a family if one is named.
     Protocol(Option<Family>),
     Family,
     Interface,
     State,
     Icmp(Family),
-    /// A number of the headers, of packets of a family or a protocol if one is named.
+    /// A header field, for packets of a family or a protocol if one is named.
     Fact(Fact, Of),
     /// The destination of the first packet of the connection.
     OriginalDestination(Family),
     OriginalPort,
     /// The direction of the connection.
     Direction,
-    /// Marks of the connection, as that its destination was translated.
+    /// Flags of the connection, for example that its destination was translated.
     Status,
 }
 
-/// Packets that have a number in their headers.
+/// Packets that have a header field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     All,
@@ -48,7 +48,7 @@ pub(super) fn field(expression: &Value) -> Option<Field> {
             ("ip6", "saddr") => Field::Source(Family::V6),
             ("ip", "daddr") => Field::Destination(Family::V4),
             ("ip6", "daddr") => Field::Destination(Family::V6),
-            // The first header of IPv6 need not be the last, so `ip6 nexthdr` is not known.
+            // The first IPv6 header need not be the last, so `ip6 nexthdr` is not supported.
             ("ip", "protocol") => Field::Protocol(Some(Family::V4)),
             ("th", "dport") => Field::Port(None),
             ("tcp" | "udp" | "sctp" | "dccp" | "udplite", "dport") => {
@@ -90,7 +90,7 @@ pub(super) fn field(expression: &Value) -> Option<Field> {
     })
 }
 
-/// Condition that a field brings with it, whatever its value.
+/// Adds the condition that a field implies, independent of its value.
 pub(super) fn implied(field: Field, packets: &mut Packets) -> bool {
     let protocol = match field {
         Field::Source(family)
@@ -117,12 +117,12 @@ pub(super) fn implied(field: Field, packets: &mut Packets) -> bool {
     of_protocols(packets, vec![protocol])
 }
 
-/// Keeps packets of a family; false if there are none.
+/// Keeps packets of a family; false if none remain.
 pub(super) fn of_family(packets: &mut Packets, family: Family) -> bool {
     *packets.family.get_or_insert(family) == family
 }
 
-/// Keeps packets of some protocols; false if there are none.
+/// Keeps packets of some protocols; false if none remain.
 pub(super) fn of_protocols(packets: &mut Packets, protocols: Vec<u8>) -> bool {
     match &mut packets.protocols {
         None => packets.protocols = Some(protocols),
@@ -139,7 +139,7 @@ pub(super) fn all_but(what: &str) -> String {
     format!("it is for all but {what}: {ALL_BUT}")
 }
 
-/// Values for a message, cut short.
+/// Values for a message, shortened.
 pub(super) fn shown(values: &[&Value]) -> String {
     let shown: Vec<String> = values.iter().take(3).map(ToString::to_string).collect();
     shown.join(", ").chars().take(100).collect()

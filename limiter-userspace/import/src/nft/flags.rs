@@ -1,4 +1,4 @@
-//! Flags of TCP, where they say that a connection is to be opened.
+//! Conditions on TCP flags that mean an attempt to open a connection.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ pub(super) fn opens(left: &Value, op: &str, right: &Value) -> bool {
         && is_opening(&flags.join(",").to_ascii_uppercase(), "SYN")
 }
 
-/// Flags of a list, or of `a | b | c`.
+/// Reads flags of a list, or of `a | b | c`.
 fn all_flags<'a>(mask: &'a Value, flags: &mut Vec<&'a str>) -> bool {
     let parts = match mask {
         Value::String(flag) => {

@@ -1,4 +1,4 @@
-//! Limits of nft: `limit`, named limits, and limits of the elements of a set.
+//! Limits of nft: `limit`, named limits, and limits of set elements.
 
 use limiter_common::wire::Count;
 use limiter_rules::model::{Meter, Period, Unit};
@@ -10,7 +10,7 @@ use crate::firewall::{Key, Limit};
 use crate::packets::{Family, Packets};
 use crate::rate;
 
-/// `{"rate": 10, "per": "second", "burst": 5, "inv": true}`.
+/// Reads `{"rate": 10, "per": "second", "burst": 5, "inv": true}`.
 pub(super) fn limit(body: &Value) -> Result<Limit, &'static str> {
     let known = ["rate", "per", "burst", "inv", "rate_unit", "burst_unit"];
     let of_object = ["family", "name", "table", "handle", "comment"];
@@ -68,10 +68,10 @@ fn bytes(amount: u64, unit: &str) -> Result<u64, &'static str> {
     amount.checked_mul(factor).ok_or("a limit is too large")
 }
 
-/// The limit of each element: of `{"set": ...}` with statements, and of `{"meter": ...}`.
+/// Reads the limit of each element, from `{"set": ...}` with statements or from `{"meter": ...}`.
 ///
-/// `keeps` marks elements that stay for their time from when they were made, and not from when
-/// they were used; `timeout` are the seconds of elements that have none of their own.
+/// `keeps` means that elements expire after their time since they were made instead of since their
+/// last use; `timeout` are the seconds of elements without their own time.
 pub(super) fn of_elements(
     key: &Value,
     statements: &Value,
@@ -157,7 +157,7 @@ pub(super) fn of_elements(
 /// The reason why connections are not limited.
 pub(super) const OPEN_CONNECTIONS: &str = "ct count: connections that are open are not counted";
 
-/// An expression, and how many of its bits count, where it is masked.
+/// An expression, and how many of its bits count if it is masked.
 fn masked(part: &Value) -> Result<(&Value, Option<u8>), String> {
     if let Some(prefix) = part.get("prefix") {
         let length = prefix.get("len").and_then(Value::as_u64).and_then(|l| u8::try_from(l).ok());

@@ -1,5 +1,5 @@
-//! The output of `nft -j list ruleset`. Its values are looked at one by one: a statement that is
-//! not known is a reason not to translate its rule, and no reason to refuse the others.
+//! Reads the output of `nft -j list ruleset`. Examines its values one by one: an unknown statement
+//! only prevents its own rule from being translated.
 
 mod concat;
 mod condition;
@@ -35,7 +35,7 @@ pub(super) fn read(text: &str) -> Result<Firewall, ImportError> {
     let mut rules = Vec::new();
     let mut dormant = Vec::new();
     for object in objects {
-        // `nft -j -f` takes the same objects in commands.
+        // `nft -j -f` accepts the same objects inside commands.
         let object = object.get("add").unwrap_or(object);
         let Some((kind, body)) = object.as_object().and_then(|object| object.iter().next()) else {
             return Err(ImportError::Shape("an object of the list has no kind", COMMAND));
@@ -92,7 +92,7 @@ pub(super) fn read(text: &str) -> Result<Firewall, ImportError> {
     Ok(firewall)
 }
 
-/// Family and name of a table whose chains are off; nft 1.0 prints one letter of that.
+/// Family and name of a disabled table; nft 1.0 prints only one letter of that flag.
 fn dormant_table(table: &Value) -> Option<String> {
     let is = |flag: &Value| flag.as_str().is_some_and(|flag| matches!(flag, "d" | "dormant"));
     let off = match table.get("flags")? {
@@ -103,7 +103,7 @@ fn dormant_table(table: &Value) -> Option<String> {
     Some(format!("{} {}", text(table, "family")?, text(table, "name")?))
 }
 
-/// True for a rule that hands connections to a flowtable, which takes them past later hooks.
+/// True for a rule that hands connections to a flowtable, which bypasses later hooks.
 fn offloads(rule: &Value) -> bool {
     let statements = rule.get("expr").and_then(Value::as_array);
     statements.into_iter().flatten().any(|statement| statement.get("flow").is_some())
@@ -147,7 +147,7 @@ fn chain(firewall: &mut Firewall, body: &Value) -> Result<(), ImportError> {
             let names = names.iter().filter_map(Value::as_str).map(str::to_owned);
             packets.interfaces = Some(names.collect());
         }
-        // Some versions leave the device out.
+        // Some versions omit the device.
         _ if family == "netdev" || text(body, "hook") == Some("ingress") => {
             packets.lacks("the device of its chain is not in the text");
         }

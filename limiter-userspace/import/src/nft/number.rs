@@ -1,4 +1,4 @@
-//! Numbers of headers that rule files have keys for.
+//! Header fields for which rule files have keys.
 
 use limiter_rules::model::Fact;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::field::{all_but, shown};
 use super::set::ports;
 use crate::packets::Packets;
 
-/// Puts values of a key into the conditions.
+/// Adds values of a key to the conditions.
 pub(super) fn numbers(
     fact: Fact,
     not: bool,
@@ -30,12 +30,12 @@ pub(super) fn numbers(
     }
 }
 
-/// Values of a key that rule files have; false if there are some already, or none.
+/// Adds values of a key that rule files have; false if it already has values, or if there are none.
 pub(super) fn more(packets: &mut Packets, fact: Fact, ranges: Vec<(u16, u16)>) -> bool {
     !ranges.is_empty() && packets.facts.insert(fact, ranges).is_none()
 }
 
-/// The range of an order: `< 5` is 0 to 4.
+/// The range of a comparison: `< 5` is 0 to 4.
 pub(super) fn compared(op: &str, value: u64, most: u16) -> Option<(u16, u16)> {
     let value = u16::try_from(value).ok().filter(|value| *value <= most)?;
     match op {
@@ -47,7 +47,7 @@ pub(super) fn compared(op: &str, value: u64, most: u16) -> Option<(u16, u16)> {
     }
 }
 
-/// A number, a name or a range.
+/// Reads a number, a name or a range.
 fn number(fact: Fact, value: &Value) -> Option<(u16, u16)> {
     let range = match value.as_str() {
         Some(name) => fact.read(name).ok().map(|number| (number, number)),

@@ -1,4 +1,4 @@
-//! Things of a rule set that its rules name.
+//! Objects of a rule set that its rules name.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use super::set::Set;
 /// Objects that rules name, by table and name.
 type Named<'a> = BTreeMap<(String, String), &'a Value>;
 
-/// Things of a rule set that rules look into.
+/// Objects of a rule set that rules refer to.
 #[derive(Default)]
 pub(super) struct Objects<'a> {
     pub(super) sets: BTreeMap<(String, String), Set<'a>>,
     pub(super) limits: Named<'a>,
-    /// Sets that rules add to, with how many do.
+    /// Sets that rules add to, with the number of these rules.
     pub(super) filled: BTreeMap<(String, String), usize>,
 }

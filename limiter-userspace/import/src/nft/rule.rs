@@ -1,4 +1,4 @@
-//! One rule of nft: from statements to packets, limit and verdict.
+//! Reads one rule of nft: from statements to packets, limit and verdict.
 
 use limiter_rules::model::Fact;
 use serde_json::Value;
@@ -16,14 +16,13 @@ use crate::translation::{Change, To};
 /// Statements that change no verdict.
 const GO_ON: [&str; 4] = ["counter", "last", "log", "dup"];
 
-/// Statements that change the packet, or what is known of it or its connection.
+/// Statements that change the packet, or what is known about it or its connection.
 const MARKS: [&str; 7] =
     ["mangle", "notrack", "ct helper", "ct timeout", "ct expectation", "flow", "secmark"];
 
 /// Statements that translate addresses, after which a packet is accepted.
 const TRANSLATES: [&str; 4] = ["snat", "dnat", "masquerade", "redirect"];
 
-/// The most cases of a verdict map.
 const MOST_CASES: usize = 4096;
 
 /// Names of the sets that a rule adds to.
@@ -44,24 +43,24 @@ struct Reading<'a> {
     packets: Packets,
     limit: Option<Limit>,
     verdict: Option<Verdict>,
-    /// The first statement behind a limit that marks something.
+    /// The first statement after a limit that marks something.
     marks: Option<String>,
     times: Vec<Option<u64>>,
     /// Cases of a verdict map.
     mapped: Vec<Case>,
     /// True in a chain of the address translation.
     translating: bool,
-    /// The part of the headers that it writes.
+    /// The part of the headers that it changes.
     writes: Option<Written>,
 }
 
-/// A rule that was read: its cases, and the part of the headers that it writes.
+/// The result of reading a rule: its cases, and the part of the headers that it changes.
 pub(super) struct Read {
     pub(super) cases: Vec<Case>,
     pub(super) writes: Option<Written>,
 }
 
-/// Reads a rule; `translating` says that it is in a chain of the address translation.
+/// Reads a rule. `translating` means that its chain translates addresses.
 pub(super) fn read(
     objects: &Objects<'_>,
     table: &str,
@@ -114,7 +113,7 @@ pub(super) fn read(
     Read { cases: mapped, writes }
 }
 
-/// The part of the headers that a statement writes; none for marks and the like.
+/// The part of the headers that a statement changes; `None` for marks and the like.
 fn writes(body: &Value) -> Option<Written> {
     let payload = body.get("key").and_then(|key| key.get("payload"))?;
     Some(match payload.get("field").and_then(Value::as_str) {
@@ -124,7 +123,7 @@ fn writes(body: &Value) -> Option<Written> {
     })
 }
 
-/// The change of a statement that translates.
+/// The change by a translating statement.
 fn change(name: &str, body: &Value) -> Change {
     let source = matches!(name, "snat" | "masquerade");
     let addresses = match (body.get("addr"), name) {
@@ -132,7 +131,7 @@ fn change(name: &str, body: &Value) -> Change {
         (None, _) => To::Same,
         (Some(address), _) => nets(address).map_or(To::Any, To::One),
     };
-    // A map may give ports as well.
+    // A map may also give ports.
     let mapped = body.get("addr").is_some_and(|address| address.get("map").is_some());
     let to = match body.get("port") {
         None if mapped => To::Any,
@@ -181,7 +180,7 @@ impl Reading<'_> {
                 let empty = Value::Null;
                 let (key, statements) =
                     (body.get("key").unwrap_or(&empty), body.get("stmt").unwrap_or(&empty));
-                // With a time, each use begins it anew.
+                // If it has a time, each use restarts it.
                 let read = of_elements(key, statements, false, None, &mut self.packets);
                 let name = body.get("name").and_then(Value::as_str).unwrap_or_default();
                 let memory = Some(format!("the meter {name} of {}", self.table));
@@ -197,7 +196,7 @@ impl Reading<'_> {
                 None
             }
             "xt" if self.translating => {
-                // The text says of targets only which they are, or nothing.
+                // The text only names targets, or not even that.
                 let name = body.get("name").and_then(Value::as_str).unwrap_or_default();
                 let source = matches!(name, "SNAT" | "MASQUERADE" | "SNPT");
                 let known = matches!(name, "DNAT" | "REDIRECT" | "NETMAP" | "DNPT") || source;
@@ -269,7 +268,7 @@ impl Reading<'_> {
         Ok(Limit { shared: Some(format!("limit {name} of {}", self.table)), ..limit })
     }
 
-    /// `{"set": {"op": "add", "elem": ..., "set": "@name", "stmt": [...]}}`.
+    /// Reads `{"set": {"op": "add", "elem": ..., "set": "@name", "stmt": [...]}}`.
     fn elements(&mut self, body: &Value) {
         let name = body.get("set").or_else(|| body.get("map")).and_then(Value::as_str);
         let name = name.unwrap_or_default().trim_start_matches('@');
@@ -281,7 +280,7 @@ impl Reading<'_> {
         });
         let statements = own.or_else(|| set.and_then(|set| set.statements));
         let (Some(statements), true) = (statements, op != Some("delete")) else {
-            // Only notes the source; those that are noted are another rule's.
+            // It only notes the source; another rule handles the noted ones.
             return self.marks(format!("the set {name}"));
         };
         let Some(key) = body.get("elem") else {
@@ -299,7 +298,7 @@ impl Reading<'_> {
         self.limited(read);
     }
 
-    /// `{"vmap": {"key": ..., "data": {"set": [[value, verdict], ...]}}}`.
+    /// Reads `{"vmap": {"key": ..., "data": {"set": [[value, verdict], ...]}}}`.
     fn map(&mut self, body: &Value) {
         let unread = "a verdict map of this shape";
         let known;
@@ -327,7 +326,7 @@ impl Reading<'_> {
         if values.iter().any(|(_, time)| time.is_some()) {
             return self.unknown("a verdict map whose elements leave it after a time");
         }
-        // Cases with one verdict are one: no value is in two of them.
+        // Cases with the same verdict are merged: no value is in two of them.
         let mut cases: Vec<(Verdict, Vec<&Value>)> = Vec::new();
         for (element, _) in values {
             let Some([value, verdict]) = element.as_array().map(Vec::as_slice) else {

@@ -1,20 +1,20 @@
-//! Sets of nft, and what stands for one value or several in its JSON.
+//! Sets of nft, and JSON that stands for one or several values.
 
 use ipnet::IpNet;
 use serde_json::Value;
 
 use crate::iptables::net;
 
-/// The most elements of a set that are read.
+/// The most elements that are read of a set.
 const MOST: usize = 1 << 18;
 
-/// The most prefixes that a range of addresses is.
+/// The most prefixes for a range of addresses.
 const MOST_OF_RANGE: usize = 256;
 
-/// Fields of an element that change no verdict but by its time.
+/// Fields of an element that change no verdict, except by its time.
 const OF_ELEMENTS: [&str; 5] = ["val", "timeout", "expires", "comment", "counter"];
 
-/// True for statements of which one is more than a counter.
+/// True if any of the statements is more than a counter.
 fn decides(statements: &Value) -> bool {
     statements.as_array().is_some_and(|statements| {
         statements.iter().any(|statement| statement.get("counter").is_none())
@@ -25,14 +25,13 @@ fn decides(statements: &Value) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Set<'a> {
     elements: Vec<&'a Value>,
-    /// The time of elements that have none of their own, in seconds.
+    /// The time of elements without their own, in seconds.
     pub(super) timeout: Option<u64>,
-    /// Statements that each element has, as a limit.
+    /// Statements of each element, such as a limit.
     pub(super) statements: Option<&'a Value>,
 }
 
 impl<'a> Set<'a> {
-    /// The set of an object.
     pub(super) fn of(body: &'a Value) -> Self {
         let mut set = Self {
             timeout: body.get("timeout").and_then(Value::as_u64),
@@ -43,13 +42,12 @@ impl<'a> Set<'a> {
         set
     }
 
-    /// Adds the elements of an object.
     pub(super) fn add(&mut self, body: &'a Value) {
         let elements = body.get("elem").and_then(Value::as_array);
         self.elements.extend(elements.into_iter().flatten().take(MOST + 1));
     }
 
-    /// The set of values that stands in a rule itself.
+    /// The set of values inside a rule.
     pub(super) fn anonymous(values: &'a Value) -> Self {
         let elements = match values {
             Value::Array(values) => values.iter().take(MOST + 1).collect(),
@@ -58,7 +56,7 @@ impl<'a> Set<'a> {
         Self { elements, ..Self::default() }
     }
 
-    /// True if an element says more than that it is there.
+    /// True if an element has more than its presence and time.
     pub(super) fn has_limits(&self) -> bool {
         let more = |element: &&Value| {
             element
@@ -69,7 +67,7 @@ impl<'a> Set<'a> {
         self.statements.is_some() || self.elements.iter().any(more)
     }
 
-    /// The elements, without what belongs to one: value, and seconds that are left.
+    /// The elements without their details: value, and remaining seconds.
     pub(super) fn values(&self) -> Option<Vec<(&'a Value, Option<u64>)>> {
         if self.elements.len() > MOST {
             return None;
@@ -86,7 +84,7 @@ impl<'a> Set<'a> {
     }
 }
 
-/// Prefixes of a value: an address, a prefix, or a range.
+/// Reads the prefixes of a value: an address, a prefix, or a range.
 pub(super) fn nets(value: &Value) -> Option<Vec<IpNet>> {
     if let Some(text) = value.as_str() {
         return net(text).map(|net| vec![net]);
@@ -111,7 +109,7 @@ pub(super) fn nets(value: &Value) -> Option<Vec<IpNet>> {
     (nets.len() <= MOST_OF_RANGE && !nets.is_empty()).then_some(nets)
 }
 
-/// Ports of a value: a number or a range.
+/// Reads the ports of a value: a number or a range.
 pub(super) fn ports(value: &Value) -> Option<(u16, u16)> {
     let number = |value: &Value| value.as_u64().and_then(|port| u16::try_from(port).ok());
     if let Some(port) = number(value) {

@@ -1,4 +1,4 @@
-//! The output of `tc -j filter show dev X ingress`.
+//! Reads the output of `tc -j filter show dev X ingress`.
 
 use serde_json::Value;
 
@@ -18,13 +18,14 @@ pub(crate) fn read(text: &str) -> Result<Firewall, ImportError> {
     let mut filters = Vec::new();
     let mut actions = 0;
     for (index, object) in objects.iter().enumerate() {
-        // The first object of a kind of filter names no filter yet.
+        // The first object of a filter kind does not describe a filter yet.
         let Some(options) = object.get("options") else { continue };
         let filter = filter(index, object, options);
         actions += filter.actions.len();
         filters.push(filter);
     }
-    // Of two fields with one name a reader of JSON sees the last: tc writes both verdicts so.
+    // A JSON reader sees only the last of two fields with the same name, and tc writes both
+    // verdicts with one name.
     if text.matches("\"control_action\"").count() > actions {
         for action in filters.iter_mut().flat_map(|filter| &mut filter.actions) {
             if let Action::Police(police) = action {
@@ -61,7 +62,7 @@ fn filter(index: usize, object: &Value, options: &Value) -> Filter {
                 flower(key, &value, &mut filter.packets);
             }
         }
-        // The matches of it have one name, and a reader of JSON sees the last of them.
+        // Its matches have the same name, so a JSON reader sees only the last one.
         "u32" => filter.packets.lacks_limit("u32 in JSON: give `tc filter show` without -j"),
         kind => filter.packets.lacks_limit(format!("the filter {kind} is not known")),
     }

@@ -1,4 +1,4 @@
-//! Policers of `tc filter show`, as text and as JSON.
+//! Policers of `tc filter show`, in text and in JSON.
 
 mod json;
 mod police;
@@ -29,11 +29,11 @@ struct Filter {
     packets: Packets,
     actions: Vec<Action>,
     egress: bool,
-    /// Number of its chain: others come to one that is not 0.
+    /// Number of its chain. Only other filters lead to a chain other than 0.
     chain: u64,
 }
 
-/// Filters as a chain: the first that matches decides.
+/// Makes a chain of filters: the first that matches decides.
 fn firewall(filters: Vec<Filter>) -> Firewall {
     let mut firewall = Firewall::default();
     let name = ("tc".to_owned(), "ingress".to_owned());
@@ -67,12 +67,12 @@ fn firewall(filters: Vec<Filter>) -> Firewall {
     firewall
 }
 
-/// True for where filters of what comes in hang.
+/// True for a parent to which ingress filters are attached.
 fn is_ingress(parent: &str) -> bool {
     matches!(parent, "ffff:" | "ffff:fff1" | "ffff:fff2")
 }
 
-/// A policer drops what is over it, and ends the search for what is within.
+/// A policer drops what is over its rate, and ends the search for packets within it.
 fn policed(mut packets: Packets, police: Police) -> Vec<Case> {
     let goes_on = police.goes_on;
     let memory = police.index.map(|index| format!("the policer {index}"));
@@ -94,7 +94,7 @@ fn policed(mut packets: Packets, police: Police) -> Vec<Case> {
     vec![drop, Case::new(packets, within)]
 }
 
-/// The protocol of a filter, as Ethernet has it.
+/// Reads the Ethernet protocol of a filter.
 fn ethernet(name: &str, packets: &mut Packets) {
     match name {
         "ip" | "ipv4" => packets.family = Some(Family::V4),

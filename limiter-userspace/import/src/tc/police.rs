@@ -6,28 +6,28 @@ use limiter_rules::model::{Meter, Period, Unit};
 use crate::difference::Difference;
 use crate::rate;
 
-/// A policer, as it was read.
+/// A policer as read.
 #[derive(Debug, Default)]
 pub(super) struct Police {
-    /// Bytes a second.
+    /// Bytes per second.
     pub(super) rate: Option<u64>,
     /// Bytes.
     pub(super) burst: Option<u64>,
-    /// Packets a second.
+    /// Packets per second.
     pub(super) packets: Option<u64>,
     pub(super) packets_burst: Option<u64>,
-    /// Action on what is over it.
+    /// Action on packets over the rate.
     pub(super) exceed: Option<String>,
-    /// True if what is within it goes on to the next filter.
+    /// True if packets within the rate continue with the next filter.
     pub(super) goes_on: bool,
-    /// Number of the policer: filters that name one share it.
+    /// Number of the policer: filters with the same number share it.
     pub(super) index: Option<u64>,
     /// The reason why it is not translated.
     pub(super) refused: Option<String>,
 }
 
 impl Police {
-    /// The meter that holds the same.
+    /// The equivalent meter.
     pub(super) fn meter(self) -> Result<(Meter, Vec<Difference>), String> {
         if let Some(reason) = self.refused {
             return Err(reason);
@@ -64,7 +64,7 @@ impl Police {
     }
 }
 
-/// A rate as tc prints it, in bytes a second: `1Mbit`, `800Kbit`, `1Gibit`.
+/// Reads a rate in tc's notation, in bytes per second: `1Mbit`, `800Kbit`, `1Gibit`.
 pub(super) fn bytes_a_second(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let amount = text.strip_suffix("bit")?;
@@ -78,7 +78,7 @@ pub(super) fn bytes_a_second(text: &str) -> Option<u64> {
     Some(bits / 8)
 }
 
-/// A size as tc prints it, in bytes: `10Kb`, `1Mb`, `1600b`.
+/// Reads a size in tc's notation, in bytes: `10Kb`, `1Mb`, `1600b`.
 pub(super) fn size(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let amount = text.strip_suffix('b')?;
@@ -92,7 +92,7 @@ fn sized(amount: &str, sizes: [(&str, u64); 4]) -> Option<u64> {
     decimal(amount, factor)
 }
 
-/// A number with at most six decimals, times a factor; none where that is no whole number.
+/// A number with at most six decimals, times a factor; `None` if it is not a number of this form.
 fn decimal(text: &str, factor: u64) -> Option<u64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

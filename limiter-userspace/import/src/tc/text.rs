@@ -1,4 +1,4 @@
-//! The text of `tc filter show dev X ingress`.
+//! Reads the output of `tc filter show dev X ingress`.
 
 use super::police::{Police, bytes_a_second, size};
 use super::{Action, Filter, ethernet, firewall, flower, is_ingress};
@@ -6,10 +6,10 @@ use crate::error::ImportError;
 use crate::firewall::Firewall;
 use crate::packets::Packets;
 
-/// Words after which nothing follows that changes a verdict.
+/// Words after which nothing changes a verdict.
 const FLAGS: [&str; 6] = ["not_in_hw", "in_hw", "skip_hw", "skip_sw", "terminal", "in_hw_count"];
 
-/// Actions that decide in a way of their own.
+/// Actions that decide in their own way.
 const OTHER: [&str; 9] =
     ["mirred", "skbedit", "pedit", "vlan", "nat", "csum", "ct", "sample", "tunnel_key"];
 
@@ -41,14 +41,14 @@ pub(crate) fn read(text: &str) -> Result<Firewall, ImportError> {
             }
         }
     }
-    // The first line of a kind of filter names no filter yet.
+    // The first line of a filter kind does not describe a filter yet.
     filters.retain(|filter| {
         !filter.actions.is_empty() || filter.text.contains(" handle ") || filter.text.contains("::")
     });
     Ok(firewall(filters))
 }
 
-/// Reads the line that begins a filter; reports its kind.
+/// Reads the line that begins a filter. Returns its kind.
 fn head(words: &[&str], filter: &mut Filter) -> String {
     let mut kind = String::new();
     let mut words = words.iter();
@@ -136,7 +136,7 @@ fn police(words: &[&str]) -> Police {
                 matches!(conform, "pass" | "ok" | "pipe" | "continue")
             }
             "mtu" => size(value()).is_some(),
-            // More bytes for each packet.
+            // Additional bytes per packet.
             "overhead" => value() == "0b",
             "linklayer" => value() == "ethernet",
             word => {
@@ -152,7 +152,7 @@ fn police(words: &[&str]) -> Police {
     police
 }
 
-/// `match 0a000000/ff000000 at 12`: a word of the IPv4 header.
+/// Reads `match 0a000000/ff000000 at 12`: a word of the IPv4 header.
 fn matched(what: &str, place: &str, packets: &mut Packets) {
     use std::net::Ipv4Addr;
     let number = |text: &str| u32::from_str_radix(text, 16).ok();

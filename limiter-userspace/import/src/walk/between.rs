@@ -1,5 +1,5 @@
-//! The rules that stand between the two of a pair, one that notes sources and one that counts how
-//! often they were noted. A pair is a limit if the same packets come to both.
+//! The rules between the two rules of a pair, one of which notes sources while the other counts how
+//! often they were noted. A pair is a limit if the same packets reach both.
 
 use super::{DEEPEST, Here, Walk};
 use crate::barrier::Between;
@@ -7,7 +7,7 @@ use crate::firewall::{Pair, Verdict};
 use crate::packets::Packets;
 use crate::taken::{is_loopback, only_sources};
 
-/// Rules that are looked at between two.
+/// Maximum number of rules to examine between the two.
 const MOST_LOOKED_AT: usize = 1024;
 
 struct Looking<'p> {
@@ -17,8 +17,7 @@ struct Looking<'p> {
 }
 
 impl<'a> Walk<'a> {
-    /// Looks at what stands between the rule that counts, at a place of a chain, and the one that
-    /// notes.
+    /// Examines what is between the counting rule, at a position of a chain, and the noting one.
     pub(super) fn between(
         &self,
         here: Here<'a>,
@@ -101,13 +100,13 @@ impl<'a> Walk<'a> {
                     let Some(chain) = chain else { return takes() };
                     self.look((table, &chain.rules), &own, depth + 1, looking)?;
                 }
-                // Comes back behind the jump, past the rules between.
+                // It returns to after the jump, past the rules between.
                 (_, Verdict::Return) if depth > 0 => some_back = true,
                 (None, Verdict::Accept) => match sources {
                     Some(sources) => looking.between.exempt.extend(sources),
                     None => return takes(),
                 },
-                // Sources of which nothing passes need not be counted.
+                // Sources that never pass need not be counted.
                 (None, Verdict::Drop | Verdict::Reject) if sources.is_some() => {}
                 (_, verdict) => match self.ends(table, verdict) {
                     Verdict::Continue | Verdict::Marks(_) => {}

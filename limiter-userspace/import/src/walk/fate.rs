@@ -1,24 +1,24 @@
-//! Fates: of packets that go into a chain, and of what is over a limit.
+//! What happens to packets in a chain, and to packets over a limit.
 
 use super::{Caller, DEEPEST, Here, Walk, cases};
 use crate::firewall::{Chain, Verdict};
 use crate::packets::Packets;
 
-/// Rules behind a limit that are looked at.
+/// Maximum number of rules to examine after a limit.
 const MOST_LOOKED_AT: usize = 1024;
 
-/// Rules of a chain of which one end is looked for.
+/// Maximum number of rules in a chain for which one end is searched.
 const MOST_OF_CHAIN: usize = 16;
 
-/// Fate of packets in a chain.
+/// What happens to packets in a chain.
 enum Way {
     /// A rule drops all of them; true if it drops nothing else.
     Dropped(usize, bool),
-    /// All that are not dropped come to its end, or go back.
+    /// All that are not dropped reach its end, or return.
     Ends,
 }
 
-/// Rules that were looked at, and how deep in chains the look is.
+/// Number of examined rules, and the current depth of chains.
 #[derive(Default)]
 struct Looked {
     rules: usize,
@@ -26,8 +26,8 @@ struct Looked {
 }
 
 impl<'a> Walk<'a> {
-    /// The verdict that a verdict comes to: that of a chain which decides on everything, or on
-    /// nothing.
+    /// Resolves a verdict: a jump to a chain that decides everything, or nothing, becomes that
+    /// chain's verdict.
     pub(super) fn ends(&self, table: &str, verdict: &Verdict) -> Verdict {
         self.ends_from(0, table, verdict)
     }
@@ -35,7 +35,7 @@ impl<'a> Walk<'a> {
     fn ends_from(&self, depth: usize, table: &str, verdict: &Verdict) -> Verdict {
         let (Verdict::Jump(to) | Verdict::Goto(to)) = verdict else { return verdict.clone() };
         match self.of_chain(depth, table, to) {
-            // Goes on at a place that this does not look for.
+            // It continues at a place that this search does not follow.
             Verdict::Continue | Verdict::Marks(_) if matches!(verdict, Verdict::Goto(_)) => {
                 Verdict::Unknown(format!("chain {to}"))
             }
@@ -51,20 +51,20 @@ impl<'a> Walk<'a> {
         }
         let known = self.firewall.chains.get(&key).filter(|_| depth < DEEPEST);
         let Some(chain) = known else { return unknown() };
-        // A walk that comes here again goes in a circle.
+        // A walk that returns here is a cycle.
         self.ends.borrow_mut().insert(key.clone(), unknown());
         let end = self.of_rules(depth + 1, table, chain).unwrap_or_else(unknown);
         self.ends.borrow_mut().insert(key, end.clone());
         end
     }
 
-    /// The end of all that comes into a chain; none if that is not one end.
+    /// The single end of everything that enters a chain; `None` if there is more than one.
     fn of_rules(&self, depth: usize, table: &str, chain: &Chain) -> Option<Verdict> {
         if chain.rules.len() > MOST_OF_CHAIN {
             return None;
         }
         let mut went_on = Verdict::Continue;
-        // Some went back, as from chains that log.
+        // Some returned, as from chains that log.
         let mut some_back = false;
         for (.., case) in cases(self.firewall, chain, None) {
             let all = case.limit.is_none() && case.packets == Packets::default();
@@ -82,8 +82,8 @@ impl<'a> Walk<'a> {
         Some(went_on)
     }
 
-    /// The rule that drops what is over a limit whose rule accepts what is within it; none where
-    /// the policy drops what no rule decides. True beside it if it drops nothing else.
+    /// The rule that drops what is over a limit whose rule accepts what is within it; `None` if the
+    /// policy drops the rest. The boolean tells whether it drops nothing else.
     pub(super) fn over(
         &self,
         here: Here<'a>,
@@ -100,7 +100,7 @@ impl<'a> Walk<'a> {
             if let Way::Dropped(rule, only) = way {
                 return Ok(Some((rule, only)));
             }
-            // Behind the jump, or behind the one before it if nothing comes back.
+            // After the jump, or after the previous one if nothing returns to it.
             let back: Option<&Caller<'a>> = callers.find(|caller| !caller.goes);
             let Some(caller) = back.filter(|_| here.depth > 0) else { break };
             (here, at, context) = (caller.here, caller.at, &caller.context);
@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
         Err("no rule behind it drops what is over it".to_owned())
     }
 
-    /// Follows packets through a chain, from behind a case if one is named.
+    /// Follows packets through a chain, from after a case if one is given.
     fn down(
         &self,
         (table, chain): (&str, &Chain),
@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
                 (_, Verdict::Continue | Verdict::Marks(_)) => {}
                 (Some(limit), verdict) => match self.ends(table, verdict) {
                     Verdict::Continue | Verdict::Marks(_) => {}
-                    // Drops some of it, and the rest goes on.
+                    // It drops some packets, and the rest continue.
                     Verdict::Drop | Verdict::Reject if limit.over => {}
                     _ => return on(),
                 },

@@ -1,5 +1,5 @@
-//! A first walk, before anything is judged: by how many jumps packets reach each rule, and where
-//! their addresses are translated.
+//! A first walk, before anything is judged: counts the jumps by which packets reach each rule, and
+//! finds where their addresses are translated.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use crate::firewall::{Chain, ChainName, Firewall, Hook, Verdict};
 use crate::packets::Packets;
 use crate::translation::Translation;
 
-/// Findings of the first walk.
+/// Results of the first walk.
 pub(super) struct Found {
-    /// Jumps by which packets reach each case: those that none reaches are left out.
+    /// Number of jumps by which packets reach each case; unreachable cases are missing.
     pub(super) reached: BTreeMap<(usize, usize), usize>,
     pub(super) translations: Vec<Translation>,
-    /// True if the walk came to its end.
+    /// True if the walk was completed.
     pub(super) whole: bool,
 }
 
