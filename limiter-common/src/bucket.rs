@@ -1,15 +1,15 @@
 //! The two words of a bucket, and how they change together without a lock.
 //!
-//! *Word* holds the theoretical arrival time and one *scale bit*. *Resolved* holds the limit that
-//! the source is charged under, the one before it, the generation in which that was looked up, and
-//! a scale bit of its own. The scale bits agree except while a changed limit waits for the TAT to
-//! be converted to it. Anybody who meets a disagreement converts first. Because the bit is part of
-//! the compared word, the conversion happens exactly once, and a charge that was computed under the
-//! old limit cannot be stored after it.
+//! *Word* holds the theoretical arrival time and one *scale bit*. *Resolved* holds the limit under
+//! which the source is charged, the previous limit, the generation in which they were looked up,
+//! and its own scale bit. The scale bits agree except while the TAT must still be converted to a
+//! changed limit. Whoever finds them different converts first. Because the bit is part of the
+//! compared word, the conversion happens exactly once, and a charge computed under the old limit
+//! cannot be stored after it.
 
 use crate::time::{MAX_TICKS, Ticks};
 
-/// Upper bound of limit slots: what [`Resolved`] has bits for.
+/// Upper bound of limit slots, for which [`Resolved`] has bits.
 pub const MAX_SLOTS: u32 = 1 << 19;
 
 /// Theoretical arrival time (63 bits) and scale bit.
@@ -19,17 +19,17 @@ pub struct Word(u64);
 crate::raw_word!(Word);
 
 impl Word {
-    /// The word of a bucket that is leaving: no charge can be stored in it any more. No charge
-    /// makes it: it would be the last instant that the clock has.
+    /// The word of a bucket that is being removed: no charge can be stored in it any more. No
+    /// charge produces it, because it would be the last instant of the clock.
     pub const GONE: Self = Self::new(Ticks::new(MAX_TICKS), true);
 
-    /// True if the bucket is leaving.
+    /// True if the bucket is being removed.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_gone(self) -> bool {
         self.0 == Self::GONE.0
     }
 
-    /// Packs the two.
+    /// Packs time and scale bit.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(tat: Ticks, scale: bool) -> Self {
         Self(tat.get() << 1 | scale as u64)
@@ -48,7 +48,7 @@ impl Word {
     }
 }
 
-/// The word of a bucket before a charge and after it.
+/// The word of a bucket before and after a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The word before the charge.
@@ -58,8 +58,8 @@ pub struct Change {
 }
 
 impl Change {
-    /// Nothing was charged. Not an option: the compiler leaves what a `None` has no value for as it
-    /// is, and the verifier grants no such read without `CAP_PERFMON`.
+    /// Nothing was charged. Not an `Option`: the compiler leaves the payload of a `None`
+    /// uninitialised, and the verifier does not allow reading it without `CAP_PERFMON`.
     pub const NONE: Self = Self { old: 0, new: 0 };
 }
 
@@ -71,7 +71,7 @@ impl Slot {
     /// No slot: the last index, which the daemon never hands out.
     pub const NONE: Self = Self(MAX_SLOTS - 1);
 
-    /// Takes an index; one that does not fit becomes [`Slot::NONE`].
+    /// Makes a slot of an index; one that does not fit becomes [`Slot::NONE`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(index: u32) -> Self {
         if index < MAX_SLOTS { Self(index) } else { Self::NONE }
@@ -92,7 +92,7 @@ const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
 /// The most generations by which a bucket may be ahead of a packet and still count as newer.
 const NEWER_WINDOW: u32 = 1 << 10;
 
-/// The number of a rule set, cut to 25 bits; compared in a circle.
+/// The number of a rule set, cut to 25 bits. Comparisons wrap around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation(u32);
 
@@ -144,7 +144,7 @@ pub struct Resolved(u64);
 crate::raw_word!(Resolved);
 
 impl Resolved {
-    /// Packs the four.
+    /// Packs the four parts.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(generation: Generation, slot: Slot, previous: Slot, scale: bool) -> Self {
         Self(
@@ -155,13 +155,13 @@ impl Resolved {
         )
     }
 
-    /// The generation in which the source was looked up in the rules.
+    /// The generation in which the source's rule was looked up.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn generation(self) -> Generation {
         Generation::new(self.0 >> (2 * SLOT_BITS + 1))
     }
 
-    /// The scale bit that [`Word`] has once it is converted to this limit.
+    /// The scale bit of [`Word`] once it is converted to this limit.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn scale(self) -> bool {
         self.0 >> (2 * SLOT_BITS) & 1 != 0
@@ -173,20 +173,19 @@ impl Resolved {
         Slot((self.0 >> SLOT_BITS & SLOT_MASK) as u32)
     }
 
-    /// The limit before it, [`Slot::NONE`] when there was none or its slot means something else
-    /// now.
+    /// The previous limit; [`Slot::NONE`] if there was none, or its slot now means something else.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn previous(self) -> Slot {
         Slot((self.0 & SLOT_MASK) as u32)
     }
 
-    /// True while a packet converts a bucket of a table. A new map has words of zeros.
+    /// True while a packet converts the bucket of a table. The words of a new map are zero.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_converting(self) -> bool {
         self.raw() != 0 && self.previous().index() != Slot::NONE.index()
     }
 
-    /// True if there was a limit before, and its slot, filled in generation `since`, still means
+    /// True if there was a previous limit and its slot, filled in generation `since`, still means
     /// it.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn knows_previous(self, since: u32) -> bool {

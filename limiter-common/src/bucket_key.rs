@@ -5,31 +5,30 @@ use crate::wire::EntryKind;
 
 /// The key of a bucket in the tables of sources.
 ///
-/// A word and its kind, and no enum with an address in each variant: all but a few places ask for
-/// the word alone, whatever it is of, and a branch for each kind costs the verifier and the stack.
+/// A word and its kind, instead of an enum with an address in each variant: nearly all code needs
+/// only the word, whatever its kind, and a branch for each kind costs the verifier and the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BucketKey {
     kind: EntryKind,
-    /// The bytes of an IPv4 address and four zeros, those of an IPv6 /64, or of a compact key, as
-    /// they stand in memory.
+    /// In memory order: an IPv4 address and four zeros, an IPv6 /64, or a compact key.
     word: u64,
 }
 
-/// The state of a ring slot without an entry.
+/// The state of an empty ring slot.
 pub const EMPTY: u64 = 0;
 
-/// The state of a ring slot that an entry is being made for. Other CPUs look elsewhere.
+/// The state of a ring slot for which an entry is being made. Other CPUs look elsewhere.
 pub const BUSY: u64 = 1;
 
-/// Bits in which a name differs from its word. No bucket key that is in use is named [`EMPTY`] or
-/// [`BUSY`] so: the two IPv6 prefixes that would are in `::/7`, which the IETF keeps reserved (RFC
-/// 4291), and get no entry; IPv4 addresses have other bits; and the tables of the compact keys that
-/// would have no compact keys ([`crate::compact::compact_number`]).
+/// Bits in which a name differs from its word. No used bucket key has [`EMPTY`] or [`BUSY`] as its
+/// name: the two IPv6 prefixes that would are in `::/7`, which the IETF keeps reserved (RFC 4291),
+/// and get no entry; IPv4 addresses have other bits; and the tables whose compact keys would have
+/// them have no compact keys ([`crate::compact::compact_number`]).
 pub const NAME: u64 = u64::from_ne_bytes([0x00, 0xf1, 0x11, 0x17, 0xe2, 0xf3, 0x3b, 0x77]);
 
 impl BucketKey {
-    /// The compact key with these bytes, as they stand in memory: the number of its table, which is
-    /// not 0, the destination port and the IPv4 source, of two, two and four bytes.
+    /// The compact key with these bytes in memory order: the number of its table, which is not 0,
+    /// the destination port and the IPv4 source, of two, two and four bytes.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn compact(word: u64) -> Self {
         Self { kind: EntryKind::Compact, word }
@@ -41,20 +40,20 @@ impl BucketKey {
         self.kind
     }
 
-    /// The bytes, as they stand in memory.
+    /// The bytes in memory order.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn word(self) -> u64 {
         self.word
     }
 
-    /// Takes what [`BucketKey::word`] and the number of [`BucketKey::kind`] gave.
+    /// Restores the result of [`BucketKey::word`] and the number of [`BucketKey::kind`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of_word(word: u64, kind: u32) -> Self {
         Self { kind: EntryKind::of_number(kind), word }
     }
 
-    /// The name in ring slots and in entries of lines; none of the two bucket keys that can have no
-    /// entry. It is no [`EMPTY`], and no [`BUSY`].
+    /// The name in ring slots and in entries of lines; `None` for the two bucket keys that cannot
+    /// have an entry. It never equals [`EMPTY`] or [`BUSY`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn name(self) -> Option<u64> {
         match self.word ^ NAME {
@@ -63,13 +62,13 @@ impl BucketKey {
         }
     }
 
-    /// The bucket key with a name.
+    /// The bucket key with this name.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn named(kind: EntryKind, name: u64) -> Self {
         Self { kind, word: name ^ NAME }
     }
 
-    /// The source that it is; none of a compact key.
+    /// The source; `None` for a compact key.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn source(self) -> Option<Source> {
         let [a, b, c, d, ..] = self.word.to_ne_bytes();
@@ -80,10 +79,10 @@ impl BucketKey {
         }
     }
 
-    /// The key in the trie of rules, in two words, as they stand in memory. That of a source is
-    /// [`Source::trie_key`]. A compact key has its word where IPv4 addresses have theirs and the
-    /// bytes before them: in the first two of the eight it has its table, and those of a source are
-    /// zero.
+    /// The key in the trie of rules, as two words in memory order. For a source it is
+    /// [`Source::trie_key`]. A compact key has its word in the place of an IPv4 address and the
+    /// bytes before it: the first two of these eight bytes hold its table, and are zero for a
+    /// source.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn trie_words(self) -> (u64, u64) {
         match self.kind {
@@ -93,11 +92,12 @@ impl BucketKey {
         }
     }
 
-    /// [`BucketKey::trie_words`] in bytes.
+    /// [`BucketKey::trie_words`] as bytes.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[expect(clippy::many_single_char_names, reason = "bytes have no better names")]
     pub const fn trie_key(self) -> [u8; 16] {
-        // In two words: of bytes, the compiler makes a loop that the verifier refuses.
+        // In two words, because the compiler makes a loop of byte operations, which the verifier
+        // rejects.
         let (high, low) = self.trie_words();
         let [a, b, c, d, e, f, g, h] = high.to_ne_bytes();
         let [i, j, k, l, m, n, o, p] = low.to_ne_bytes();
@@ -158,7 +158,7 @@ mod tests {
             assert!(name != EMPTY && name != BUSY, "{bucket_key:?}");
             assert_eq!(BucketKey::named(bucket_key.kind(), name), bucket_key);
         }
-        // Two prefixes of `::/7`, and compact keys of tables that no table is.
+        // Two prefixes of `::/7`, and compact keys with numbers that no table has.
         assert_eq!(nameless, 4);
         for word in [NAME, NAME ^ 1] {
             let [high, low, ..] = word.to_ne_bytes();

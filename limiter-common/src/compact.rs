@@ -1,4 +1,4 @@
-//! The words of compact keys: keys that have their buckets where sources have theirs
+//! The words of compact keys: keys whose buckets are stored in the same places as those of sources
 //! (`limiter_decision::table`).
 
 #[cfg(not(target_arch = "bpf"))]
@@ -9,24 +9,24 @@ use crate::wire::Table;
 #[cfg(not(target_arch = "bpf"))]
 use crate::wire::{EntryKind, TableKey, field};
 
-/// Bits of a name that have the value of one fact beside the address ([`Table::compact_words`]):
-/// for a destination port, where the third word of a key has it.
+/// Bits of a name that hold the value of one fact besides the address ([`Table::compact_words`]):
+/// in the place of the destination port in the third word of a key.
 pub const VALUE: u64 = 0xffff_0000;
 
-/// Bits of the low word of an IPv4-mapped address that have the address. So has a name.
+/// Bits of the low word of an IPv4-mapped address that hold the address, in a name as well.
 pub const ADDRESS: u64 = 0xffff_ffff << 32;
 
-/// Bits of a name that have the number of its table.
+/// Bits of a name that hold the number of its table.
 pub const NUMBER: u64 = 0xffff;
 
-/// Bits of the second word of a key that have the IP version.
+/// Bits of the second word of a key that hold the IP version.
 #[cfg(not(target_arch = "bpf"))]
 const VERSION: u64 = 0xff << 24;
 
-/// Facts beside the address of which the name of a compact key has room for one, and the right turn
-/// that brings its bits from their word to [`VALUE`]: of those that a table asks for, the first one
-/// here. It depends on the facts alone, so a name says the same as long as its table is there.
-/// Facts of one row share 16 bits.
+/// Facts besides the address, of which a compact key's name holds one, and the rotation to the
+/// right that brings its bits from their word to [`VALUE`]. Of the facts that a table asks for, the
+/// first in this list is used. It depends only on the facts, so a name keeps its meaning as long as
+/// its table exists. Facts of one row share 16 bits.
 #[cfg(not(target_arch = "bpf"))]
 const VALUES: [(u32, u32); 8] = [
     (field::DESTINATION_PORT | field::ICMP_TYPE, 0),
@@ -36,12 +36,12 @@ const VALUES: [(u32, u32); 8] = [
     (field::TTL, 16),
     (field::DSCP, 32),
     (field::PROTOCOL | field::TCP_FLAGS | field::FRAGMENT, 48),
-    // The lower half of the index: keys with another upper half than zero are not compact.
+    // Only the lower half of the index: keys whose upper half is not zero are not compact.
     (field::INTERFACE, 16),
 ];
 
-/// The facts beside the address that a name has, of those of a table; and [`Table::compact_words`]
-/// and [`Table::compact_turn`] of them.
+/// For the facts of a table: the facts besides the address that a name holds, and
+/// [`Table::compact_words`] and [`Table::compact_turn`] for them.
 #[cfg(not(target_arch = "bpf"))]
 pub fn value_place(fields: u32) -> (u32, [u64; 3], u64) {
     let found = VALUES.iter().find(|(facts, _)| fields & facts != 0);
@@ -50,38 +50,38 @@ pub fn value_place(fields: u32) -> (u32, [u64; 3], u64) {
     (facts, words, turn.into())
 }
 
-/// The value in a name: bits of the first three words of a key, at their place in the name.
+/// The value in a name: bits of the first three words of a key, moved to their place in the name.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn value_of(table: &Table, [first, second, third]: [u64; 3]) -> u64 {
     let [first_mask, second_mask, third_mask] = table.compact_words;
     let value = first & first_mask | second & second_mask | third & third_mask;
-    // A turn to the right, whose number is below 64.
+    // Rotates to the right by less than 64.
     value >> (table.compact_turn & 63) | value << (table.compact_turn.wrapping_neg() & 63)
 }
 
-/// Bits of the first word of a key that a table asks for and a name has no room for, as a compact
-/// key has them all zero: the upper half of an interface index.
+/// Bits of the first word of a key that a table asks for but a name cannot hold: the upper half of
+/// an interface index. They must be zero in a compact key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn without_room(table: &Table, first: u64) -> u64 {
     let [mask, ..] = table.compact_words;
     first & mask << 16
 }
 
-/// [`Table::compact`] of a table with an id: 16 bits of that. It is 0, so that the table is not
-/// compact, for three ids in 2^16.
+/// [`Table::compact`] for a table with this id: 16 bits of the id. It is 0 for three ids in 2^16,
+/// whose tables are not compact.
 #[cfg(not(target_arch = "bpf"))]
 pub const fn compact_number(id: u32) -> u64 {
     let [.., high, low] = id.to_be_bytes();
     let number = u64::from_ne_bytes([high, low, 0, 0, 0, 0, 0, 0]);
-    // A key of these could be named as a ring slot that is empty or busy.
+    // Otherwise a key of these tables could have the name of an empty or busy ring slot.
     if (number ^ NAME) & NUMBER <= 1 { 0 } else { number }
 }
 
-/// The compact key that a packet with a key in a table has there; none if the key is not compact.
+/// The compact key of a packet's key in a table; `None` if the key is not compact.
 #[cfg(not(target_arch = "bpf"))]
 pub fn compact_bucket_key(table: &Table, key: &TableKey) -> Option<BucketKey> {
     let words @ [first, ..] = key.words();
-    // A compact table asks for one of the two.
+    // A compact table asks for only one of the two.
     let ([_, source], [_, destination]) = (key.source, key.destination);
     let is_compact = table.compact != 0
         && key.table == table.id
@@ -91,7 +91,7 @@ pub fn compact_bucket_key(table: &Table, key: &TableKey) -> Option<BucketKey> {
     is_compact.then(|| BucketKey::compact(table.compact | value_of(table, words) | address))
 }
 
-/// The key that packets with a compact key have in a table; none if it is another table's.
+/// The key in a table for a compact key; `None` if it belongs to another table.
 #[cfg(not(target_arch = "bpf"))]
 pub fn compact_key(table: &Table, bucket_key: &BucketKey) -> Option<TableKey> {
     let word = bucket_key.word();
@@ -105,7 +105,7 @@ pub fn compact_key(table: &Table, bucket_key: &BucketKey) -> Option<TableKey> {
     let value = (word & VALUE).rotate_left((table.compact_turn & 63) as u32);
     let mut words = [first, second & !VERSION, third];
     for (word, mask) in words.iter_mut().zip(table.compact_words) {
-        // A key from before the rules agreed on the value may have another one.
+        // A key from before the rules agreed on the value may have another value.
         *word = *word & !mask | value & mask;
     }
     let (key, address) = (key.with(words), [0, MAPPED | word & ADDRESS]);
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::wire::FlagClass;
 
-    /// A table of some facts and an address that is compact, whose rules agree on all but the
+    /// A compact table of some facts and an address, whose rules agree on everything except the
     /// value.
     fn table(fields: u32) -> Table {
         let (facts, compact_words, compact_turn) = value_place(fields);
@@ -176,7 +176,7 @@ mod tests {
         let key = |interface| TableKey { table: 7, version: 4, interface, ..TableKey::EMPTY };
         assert!(compact_bucket_key(&of, &key(0xffff)).is_some());
         assert!(compact_bucket_key(&of, &key(0x1_0000)).is_none());
-        // With a port, the name has that, and all rules agree on the interface.
+        // With a port, the name holds the port, and all rules agree on the interface.
         let of = table(field::SOURCE | field::INTERFACE | field::DESTINATION_PORT);
         assert!(compact_bucket_key(&of, &key(0x1_0000)).is_some());
     }

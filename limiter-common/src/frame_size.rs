@@ -1,11 +1,11 @@
 //! The size of a frame, as limits and counters count it.
 
-/// Packets and bytes of a frame in one word: one less than the packets in the upper half, the bytes
-/// in the lower.
+/// Packets and bytes of a frame in one word: the packets minus one in the upper half, the bytes in
+/// the lower.
 ///
 /// A frame at XDP is one packet. At tc it may be a *super-frame*: a buffer that the kernel has
 /// merged (GRO) or will split (GSO), which stands for several packets. It counts as these packets,
-/// each with headers of its own.
+/// each with its own headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameSize(u64);
 
@@ -22,8 +22,9 @@ impl FrameSize {
     }
 
     /// A super-frame of `length` bytes that stands for `packets` packets, each with `headers` bytes
-    /// of headers, which the super-frame has once. Zero packets count as one. At most 2^16 packets
-    /// and 2^32 - 1 bytes are counted: no kernel has larger ones (`GSO_MAX_SEGS`, `GSO_MAX_SIZE`).
+    /// of headers, which the super-frame contains once. Zero packets count as one. At most 2^16
+    /// packets and 2^32 - 1 bytes are counted: no kernel has larger ones (`GSO_MAX_SEGS`,
+    /// `GSO_MAX_SIZE`).
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of_super_frame(length: u64, packets: u32, headers: u64) -> Self {
         let more = (packets.saturating_sub(1) & 0xffff) as u64;
@@ -32,7 +33,7 @@ impl FrameSize {
         Self(more << Self::HALF | bytes)
     }
 
-    /// The size of a frame at a hook that has super-frames, or has none: there the compiler then
+    /// The size of a frame at a hook with or without super-frames. Without them, the compiler then
     /// knows that it is one packet.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
@@ -46,13 +47,13 @@ impl FrameSize {
         (self.0 >> Self::HALF).wrapping_add(1)
     }
 
-    /// Bytes of all packets, from their Ethernet headers, without the checksums.
+    /// Bytes of all packets, from their Ethernet headers on, without checksums.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn bytes(self) -> u64 {
         self.0 & Self::BYTES
     }
 
-    /// True if it is of a super-frame: of more than one packet.
+    /// True for a super-frame, which stands for more than one packet.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_super_frame(self) -> bool {
         self.0 >> Self::HALF != 0

@@ -1,7 +1,7 @@
 //! The hash of short numbers.
 
-/// Spreads numbers that follow each other over all of 64 bits: the finaliser of `SplitMix64`
-/// (Steele, Lea, Flood 2014).
+/// Spreads consecutive numbers over all of 64 bits: the finaliser of `SplitMix64` (Steele, Lea,
+/// Flood 2014).
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn scatter(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! Words for what headers say.
+//! Enums and constants for header fields.
 
 /// The IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,16 +35,16 @@ impl Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Fragment {
-    /// Not fragmented. An IPv6 "atomic" fragment (RFC 6946), which is its own first and last, too.
+    /// Not fragmented. Also an IPv6 "atomic" fragment (RFC 6946), which is both first and last.
     Whole = 0,
-    /// The first: it has the transport header.
+    /// The first fragment, which has the transport header.
     First = 1,
-    /// A later one: no transport header, no ports.
+    /// A later fragment, without transport header and ports.
     Later = 2,
 }
 
 impl Fragment {
-    /// All, in the order of their numbers.
+    /// All variants, in the order of their numbers.
     pub const ALL: [Self; 3] = [Self::Whole, Self::First, Self::Later];
 
     /// The name in rule files.
@@ -57,34 +57,34 @@ impl Fragment {
     }
 }
 
-/// The reach of the facts. A fact that is not reached is absent, so it never matches a rule that
-/// asks for it; the reach says why.
+/// How far the facts of a packet could be read. A fact that was not reached is absent, so it never
+/// matches a rule that asks for it; the reach is the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reach {
-    /// Everything that the packet has to say is known.
+    /// All facts are known.
     Transport = 0,
-    /// A fragment but the first: it has no ports.
+    /// A fragment other than the first, which has no ports.
     LaterFragment = 1,
-    /// More than `limiter_decision::packet::MAX_EXTENSIONS` extension headers, or they reach past
+    /// More than `limiter_decision::packet::MAX_EXTENSIONS` extension headers, or they extend past
     /// `limiter_decision::packet::MAX_TRANSPORT_OFFSET`. The protocol is unknown.
     TooDeep = 2,
-    /// The frame ends within a header, or IPv4's header length is below its minimum. What stands
-    /// before that point is known: a TCP header cut after eight bytes (a "tiny fragment", RFC 1858)
-    /// has ports and no flags.
+    /// The frame ends within a header, or IPv4's header length is below its minimum. Fields before
+    /// that point are known: a TCP header cut after eight bytes (a "tiny fragment", RFC 1858) has
+    /// ports but no flags.
     Cut = 3,
 }
 
 /// The ports of TCP, UDP, UDP-Lite, SCTP or DCCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ports {
-    /// The sender's, in host byte order.
+    /// The sender's port, in host byte order.
     pub source: u16,
-    /// The receiver's, in host byte order.
+    /// The receiver's port, in host byte order.
     pub destination: u16,
 }
 
-/// The head of an ICMP message in IPv4, or of an `ICMPv6` message in IPv6.
+/// The beginning of an ICMP message in IPv4, or of an `ICMPv6` message in IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Icmp {
     /// The type.
@@ -94,9 +94,9 @@ pub struct Icmp {
 }
 
 impl Icmp {
-    /// The type as keys have it: one number for what means the same in both families (RFC 792,
-    /// 4443, 4861), that of ICMP. Other types stay as they are, so a number that only one family
-    /// has assigned is that family's message in both.
+    /// The type as keys contain it: one number, that of ICMP, for messages with the same meaning in
+    /// both families (RFC 792, 4443, 4861). Other types are unchanged, so a number that only one
+    /// family has assigned means that family's message in both.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn message(self, version: Version) -> u8 {
         match (version, self.kind) {
@@ -109,7 +109,7 @@ impl Icmp {
             (_, 133) => 10,
             (_, 134) => 9,
             (_, 137) => 5,
-            // Time exceeded, parameter problem. ICMP has both numbers for something else.
+            // Time exceeded, parameter problem. ICMP uses both numbers for other messages.
             (Version::V6, 3) => 11,
             (Version::V6, 4) => 12,
             (_, kind) => kind,

@@ -1,7 +1,7 @@
-//! The data that all parts of limiter have in common: layouts of the maps, time, sources, reasons,
-//! and the words of buckets.
+//! The data that all parts of limiter share: layouts of the maps, time, sources, reasons, and the
+//! words of buckets.
 //!
-//! The XDP program has it as well, so the house rules of `limiter-decision` hold here:
+//! The XDP program contains it as well, so the house rules of `limiter-decision` apply here:
 //!
 //! * no `std`, no allocation, no features, no clock, no map, no hand-written `unsafe`;
 //! * no panic path: no indexing, no `unwrap`, no division by a value that may be zero;

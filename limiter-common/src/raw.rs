@@ -5,13 +5,13 @@
 macro_rules! raw_word {
     ($name:ident) => {
         impl $name {
-            /// Takes the word as it stands in the map, or as it crosses to a subprogram.
+            /// Takes the word from a map, or from a call of a subprogram.
             #[cfg_attr(target_arch = "bpf", inline(always))]
             pub const fn from_raw(raw: u64) -> Self {
                 Self(raw)
             }
 
-            /// The word as it stands in the map, or as it crosses to a subprogram.
+            /// The word for a map, or for a call of a subprogram.
             #[cfg_attr(target_arch = "bpf", inline(always))]
             pub const fn raw(self) -> u64 {
                 self.0

@@ -1,7 +1,7 @@
-//! The source of a packet: whose bucket is charged.
+//! The source of a packet, whose bucket is charged.
 
 /// The masked source address: an IPv4 address, or the first 64 bits of an IPv6 address (a host can
-/// use every address of its /64, so a bucket for each would limit nobody).
+/// use every address of its /64, so a bucket for each address would limit nobody).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
     /// A /32, in network order.
@@ -10,18 +10,17 @@ pub enum Source {
     V6([u8; 8]),
 }
 
-/// Length of the prefix that makes an IPv4 address an IPv4-mapped IPv6 address.
+/// Length of the prefix of IPv4-mapped IPv6 addresses.
 pub const MAPPED_BITS: u32 = 96;
 
-/// The bytes before the address in an IPv4-mapped IPv6 address: the second half of that, as it
-/// stands in memory.
+/// The second half of an IPv4-mapped IPv6 address with zeros for the address, in memory order.
 pub const MAPPED: u64 = u64::from_ne_bytes([0, 0, 0xff, 0xff, 0, 0, 0, 0]);
 
 /// Longest IPv6 prefix that a source distinguishes.
 pub const V6_BITS: u32 = 64;
 
 impl Source {
-    /// The bytes in one word, as they stand in memory, and the IP version: 4 or 6.
+    /// The bytes in one word, in memory order, and the IP version: 4 or 6.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn to_word(self) -> (u64, u32) {
         match self {
@@ -30,16 +29,16 @@ impl Source {
         }
     }
 
-    /// Takes what [`Source::to_word`] gave.
+    /// Restores the result of [`Source::to_word`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_word(word: u64, version: u32) -> Self {
         let [a, b, c, d, ..] = word.to_ne_bytes();
         if version == 4 { Self::V4([a, b, c, d]) } else { Self::V6(word.to_ne_bytes()) }
     }
 
-    /// True if no host can have the address, so that a packet from there is made up: IPv4 "this
-    /// network" (0/8), loopback (127/8), multicast (224/4) and reserved (240/4), all of RFC 6890;
-    /// IPv6 `::/64`, which has the loopback, the IPv4-mapped and the IPv4-compatible addresses, and
+    /// True if no host can have the address, so that it must be forged: IPv4 "this network" (0/8),
+    /// loopback (127/8), multicast (224/4) and reserved (240/4), all from RFC 6890; IPv6 `::/64`,
+    /// which contains the loopback, the IPv4-mapped and the IPv4-compatible addresses, and
     /// multicast (`ff00::/8`). Not `0.0.0.0`, from which hosts without an address ask for one (RFC
     /// 2131).
     #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -56,7 +55,7 @@ impl Source {
         }
     }
 
-    /// [`Source::trie_key`] in two words, as they stand in memory.
+    /// [`Source::trie_key`] as two words in memory order.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn trie_words(self) -> (u64, u64) {
         match self {
@@ -65,15 +64,16 @@ impl Source {
         }
     }
 
-    /// The address as the rule trie knows it: IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2), the
-    /// host part of IPv6 zero.
+    /// The address in the rule trie: IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2), IPv6 with a zero
+    /// host part.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[expect(
         clippy::many_single_char_names,
         reason = "the bytes of an address have no better names"
     )]
     pub const fn trie_key(self) -> [u8; 16] {
-        // In two words: of bytes, the compiler makes a loop that the verifier refuses.
+        // In two words, because the compiler makes a loop of byte operations, which the verifier
+        // rejects.
         let (high, low) = self.trie_words();
         let [a, b, c, d, e, f, g, h] = high.to_ne_bytes();
         let [i, j, k, l, m, n, o, p] = low.to_ne_bytes();

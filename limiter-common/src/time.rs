@@ -1,35 +1,36 @@
-//! Time as the limiter counts it.
+//! Time in limiter's units.
 
-/// Binary digits of a nanosecond that a [`Ticks`] keeps: one tick is 1/32 ns.
+/// Binary fraction digits of a nanosecond in [`Ticks`]: one tick is 1/32 ns.
 ///
-/// 100 Mpps is 320 ticks a packet, 100 Gbit/s of 60-byte frames 153 ticks a frame, so rounding a
-/// charge up to a whole tick costs at most 0.65 %. With 63 bits the range is 2^58 ns, 9.1 years of
-/// uptime; past it every packet passes ([`Ticks::is_past_range`]).
+/// 100 Mpps is 320 ticks per packet, and 100 Gbit/s of 60-byte frames 153 ticks per frame, so
+/// rounding a charge up to a whole tick costs at most 0.65 %. With 63 bits the range is 2^58 ns,
+/// 9.1 years of uptime; past it every packet passes ([`Ticks::is_past_range`]).
 pub const TICK_BITS: u32 = 5;
 
-/// The largest instant: 63 bits, because a bucket word keeps one bit beside it.
+/// The largest instant: 63 bits, because a bucket word has one other bit.
 pub const MAX_TICKS: u64 = u64::MAX >> 1;
 
 /// Ticks of a second.
 pub const SECOND: u64 = 1_000_000_000 << TICK_BITS;
 
-/// A point in time, or a length of it, in units of 2^-[`TICK_BITS`] ns since boot.
+/// A point in time since boot, or a duration, in units of 2^-[`TICK_BITS`] ns.
 ///
 /// Values never exceed [`MAX_TICKS`]: sums saturate there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticks(u64);
 
 impl Ticks {
-    /// Boot, or no time at all.
+    /// The time of boot, or a zero duration.
     pub const ZERO: Self = Self(0);
 
-    /// Takes a raw tick count; larger values become [`MAX_TICKS`].
+    /// Makes it from a raw tick count; larger values become [`MAX_TICKS`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(ticks: u64) -> Self {
         if ticks > MAX_TICKS { Self(MAX_TICKS) } else { Self(ticks) }
     }
 
-    /// Takes a raw tick count that cannot exceed [`MAX_TICKS`]: no branch for the verifier.
+    /// Makes it from a raw tick count that cannot exceed [`MAX_TICKS`], without a branch for the
+    /// verifier.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new_within(ticks: u64) -> Self {
         Self(ticks & MAX_TICKS)
@@ -68,8 +69,8 @@ impl Ticks {
         Self::new(self.0.wrapping_add(other.0))
     }
 
-    /// `self + other` for comparison with another instant only: not cut at [`MAX_TICKS`], and below
-    /// 2^64 because both are below 2^63.
+    /// `self + other`, only for comparison with another instant: not limited to [`MAX_TICKS`], and
+    /// below 2^64 because both are below 2^63.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn plus_within(self, other: Self) -> Self {
@@ -82,7 +83,7 @@ impl Ticks {
         self.0 == MAX_TICKS
     }
 
-    /// `self - other`, or zero when `other` is later: a clock that ran backwards counts as no time.
+    /// `self - other`, or zero if `other` is later: a clock that ran backwards counts as no time.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn since(self, other: Self) -> Self {

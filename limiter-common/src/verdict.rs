@@ -1,5 +1,5 @@
 //! Verdicts on packets, and their reasons. Every packet leaves with exactly one [`Reason`], and
-//! every reason has a counter, so the counters add up to the packets seen.
+//! every reason has a counter, so the counters add up to all packets seen.
 
 /// The verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,22 +24,22 @@ pub enum Reason {
     NotIp = 3,
     /// Neighbour or router discovery from this link (RFC 4861; hop limit 255 proves the link).
     NeighbourDiscovery = 4,
-    /// More than two VLAN tags.
+    /// It has more than two VLAN tags.
     DeepVlan = 5,
-    /// Too short for the header that its type announces.
+    /// It is too short for the header that its type announces.
     Truncated = 6,
     /// The IP version does not fit the type.
     Malformed = 7,
     /// The bypass is on: `limiter off`.
     Bypass = 8,
-    /// No bucket and none to be had now, by a rule that says `pass`; or the clock is past its
-    /// range.
+    /// It has no bucket and cannot get one now, by a rule that says `pass`; or the clock is past
+    /// its range.
     Untracked = 9,
     /// Dropped: over a limit of its rule.
     OverLimit = 10,
-    /// Other CPUs changed the bucket at every try.
+    /// Other CPUs changed the bucket at every attempt.
     Contended = 11,
-    /// Over its limit, by a rule in shadow mode.
+    /// Over its limit, but the rule is in shadow mode.
     Shadow = 12,
     /// The source is on the allow list.
     Allowed = 13,
@@ -55,22 +55,22 @@ pub enum Reason {
     Redirected = 18,
     /// The source is banned.
     Banned = 19,
-    /// The source has no bucket of its own and gets none now: within the bucket that it shares.
+    /// The source has no bucket of its own and cannot get one now: within the shared bucket.
     Aggregate = 20,
-    /// The source has no bucket of its own and gets none now: over the bucket that it shares.
+    /// The source has no bucket of its own and cannot get one now: over the shared bucket.
     OverAggregate = 21,
-    /// The source has no bucket of its own and gets none now: a rule says `drop`.
+    /// The source has no bucket of its own and cannot get one now: the rule says `drop`.
     TableFull = 22,
-    /// No host can have the source, by a rule file that says `martians: drop`.
+    /// No host can have the source, and the rule file says `martians: drop`.
     Martian = 23,
     /// A rule blocks it: `action: drop` without a limit.
     Blocked = 24,
-    /// Over its limit, and delayed until it conforms: to that limit, or to one of its class.
+    /// Over its limit, and delayed until it conforms to that limit or to one of its class.
     Delayed = 25,
 }
 
 impl Reason {
-    /// All, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub const ALL: [Self; 26] = [
         Self::Conforming,
         Self::Unlimited,
@@ -103,7 +103,7 @@ impl Reason {
     /// The size of the `REASONS` map.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// The reason of a number; one that does not exist is [`Reason::Contended`].
+    /// The reason with a number; [`Reason::Contended`] if it does not exist.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_index(index: u32) -> Self {
         match index {
@@ -186,7 +186,7 @@ impl Reason {
             Self::DeepVlan => "deep-vlan",
             Self::Truncated => "truncated",
             Self::Malformed => "malformed",
-            // Labels of metrics and answers keep this name.
+            // Labels of metrics and answers still use this name.
             Self::Bypass => "brake",
             Self::Untracked => "untracked",
             Self::OverLimit => "over-limit",

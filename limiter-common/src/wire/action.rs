@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// The most different actions of a rule set, with those of the one before it.
+/// The most different actions of a rule set and the previous one together.
 pub const MAX_ACTIONS: u32 = 256;
 
 /// The kind of an action.
@@ -11,7 +11,7 @@ pub const MAX_ACTIONS: u32 = 256;
 pub enum ActionKind {
     /// The packet is dropped.
     Drop = 0,
-    /// The packet is dropped, and its sender is notified, if `limiter_decision::reply` allows and
+    /// The packet is dropped and its sender is notified, if `limiter_decision::reply` allows it and
     /// there is a budget.
     Reject = 1,
     /// The packet passes, with another DSCP or with ECN's congestion mark.
@@ -20,7 +20,7 @@ pub enum ActionKind {
     Class = 3,
     /// The packet leaves by another interface.
     Interface = 4,
-    /// Another CPU goes on with the packet.
+    /// Another CPU processes the packet.
     Cpu = 5,
     /// The packet is dropped, and its source may be banned for a time.
     Ban = 6,
@@ -48,20 +48,20 @@ pub enum Evidence {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
 #[repr(C)]
 pub struct Action {
-    /// What happens: an [`ActionKind`].
+    /// The kind of action: an [`ActionKind`].
     pub kind: u8,
     /// [`ActionKind::Mark`]: a DSCP of 0 to 63, or [`MARK_ECN`].
     pub dscp: u8,
-    /// [`ActionKind::Ban`]: strikes that count, by an [`Evidence`].
+    /// [`ActionKind::Ban`]: which strikes count, as an [`Evidence`].
     pub evidence: u8,
     /// Padding; zero.
     pub reserved: u8,
     /// [`ActionKind::Class`]: a slot of `RECORDS` whose rule has a shared budget.
     /// [`ActionKind::Interface`] and [`ActionKind::Cpu`]: the index of an interface or of a CPU.
-    /// [`ActionKind::Ban`]: packets over the limit within [`Action::ban_memory`] that it takes.
+    /// [`ActionKind::Ban`]: packets over the limit within [`Action::ban_memory`] that lead to a
+    /// ban.
     pub target: u32,
-    /// [`ActionKind::Ban`]: the length of the first ban in ticks. Each further one is twice as
-    /// long.
+    /// [`ActionKind::Ban`]: the length of the first ban in ticks. It doubles with each further ban.
     pub ban_first: u64,
     /// [`ActionKind::Ban`]: the longest ban in ticks.
     pub ban_longest: u64,
@@ -94,12 +94,12 @@ impl Action {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Ban {
-    /// The instant at which the ban ends, in ticks; 0 while there was none. Judged by the program.
+    /// The instant at which the ban ends, in ticks; 0 before the first ban. The program checks it.
     pub until: u64,
-    /// `level:8 | strikes:16 | since:40`: how many bans there were, how many packets over the limit
-    /// since the last one, and when the first of those came, in units of 2^23 ticks. See
+    /// `level:8 | strikes:16 | since:40`: the number of bans, the number of packets over the limit
+    /// since the last one, and the time of the first of these packets, in units of 2^23 ticks. See
     /// `limiter_decision::ban`.
     pub history: u64,
-    /// The rule that banned it last.
+    /// The rule that last banned it.
     pub rule: u64,
 }

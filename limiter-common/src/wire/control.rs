@@ -1,11 +1,11 @@
-//! Names and numbers that daemon and program agree on.
+//! Names and numbers on which daemon and program agree.
 
 use crate::bucket::{Generation, Slot};
 use crate::time::Ticks;
 
-/// The number of the layout. Changed whenever a layout, a map or the meaning of a value changes. A
-/// daemon adopts pinned maps only when their number is the same; others it replaces. A program that
-/// was built with `LIMITER_ANOTHER_LAYOUT` in the environment says the next one, and differs in
+/// The number of the layout. It changes whenever a layout, a map or the meaning of a value changes.
+/// A daemon adopts pinned maps only if their number is the same, and replaces others. A program
+/// built with `LIMITER_ANOTHER_LAYOUT` in the environment has the next number, and differs in
 /// nothing else: `cargo xtask vm --system` upgrades to it.
 pub const ABI_VERSION: u64 = 23 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
@@ -13,57 +13,58 @@ pub const ABI_VERSION: u64 = 23 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Control {
-    /// [`ABI_VERSION`] of anybody who made the maps.
+    /// [`ABI_VERSION`] of the daemon that made the maps.
     Abi = 0,
-    /// The rule set in force. Its lowest bit chooses the trie; storing it is the commit.
+    /// The number of the rule set in force. Its lowest bit selects the trie; storing it is the
+    /// commit.
     Generation = 1,
     /// Non-zero: `limiter off`, every packet passes.
     Bypass = 2,
-    /// The lists that have entries: [`LISTS_EXACT`] and [`LISTS_PREFIXES`]. The program asks no
-    /// other. [`LISTS_AUTHORS`] is for the daemon.
+    /// Which lists have entries: [`LISTS_EXACT`] and [`LISTS_PREFIXES`]. The program looks up only
+    /// these. [`LISTS_AUTHORS`] is for the daemon.
     Lists = 3,
-    /// [`RuleSetHeader`] of even generations, written before the generation that it belongs to.
+    /// [`RuleSetHeader`] of even generations, written before the generation itself.
     EvenRuleSet = 4,
     /// [`RuleSetHeader`] of odd generations.
     OddRuleSet = 5,
     /// [`crate::window::WallOffset`] in nanoseconds, refreshed by the daemon.
     WallOffset = 6,
-    /// The time until which packets are captured, in ticks; 0 for no capture. The daemon puts that
-    /// off as long as it reads them. Asked for every packet.
+    /// The time until which packets are captured, in ticks; 0 for no capture. The daemon extends it
+    /// as long as it reads the packets. Read for every packet.
     CaptureEnd = 7,
     /// One more than the slot of `RECORDS` whose budget limits the bans of even generations; 0 for
     /// no new bans.
     EvenBans = 8,
-    /// Non-zero once a rule with a ban was ever in force: the program asks for bans.
+    /// Non-zero once a rule with a ban has ever been in force: then the program looks up bans.
     BansKept = 9,
-    /// The replies of odd generations, as [`Control::EvenReplies`].
+    /// Like [`Control::EvenReplies`], for odd generations.
     OddReplies = 10,
-    /// The bans of odd generations, as [`Control::EvenBans`].
+    /// Like [`Control::EvenBans`], for odd generations.
     OddBans = 11,
-    /// The end of a rule set on trial, in ticks: from then on the one before it is in force again.
-    /// Asked only if the header of the generation in force says that it is on trial, and written
-    /// before it.
+    /// The end of a rule set on trial, in ticks: from then on the previous one is in force again.
+    /// Read only if the header of the generation in force says that it is on trial, and written
+    /// before that header.
     TrialEnd = 12,
-    /// Ticks for each event, per CPU: the rate at which drops are reported. 0 for none.
+    /// Ticks per event on each CPU: the rate at which drops are reported. 0 for none.
     EventCost = 13,
-    /// Ticks that events may be ahead of that rate.
+    /// Ticks by which events may be ahead of that rate.
     EventCredit = 14,
-    /// The time from which the daemon counts as lost, in ticks; it puts that off as long as it
-    /// lives. 0 before the first time. Asked only if the header of the generation in force says
-    /// that a rule wants to know.
+    /// The time from which the daemon counts as lost, in ticks. The daemon extends it as long as it
+    /// runs. 0 before the first time. Read only if the header of the generation in force says that
+    /// a rule depends on it.
     DaemonLost = 15,
     /// One more than the slot of `RECORDS` whose budget limits the replies of even generations; 0
-    /// for no replies. [`OwnBudget`] has the word of a generation.
+    /// for no replies. [`OwnBudget`] selects the word of a generation.
     EvenReplies = 16,
-    /// The index of the `ifb` that holds packets which come in at tc and are to wait; 0 for none:
-    /// then they go on at once.
+    /// The index of the `ifb` in which packets that come in at tc wait; 0 if there is none: then
+    /// they do not wait.
     Ifb = 17,
-    /// Number of members of bonds; their words, each a [`Member`], stand behind it. In native mode
-    /// the driver of a member runs the program of its bond, and shows it the member.
+    /// Number of members of bonds; their words, each a [`Member`], follow it. In native mode the
+    /// driver of a member runs the program of its bond, and passes the member as the interface.
     Members = 18,
 }
 
-/// Members of bonds that there is room for.
+/// The most members of bonds.
 pub const MAX_MEMBERS: u32 = 16;
 
 /// An interface that is a member of a bond.
@@ -73,19 +74,19 @@ pub struct Member(u64);
 crate::raw_word!(Member);
 
 impl Member {
-    /// The index of a member, and that of its bond.
+    /// Packs the index of a member and that of its bond.
     pub const fn new(index: u32, bond: u32) -> Self {
         Self((index as u64) << 32 | bond as u64)
     }
 
-    /// The index of its bond, if the member is this interface.
+    /// The index of the bond, if `index` is this member.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn bond_of(self, index: u32) -> Option<u32> {
         if self.0 >> 32 == index as u64 { Some((self.0 & 0xffff_ffff) as u32) } else { None }
     }
 }
 
-/// A budget of the limiter itself.
+/// A budget of limiter itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum OwnBudget {
@@ -96,7 +97,7 @@ pub enum OwnBudget {
 }
 
 impl OwnBudget {
-    /// The word that has the slot of the budget, in a generation.
+    /// The word with the slot of the budget, for a generation.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn word(self, generation: Generation) -> Control {
         match (self, generation.buffer()) {
@@ -107,7 +108,7 @@ impl OwnBudget {
         }
     }
 
-    /// The slot of the budget's record: the word has one more; 0 is for none.
+    /// The slot of the budget's record, from its word: the word is one more; 0 means none.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn slot(word: u64) -> Option<Slot> {
         match word.checked_sub(1) {
@@ -117,7 +118,7 @@ impl OwnBudget {
     }
 }
 
-/// The header of a rule set: what the program has to know before it looks at a packet.
+/// The header of a rule set: what the program must know before it examines a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleSetHeader(u64);
 
@@ -136,7 +137,7 @@ impl RuleSetHeader {
     /// The bits that a header may have.
     pub const BITS: u64 = 0xff_ffff;
 
-    /// The header of a set with `tables` tables beside the source table, at most
+    /// The header of a rule set with `tables` tables besides the source table, at most
     /// [`super::MAX_TABLES`]; `flows` if any limit counts new flows; `actions` if any limit of the
     /// source table has an action.
     pub const fn new(tables: u32, flows: bool, actions: bool) -> Self {
@@ -145,96 +146,94 @@ impl RuleSetHeader {
         Self((tables & 0xff) as u64 | flows | actions)
     }
 
-    /// The header with the mark that some table asks for the source of a packet inside a tunnel.
+    /// Marks that a table asks for the source of the packet inside a tunnel.
     #[must_use]
     pub const fn with_inner(self) -> Self {
         Self(self.0 | Self::INNER)
     }
 
-    /// The header with the mark that packets are dropped whose source no host can have.
+    /// Marks that packets from impossible sources are dropped.
     #[must_use]
     pub const fn with_martians_dropped(self) -> Self {
         Self(self.0 | Self::MARTIANS)
     }
 
-    /// The header with or without the mark that the set is on trial: until [`Control::TrialEnd`].
+    /// Sets or clears the mark that the rule set is on trial until [`Control::TrialEnd`].
     #[must_use]
     pub const fn with_trial(self, on_trial: bool) -> Self {
         let bit = if on_trial { Self::ON_TRIAL } else { 0 };
         Self(self.0 & !Self::ON_TRIAL | bit)
     }
 
-    /// The header with the mark that some rules only count when the daemon is lost.
+    /// Marks that some rules only count while the daemon is lost.
     #[must_use]
     pub const fn with_loss(self) -> Self {
         Self(self.0 | Self::ON_LOSS)
     }
 
-    /// The header with the mark that the source table has no rule. Of a set without tables it is
-    /// left out, so that the set stays plain.
+    /// Marks that the source table has no rule. Does nothing for a rule set without tables, which
+    /// must stay plain.
     #[must_use]
     pub const fn without_sources(self) -> Self {
         if self.tables() == 0 { self } else { Self(self.0 | Self::NO_SOURCES) }
     }
 
-    /// The header with the mark that some table takes outgoing packets.
+    /// Marks that some table takes outgoing packets.
     #[must_use]
     pub const fn with_out(self) -> Self {
         Self(self.0 | Self::OUT)
     }
 
-    /// True if some table takes outgoing packets: that of a rule for them, or for both directions.
+    /// True if some table takes outgoing packets, for a rule on them or on both directions.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn has_out(self) -> bool {
         self.0 & Self::OUT != 0
     }
 
-    /// The header as it is for packets on their way out: without the source table, and without a
-    /// look for packets inside of tunnels.
+    /// The header for outgoing packets: without the source table, and without looking into tunnels.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn of_out(self) -> Self {
         Self((self.0 | Self::NO_SOURCES) & !Self::INNER)
     }
 
-    /// True if the source table has a rule, or may have one.
+    /// True if the source table has a rule or may have one.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn has_sources(self) -> bool {
         self.0 & Self::NO_SOURCES == 0
     }
 
-    /// True if any rule asks for [`Control::DaemonLost`].
+    /// True if any rule depends on [`Control::DaemonLost`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn asks_for_daemon(self) -> bool {
         self.0 & Self::ON_LOSS != 0
     }
 
-    /// True if the set is in force until [`Control::TrialEnd`] only.
+    /// True if the rule set is only in force until [`Control::TrialEnd`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_on_trial(self) -> bool {
         self.0 & Self::ON_TRIAL != 0
     }
 
-    /// True if there is nothing but the source table, which drops what is over its limits.
+    /// True if there is only the source table, and it drops packets over its limits.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_plain(self) -> bool {
         self.0 & !(Self::MARTIANS | Self::ON_TRIAL) == 0
     }
 
-    /// True if some table asks for the source of a packet inside a tunnel.
+    /// True if some table asks for the source of the packet inside a tunnel.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn inner(self) -> bool {
         self.0 & Self::INNER != 0
     }
 
-    /// True if packets are dropped whose source no host can have:
-    /// [`crate::source::Source::is_martian`].
+    /// True if packets from impossible sources are dropped: [`crate::source::Source::is_martian`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn drops_martians(self) -> bool {
         self.0 & Self::MARTIANS != 0
     }
 
-    /// Number of tables beside the source table.
+    /// Number of tables besides the source table.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn tables(self) -> u32 {
         (self.0 & 0xff) as u32
@@ -253,12 +252,12 @@ pub const LISTS_EXACT: u64 = 1;
 /// Bit of [`Control::Lists`]: there are prefixes.
 pub const LISTS_PREFIXES: u64 = 2;
 
-/// Bit of [`Control::Lists`]: the lowest bit of [`super::ListEntry::expires`] says who wrote an
-/// entry. Earlier versions made maps of the number 18 in which it was a part of the end. Set
-/// wherever there are entries, so that the program sees an empty word where there are none.
+/// Bit of [`Control::Lists`]: the lowest bit of [`super::ListEntry::expires`] tells who wrote an
+/// entry. In maps with the number 18, earlier versions used it as a part of the end. Set only while
+/// there are entries, so that the program otherwise sees an empty word.
 pub const LISTS_AUTHORS: u64 = 4;
 
-/// True if [`Control::DaemonLost`] says at `now` that the daemon is lost.
+/// True if, by [`Control::DaemonLost`], the daemon is lost at `now`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn is_daemon_lost(word: u64, now: Ticks) -> bool {
     word != 0 && now.get() >= word
@@ -275,18 +274,18 @@ impl Control {
     }
 }
 
-/// Read-only words of the program with lines, set when it is loaded.
+/// Read-only words of the program with lines, set at load time.
 pub mod constant {
-    /// Lines of the line table a family, `u32`.
+    /// Lines of the line table per family, `u32`.
     pub const SOURCE_LINES: &str = "SOURCE_LINES";
     /// Lines of compact keys, `u32`.
     pub const NARROW_LINES: &str = "NARROW_LINES";
-    /// [`super::super::EntryTable::seed`] of IPv4 sources, `u64`: the lines of all bucket keys
-    /// follow from it.
+    /// [`super::super::EntryTable::seed`] of IPv4 sources, `u64`: it determines the lines of all
+    /// bucket keys.
     pub const LINE_SEED: &str = "LINE_SEED";
 }
 
-/// Map names, as they stand in the object file and under the pin directory.
+/// Map names in the object file and under the pin directory.
 pub mod map {
     /// `u64` by [`super::Control`]: written by the daemon.
     pub const CONTROL: &str = "CONTROL";
@@ -294,7 +293,7 @@ pub mod map {
     pub const LIMITS: &str = "LIMITS";
     /// Two tries from prefix (IPv4 as IPv4-mapped IPv6) to slot, chosen by generation.
     pub const RULES: &str = "RULES";
-    /// [`super::super::ListEntry`] by source, as the trie knows it.
+    /// [`super::super::ListEntry`] by source, as a trie key.
     pub const LISTED: &str = "LISTED";
     /// [`super::super::ListEntry`] by prefix, in a trie.
     pub const LISTED_PREFIXES: &str = "LISTED_PREFIXES";
@@ -324,8 +323,8 @@ pub mod map {
     pub const RECORDS: &str = "RECORDS";
     /// [`super::super::KeyedEntry`] by [`super::super::KeyName`].
     pub const KEYED: &str = "KEYED";
-    /// [`super::super::KeyedBucket`] by budget, and behind them by rule number: what keys without
-    /// an entry share.
+    /// [`super::super::KeyedBucket`] by budget, and after them by rule number: the buckets that
+    /// keys without an entry share.
     pub const BUDGETS: &str = "BUDGETS";
     /// [`super::super::Lease`] by [`super::super::lease_of_budget`].
     pub const LEASES: &str = "LEASES";
@@ -335,25 +334,25 @@ pub mod map {
     pub const ASKS: &str = "ASKS";
     /// [`super::super::Action`] by index.
     pub const ACTIONS: &str = "ACTIONS";
-    /// [`super::super::Ban`] by source, as the trie knows it.
+    /// [`super::super::Ban`] by source, as a trie key.
     pub const BANS: &str = "BANS";
-    /// The time at which a packet of a flow passed last, by flow.
+    /// The time at which the last packet of a flow passed, by flow.
     pub const FLOWS: &str = "FLOWS";
-    /// Interfaces that packets are redirected to.
+    /// Interfaces to which packets are redirected.
     pub const INTERFACES: &str = "INTERFACES";
-    /// CPUs that packets are redirected to.
+    /// CPUs to which packets are redirected.
     pub const CPUS: &str = "CPUS";
-    /// The XDP program that goes on with what passes, at index 0.
+    /// The XDP program that continues with the packets that pass, at index 0.
     pub const THEN: &str = "THEN";
     /// [`super::super::EntryTable`] by [`super::super::EntryKind`].
     pub const SPACES: &str = "SPACES";
     /// Per-CPU [`super::super::Admission`] by [`super::super::EntryKind`].
     pub const ADMISSION: &str = "ADMISSION";
-    /// The sources of [`SOURCES_V4`], one a ring slot.
+    /// The sources of [`SOURCES_V4`], one per ring slot.
     pub const FRAMES_V4: &str = "FRAMES_V4";
-    /// The sources of [`SOURCES_V6`], one a ring slot.
+    /// The sources of [`SOURCES_V6`], one per ring slot.
     pub const FRAMES_V6: &str = "FRAMES_V6";
-    /// The names of [`NARROW`], one a ring slot.
+    /// The names of [`NARROW`], one per ring slot.
     pub const FRAMES_NARROW: &str = "FRAMES_NARROW";
     /// [`super::super::KeyedRingSlot`]: the keys of [`KEYED`].
     pub const FRAMES_KEYED: &str = "FRAMES_KEYED";

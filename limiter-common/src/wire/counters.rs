@@ -1,4 +1,4 @@
-//! Counter layouts. Each lives in a per-CPU array, so the program adds without atomics.
+//! Counter layouts. Each is in a per-CPU array, so the program adds without atomics.
 
 use core::cell::Cell;
 
@@ -13,7 +13,7 @@ use crate::verdict::{Reason, Verdict};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Tally {
-    /// Packets. A super-frame ([`FrameSize`]) counts as those that it stands for.
+    /// Packets. A super-frame ([`FrameSize`]) counts as the packets that it stands for.
     pub packets: u64,
     /// Bytes of those packets, from the Ethernet header, without the checksum.
     pub bytes: u64,
@@ -58,16 +58,16 @@ pub struct RuleCounters {
     pub dropped: Tally,
     /// Frames, of those that passed, that a rule in shadow mode would have dropped.
     pub shadowed: Tally,
-    /// Frames, of those that passed, that were over a limit and marked or delayed, or that went
-    /// another way.
+    /// Frames, of those that passed, that were over a limit and were marked, delayed or redirected.
     pub marked: Tally,
 }
 
 impl RuleCounters {
     /// Adds a frame that left with `reason`.
     ///
-    /// All four change, by one frame or by none: choosing the one to change makes a pointer with an
-    /// offset that depends on the way there, which the verifier grants only with `CAP_PERFMON`.
+    /// All four counters are written, with one frame or none: selecting one would need a pointer
+    /// with an offset that depends on the path to it, which the verifier allows only with
+    /// `CAP_PERFMON`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn add(&mut self, reason: Reason, size: FrameSize) {
         let passed = u64::from(matches!(reason.verdict(), Verdict::Pass));
@@ -79,7 +79,7 @@ impl RuleCounters {
         self.marked.add_if(u64::from(marked), size);
     }
 
-    /// Takes back what [`RuleCounters::add`] has added.
+    /// Undoes [`RuleCounters::add`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn take_back(&mut self, reason: Reason, size: FrameSize) {
         let mut frame = Self::default();
@@ -90,7 +90,7 @@ impl RuleCounters {
         self.marked.subtract(frame.marked);
     }
 
-    /// Adds another set, such as the next CPU's.
+    /// Adds other counters, such as the next CPU's.
     pub fn merge(&mut self, other: Self) {
         self.shadowed.merge(other.shadowed);
         self.marked.merge(other.marked);
@@ -103,27 +103,27 @@ impl RuleCounters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct InterfaceCounters {
-    /// Frames that went on.
+    /// Frames that passed.
     pub passed: Tally,
     /// Frames that were dropped.
     pub dropped: Tally,
 }
 
 impl InterfaceCounters {
-    /// Places for counters of each direction: a power of two. Two interfaces whose indices differ
-    /// by a multiple of it are counted together.
+    /// Places for counters of each direction: a power of two. Interfaces whose indices differ by a
+    /// multiple of it share their counters.
     const EACH: u32 = 1024;
 
     /// Places for counters.
     pub const PLACES: u32 = 2 * Self::EACH;
 
-    /// Place of the counters of what comes in by an interface or goes out by it, by its index.
+    /// Place of an interface's counters for a direction, by its index.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn place(index: u32, direction: Direction) -> u32 {
         (index & (Self::EACH - 1)) | ((direction as u32) * Self::EACH)
     }
 
-    /// Adds a frame that left with `reason`. Both change, as in
+    /// Adds a frame that left with `reason`. Both counters are written, as in
     /// [`RuleCounters::add`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn add(&mut self, reason: Reason, size: FrameSize) {
@@ -132,41 +132,42 @@ impl InterfaceCounters {
         self.dropped.add_if(1 - passed, size);
     }
 
-    /// Adds another set, such as the next CPU's.
+    /// Adds other counters, such as the next CPU's.
     pub fn merge(&mut self, other: Self) {
         self.passed.merge(other.passed);
         self.dropped.merge(other.dropped);
     }
 }
 
-/// Drops of one source that a CPU has not counted in its bucket yet.
+/// Drops of one source that a CPU has not yet counted in its bucket.
 ///
-/// A flood of one source on several CPUs would have them wait for each other at the counter. So a
-/// CPU that drops [`Uncounted::RUN`] packets of a source in a row counts the next ones here, and
-/// adds them up: every [`Uncounted::MOST`], and when it drops a packet of another source.
+/// With a flood from one source on several CPUs, they would wait for each other at the counter. So
+/// a CPU that drops [`Uncounted::RUN`] packets of a source in a row counts further drops here. It
+/// adds them to the bucket after every [`Uncounted::MOST`], and when it drops a packet of another
+/// source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Uncounted {
-    /// [`BucketKey::word`] of the one whose drops these are.
+    /// [`BucketKey::word`] of the key with these drops.
     bucket_key: u64,
-    /// The number of [`BucketKey::kind`].
+    /// The number of its [`BucketKey::kind`].
     kind: u32,
-    /// Drops in a row that were counted in the bucket, up to [`Uncounted::RUN`].
+    /// Consecutive drops that were counted in the bucket, up to [`Uncounted::RUN`].
     run: u32,
-    /// Drops that were not.
+    /// Drops that were not counted there yet.
     dropped: u64,
 }
 
 impl Uncounted {
-    /// Drops in a row from which on they are counted here: adding up takes a look-up, which so is
-    /// a small part of what that many packets take.
+    /// Consecutive drops after which further ones are counted here. Adding them up takes a look-up,
+    /// which is then a small part of the cost of so many packets.
     pub const RUN: u32 = 8;
 
-    /// Drops that are added up at once, and those of one super-frame more.
+    /// Drops that are added up at once, plus at most those of one super-frame.
     pub const MOST: u64 = 64;
 
-    /// Counts a frame of a source that is dropped; says how many packets to add to its bucket now.
-    /// `None` if it is another source than the last one's: then [`Uncounted::begin`].
+    /// Counts a dropped frame of a source. Returns how many packets to add to its bucket now;
+    /// `None` if the source differs from the last one: then call [`Uncounted::begin`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn again(place: &Cell<Self>, bucket_key: &BucketKey, packets: u64) -> Option<u64> {
         let (word, kind) = (bucket_key.word(), bucket_key.kind().index());
@@ -187,14 +188,14 @@ impl Uncounted {
         Some(dropped)
     }
 
-    /// A row of drops that begins with one that is counted in the bucket.
+    /// Begins a run of drops, whose first one is counted in the bucket.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn begin(bucket_key: &BucketKey) -> Self {
         let (word, kind) = (bucket_key.word(), bucket_key.kind().index());
         Self { bucket_key: word, kind, run: 1, dropped: 0 }
     }
 
-    /// The source whose drops are held, and their number; nothing to add up if there are none.
+    /// The source whose drops are held, and their number; 0 if there is nothing to add.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn held(&self) -> (BucketKey, u64) {
         (BucketKey::of_word(self.bucket_key, self.kind), self.dropped)

@@ -1,4 +1,4 @@
-//! Tables of entries that may fill up: their settings, and counts of new entries.
+//! Tables of entries that may become full: their settings, and counts of new entries.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -14,7 +14,7 @@ pub enum EntryKind {
     V6 = 1,
     /// Compact keys: [`crate::bucket_key::BucketKey::compact`].
     Compact = 2,
-    /// All other keys of the tables beside the source table.
+    /// All other keys of the tables besides the source table.
     Keyed = 3,
 }
 
@@ -25,8 +25,8 @@ impl EntryKind {
     /// Number of kinds.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// The kind with a number: its lowest two bits. All four numbers are a kind's, so there is no
-    /// branch for each.
+    /// The kind with a number, of which only the lowest two bits count. All four numbers are valid,
+    /// so no branch is needed.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of_number(number: u32) -> Self {
         match number & 3 {
@@ -44,8 +44,8 @@ impl EntryKind {
     }
 }
 
-/// The policy for a packet without an entry that gets none: the table is full of entries that may
-/// not leave, or there are more new ones than their budget allows.
+/// What happens to a packet that has no entry and gets none: the table is full of entries that may
+/// not be removed, or there are more new ones than the budget allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Full {
@@ -60,7 +60,7 @@ pub enum Full {
 }
 
 impl Full {
-    /// Takes the number as it stands in a map.
+    /// Converts the number in a map.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u8) -> Self {
         match raw {
@@ -80,10 +80,10 @@ impl Full {
     }
 }
 
-/// Time for which an entry stays after it has drained, while there are more new ones than may be.
+/// Time for which a drained entry stays while there are too many new ones.
 pub const KEEP: u64 = 8 * SECOND;
 
-/// Time that the budget of new entries takes to make as many as the table holds.
+/// Time in which the budget of new entries allows as many as the table holds.
 pub const TURNOVER: u64 = 16 * SECOND;
 
 /// One table of entries: the value of `SPACES`, by [`EntryKind`].
@@ -93,20 +93,21 @@ pub const TURNOVER: u64 = 16 * SECOND;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct EntryTable {
-    /// Number of entries that the table holds, and of slots that its ring has.
+    /// Capacity of the table, and number of slots of its ring.
     pub entries: u64,
-    /// Ticks for which an entry that has drained stays while there are more new ones than may be.
+    /// Ticks for which a drained entry stays while there are too many new ones.
     pub keep: u64,
-    /// Ticks for each new entry, per CPU: the rate at which they may be made.
+    /// Ticks per new entry on each CPU: the allowed rate.
     pub cost: u64,
-    /// Ticks that new entries may be ahead of that rate, per CPU.
+    /// Ticks by which new entries may be ahead of that rate, per CPU.
     pub tolerance: u64,
-    /// A random number, chosen when the maps are made, so that nobody knows which prefixes share a
-    /// bucket.
+    /// A random number, chosen when the maps are made, so that nobody can predict which prefixes
+    /// share a bucket.
     pub seed: u64,
-    /// The number of the next ring slot to look at; the slot is the rest by the number of entries.
+    /// The number of the next ring slot to examine; the slot is its remainder by the number of
+    /// entries.
     pub cursor: u64,
-    /// The time in ticks until which new entries count as more than may be.
+    /// The time in ticks until which there count as too many new entries.
     pub flood_until: u64,
     /// Theoretical arrival time of the bucket of all packets without an entry.
     pub total: u64,
@@ -115,8 +116,8 @@ pub struct EntryTable {
 const _: () = assert!(size_of::<EntryTable>() == 64);
 
 impl EntryTable {
-    /// The settings of a table of `entries`. On each CPU, half of them may be made at once, and
-    /// then a [`TURNOVER`]th of them a second.
+    /// The settings of a table of `entries`. Each CPU may make half of them at once, and then a
+    /// [`TURNOVER`]th of them per second.
     pub const fn new(entries: u32, seed: u64) -> Self {
         let entries = entries as u64;
         let cost = match TURNOVER.checked_div(entries) {
@@ -135,7 +136,7 @@ impl EntryTable {
         }
     }
 
-    /// New entries a second that a CPU may make in the long run.
+    /// New entries per second that a CPU may make in the long run.
     pub const fn rate(&self) -> u64 {
         match SECOND.checked_div(self.cost) {
             Some(rate) => rate,
@@ -150,24 +151,24 @@ impl EntryTable {
 pub struct Admission {
     /// Theoretical arrival time of the demand for new entries on this CPU.
     pub tat: u64,
-    /// Theoretical arrival time of the budget of those that came back.
+    /// Theoretical arrival time of the budget for sources and keys that came back.
     pub returned: u64,
     /// Entries made.
     pub made: u64,
-    /// Entries that left for others.
+    /// Entries that were removed for others.
     pub evicted: u64,
-    /// Packets that got no entry because there were more new ones than their budget allows, and
-    /// they were the first of their source or key.
+    /// Packets without an entry because there were too many new ones, and they were the first of
+    /// their source or key.
     pub first_seen: u64,
-    /// Packets that got no entry because there were more new ones than their budget allows, and
-    /// their source or key had not come back often enough.
+    /// Packets without an entry because there were too many new ones, and their source or key had
+    /// not come back often enough.
     pub over_budget: u64,
-    /// Packets that got no entry because none that was looked at could leave.
+    /// Packets without an entry because none of the examined entries could be removed.
     pub full: u64,
 }
 
 impl Admission {
-    /// Adds another CPU's counts; the theoretical arrival times are of no CPU then.
+    /// Adds another CPU's counts. The theoretical arrival times then belong to no CPU.
     pub fn merge(&mut self, other: Self) {
         (self.tat, self.returned) = (0, 0);
         self.made = self.made.wrapping_add(other.made);

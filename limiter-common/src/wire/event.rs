@@ -5,20 +5,19 @@ use bytemuck::{Pod, Zeroable};
 /// Size of the ring of events in bytes: a power of two, and whole pages on every machine.
 pub const EVENT_BYTES: u32 = 256 << 10;
 
-/// One packet that was dropped, or would be if its rule were not in shadow mode.
+/// A packet that was dropped, or would be if its rule were not in shadow mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Event {
-    /// The source, of a packet on its way out the other end that it was sent to:
-    /// [`crate::source::Source::trie_key`].
+    /// The source; for an outgoing packet, its destination. As [`crate::source::Source::trie_key`].
     pub source: [u8; 16],
     /// Time of arrival, in ticks.
     pub time: u64,
-    /// The rule that the packet fell under: a number, or [`super::RULE_NONE`].
+    /// The rule of the packet: a number, or [`super::RULE_NONE`].
     pub rule: u32,
-    /// The interface that the packet came in by or went out by.
+    /// The interface by which the packet came in or went out.
     pub interface: u32,
-    /// Bytes of the packet; of all of them in a super-frame.
+    /// Bytes of the packet, or of all packets in a super-frame.
     pub length: u32,
     /// The port of the source; 0 unless [`Event::PORTS`].
     pub source_port: u16,
@@ -30,9 +29,9 @@ pub struct Event {
     pub version: u8,
     /// The protocol; 0 unless [`Event::PROTOCOL`].
     pub protocol: u8,
-    /// The fields that are known: [`Event::PROTOCOL`], [`Event::PORTS`].
+    /// Which fields are known: [`Event::PROTOCOL`], [`Event::PORTS`].
     pub known: u8,
-    /// Packets: more than one in a super-frame.
+    /// Number of packets: more than one in a super-frame.
     pub packets: u32,
 }
 
@@ -45,28 +44,28 @@ impl Event {
     /// Bit of [`Event::known`] for the ports.
     pub const PORTS: u8 = 1 << 1;
 
-    /// Bit of [`Event::known`] for a packet on its way out. Its source is the other end.
+    /// Bit of [`Event::known`] for an outgoing packet. Its source is the other end.
     pub const OUT: u8 = 1 << 2;
 }
 
-/// The budget of events of one CPU, and what became of its drops: the value of `EVENT_BUDGET`.
+/// The budget of events of one CPU, and counts of its drops: the value of `EVENT_BUDGET`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct EventBudget {
     /// Time from which the next event may be sent, in ticks.
     pub next: u64,
-    /// Events that the ring buffer took.
+    /// Events that the ring buffer accepted.
     pub sent: u64,
-    /// Drops that are not reported because the budget was used up, or is none.
+    /// Drops that were not reported because the budget was used up or is zero.
     pub over_budget: u64,
-    /// Drops that the budget would have reported, and for which there was no room in the ring.
+    /// Drops within the budget for which the ring had no space.
     pub lost: u64,
 }
 
 const _: () = assert!(size_of::<EventBudget>() == 32);
 
 impl EventBudget {
-    /// Adds another CPU's counts; the time is of no CPU then.
+    /// Adds another CPU's counts. The time then belongs to no CPU.
     pub fn merge(&mut self, other: Self) {
         self.next = 0;
         self.sent = self.sent.wrapping_add(other.sent);

@@ -8,15 +8,15 @@ use bytemuck::{Pod, Zeroable};
 pub struct FlowKey {
     /// Source address in network order, IPv4 as IPv4-mapped IPv6.
     pub source: [u64; 2],
-    /// Destination address, likewise.
+    /// Destination address in the same form.
     pub destination: [u64; 2],
-    /// Source port in host order; 0 for protocols without.
+    /// Source port in host order; 0 for protocols without ports.
     pub source_port: u16,
-    /// Destination port, likewise.
+    /// Destination port in the same form.
     pub destination_port: u16,
     /// IP version.
     pub version: u16,
-    /// Protocol; 256 where it could not be found.
+    /// Protocol; 256 if it is unknown.
     pub protocol: u16,
 }
 

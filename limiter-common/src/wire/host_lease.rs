@@ -1,4 +1,4 @@
-//! Leases as the daemon and the host model have them.
+//! Leases in the daemon and in the host model.
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::lease::Lease;
 use crate::time::Ticks;
 
-/// [`Lease`] in atomics: the same layout. In ordinary memory, or mapped from the kernel.
+/// [`Lease`] with atomics, in the same layout. In ordinary memory, or mapped from the kernel.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct HostLease {
@@ -26,7 +26,7 @@ const _: () = assert!(
 );
 
 impl HostLease {
-    /// A lease as it stands in the map.
+    /// Makes it from a stored lease.
     pub fn of(lease: &Lease) -> Self {
         Self {
             granted: lease.granted.into(),
@@ -37,7 +37,7 @@ impl HostLease {
         }
     }
 
-    /// The lease as it stands.
+    /// The current values.
     pub fn read(&self) -> Lease {
         Lease {
             granted: self.granted.load(Ordering::Acquire),
@@ -48,7 +48,8 @@ impl HostLease {
         }
     }
 
-    /// Writes the words of the daemon: the total that `used` may reach, and until when.
+    /// Writes the daemon's words: the total that `used` may reach, and the time until which it
+    /// holds.
     pub fn grant(&self, granted: u64, expires: Ticks) {
         self.granted.store(granted, Ordering::Release);
         self.expires.store(expires.get(), Ordering::Release);
@@ -59,17 +60,17 @@ impl HostLease {
         self.granted.load(Ordering::Acquire)
     }
 
-    /// The instant from which the lease decides nothing.
+    /// The instant from which the lease no longer decides.
     pub fn expires(&self) -> Ticks {
         Ticks::new(self.expires.load(Ordering::Acquire))
     }
 
-    /// The word with the total of units that were charged.
+    /// The word with the total of charged units.
     pub const fn used(&self) -> &AtomicU64 {
         &self.used
     }
 
-    /// Adds units that were refused.
+    /// Adds denied units.
     pub fn deny(&self, units: u64) {
         self.denied.fetch_add(units, Ordering::Relaxed);
     }

@@ -1,10 +1,10 @@
-//! The name of a key: the sixteen bytes that its bucket stands under in `KEYED`. The kernel hashes
-//! a key with each look-up, so a short one costs less than the whole key.
+//! The name of a key: the sixteen bytes under which `KEYED` stores its bucket. The kernel hashes a
+//! key at each look-up, so a short name costs less than the whole key.
 //!
-//! Most keys fit: a source, or none, with a port, a protocol, flags or the kind of fragment; beside
-//! an IPv4 source, or none, also the source port, the time to live and the DSCP. Their name is the
-//! key in other words, so no two have the same one. The name of a longer one is a hash with a
-//! secret seed; anybody who finds a bucket under it compares the key that stands beside the bucket.
+//! Most keys fit: a source, or none, with a port, a protocol, flags or the kind of fragment; with
+//! an IPv4 source, or none, also the source port, the time to live and the DSCP. The name of such a
+//! key is a rearrangement of it, so no two are equal. The name of a longer key is a hash with a
+//! secret seed; a look-up then compares the key stored beside the bucket.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -16,27 +16,27 @@ use crate::hash::scatter;
 /// The name of a key.
 ///
 /// The first word is the prefix of an IPv6 source, `dscp:8 | ttl:8 | source_port:16 | address:32`
-/// of an IPv4 one and of none, or the hash. The second one is
-/// `destination_port:16 | flags:8 | protocol:8 | hashed:1 | family:2 | table:29`; of a hash, all
+/// with an IPv4 source or none, or the hash. The second is
+/// `destination_port:16 | flags:8 | protocol:8 | hashed:1 | family:2 | table:29`; for a hash, all
 /// ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
 #[repr(C)]
 pub struct KeyName([u64; 2]);
 
-/// Bits of a table's id that a name has room for.
+/// Bits of a table's id in a name.
 const TABLE_BITS: u32 = 29;
 
-/// The second word of a name that is a hash. No other name has the bit of it.
+/// The second word of a hashed name. No other name has [`IS_HASHED`] set.
 const HASHED: u64 = u64::MAX;
 
-/// Bit of the second word that is set in a hash.
+/// Bit of the second word that is set in a hashed name.
 const IS_HASHED: u64 = 1 << 31;
 
-/// The second word of the IPv4-mapped address `0.0.0.0`, as it stands in memory.
+/// The second word of the IPv4-mapped address `0.0.0.0`, in memory order.
 const MAPPED: u64 = u64::from_ne_bytes([0, 0, 0xff, 0xff, 0, 0, 0, 0]);
 
-/// Facts that a name has room for, and those without a place in it. Of a source, the first 64 bits
-/// of an IPv6 address.
+/// Facts that fit in a name, and those without a place in it. Of an IPv6 source, only the first 64
+/// bits.
 const FITTING: u32 = field::SOURCE
     | field::DESTINATION_PORT
     | field::ICMP_TYPE
@@ -48,14 +48,14 @@ const FITTING: u32 = field::SOURCE
     | field::IN
     | field::OUT;
 
-/// Facts that a name has room for besides where no IPv6 address is in it.
+/// Facts that also fit in a name without an IPv6 address.
 const BESIDE_V4: u32 = field::SOURCE_PORT | field::TTL | field::DSCP;
 
-/// Bits of the second and third word of a [`TableKey`] that a name has room for, and the version.
+/// Bits of the second and third word of a [`TableKey`] that fit in a name, and the version.
 const SECOND: u64 = 0xff00_ffff;
 const THIRD: u64 = 0xffff_0000;
 
-/// Bits of them that a name has room for besides where no IPv6 address is in it.
+/// Bits of them that also fit in a name without an IPv6 address.
 const SECOND_BESIDE_V4: u64 = 0x00ff_00ff_0000_0000;
 const THIRD_BESIDE_V4: u64 = 0xffff_0000_0000;
 
@@ -64,14 +64,14 @@ const IPV6: u64 = 6 << 24;
 const VERSION: u64 = 0xff << 24;
 
 impl KeyName {
-    /// The name of a key that fits: of the id of its table, the address, and the second and third
+    /// The name of a key that fits, from the id of its table, the address, and the second and third
     /// word of the key.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of_words(table: u32, address: u64, second: u64, third: u64) -> Self {
-        // Four and six are two and three.
+        // Versions four and six become two and three.
         let family = second >> 25 & 3;
         let low = table as u64 | family << TABLE_BITS;
-        // Nothing, of a key with an IPv6 address that fits.
+        // Zero for a fitting key with an IPv6 address.
         let ttl_and_dscp = second << 16 & 0xff << 48 | second << 8 & 0xff << 56;
         let high = ttl_and_dscp | third & THIRD_BESIDE_V4;
         Self([address | high, (third << 32 & 0xffff << 48) | (second & 0xffff) << 32 | low])
@@ -85,7 +85,7 @@ impl KeyName {
         table.fields & !room == 0 && host == 0 && table.id >> TABLE_BITS == 0
     }
 
-    /// True if it is a hash: another key may have the same one.
+    /// True for a hash: another key may have the same name.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_hashed(self) -> bool {
         let Self([_, second]) = self;
@@ -94,12 +94,12 @@ impl KeyName {
 }
 
 impl TableKey {
-    /// The name of the key. `seed` is asked for the secret of the hash, if there is one.
+    /// The name of the key. Calls `seed` for the secret of the hash if it needs one.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn name(&self, seed: impl FnOnce() -> u64) -> KeyName {
         let [first, second, third, to_high, to_low, from_high, from_low]: [u64; 7] =
             bytemuck::cast(*self);
-        // Bits that there is no room for.
+        // Bits that do not fit.
         let rest = first >> TABLE_BITS
             | second & !(SECOND | SECOND_BESIDE_V4)
             | third & !(THIRD | THIRD_BESIDE_V4)
@@ -119,8 +119,8 @@ impl TableKey {
         KeyName::of_words(self.table, address, second, third)
     }
 
-    /// A number for the key: two have the same one by chance alone, and nobody who does not know
-    /// the seed can tell which.
+    /// A number for the key. Two keys have the same number only by chance, and nobody can find such
+    /// keys without the seed.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn hash(&self, seed: u64) -> u64 {
         let [first, second, third, fourth, fifth, sixth, last]: [u64; 7] = bytemuck::cast(*self);
@@ -135,18 +135,19 @@ impl TableKey {
 pub struct KeyedEntry {
     /// Bucket of the key.
     pub bucket: KeyedBucket,
-    /// Key that the bucket is of, to be compared: a name may be a hash.
+    /// The key itself, for comparison, because a name may be a hash.
     pub key: TableKey,
 }
 
 const _: () = assert!(size_of::<KeyedEntry>() == size_of::<KeyedBucket>() + 56);
 
-/// A ring slot with the name of an entry's key, so that entries can be walked without a look at all
-/// of them: the value of `FRAMES_KEYED`. Slots of sources are the first word alone.
+/// A ring slot with the name of an entry's key, so that entries can be visited step by step: the
+/// value of `FRAMES_KEYED`. Slots of sources consist of the first word only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct KeyedRingSlot {
-    /// 0 empty, 1 being filled, otherwise a number that grows with every key that it gets.
+    /// 0 for empty, 1 while being filled, otherwise a number that grows with every key stored in
+    /// it.
     pub state: u64,
     /// The name of the key.
     pub name: KeyName,

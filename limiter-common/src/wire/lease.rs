@@ -1,42 +1,41 @@
-//! A lease: units of a limit that several nodes share, granted to this node ahead of need.
+//! A lease: units of a limit shared by several nodes, granted to this node ahead of need.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::{MAX_BUDGETS, MAX_LIMITS, TableKey};
 use crate::bucket::Slot;
 
-/// [`MAX_LIMITS`], as leases are counted.
+/// [`MAX_LIMITS`], for counting leases.
 const LEASES_OF_BUDGET: u32 = 4;
 
 const _: () = assert!(LEASES_OF_BUDGET as usize == MAX_LIMITS);
 
-/// Number of leases of budgets: one for each limit of each shared one. They come first.
+/// Number of leases of budgets: one for each limit of each shared budget. They come first.
 pub const BUDGET_LEASES: u32 = MAX_BUDGETS * LEASES_OF_BUDGET;
 
-/// Number of leases of keys, and the most keys that have some: each has as many, one after the
-/// other, as its rule has limits up to the last one that nodes share.
+/// Number of leases of keys, and so the most keys with leases: each key has consecutive leases, as
+/// many as its rule has limits up to the last one that nodes share.
 pub const KEY_LEASES: u32 = 65_536;
 
-/// Entries of `LEASES`: those of budgets and those of keys.
+/// Entries of `LEASES`: for budgets and for keys.
 pub const MAX_LEASES: u32 = BUDGET_LEASES + KEY_LEASES;
 
-/// The value of the map `LEASES`. Each word has one writer, so no exchange of the daemon's can lose
-/// a charge of the program's.
+/// The value of the map `LEASES`. Each word has only one writer, so no write of the daemon can lose
+/// a charge of the program.
 ///
 /// A packet of `units` passes while `now < expires` and `used + units <= granted`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Lease {
-    /// Total of units that `used` may reach. Written by the daemon alone.
+    /// Total of units that `used` may reach. Written only by the daemon.
     pub granted: u64,
-    /// The instant from which the lease decides nothing, in ticks; 0: it never did. Written by the
-    /// daemon alone.
+    /// The instant from which the lease no longer decides, in ticks; 0 if it never did. Written
+    /// only by the daemon.
     pub expires: u64,
-    /// Total of units that packets were charged. Changed by the program alone, by
-    /// compare-and-exchange.
+    /// Total of units charged to packets. Changed only by the program, by compare-and-exchange.
     pub used: u64,
-    /// Total of units that were refused, by the lease or by the share. Changed by the program
-    /// alone, by atomic addition.
+    /// Total of units denied, by the lease or by the share. Changed only by the program, by atomic
+    /// addition.
     pub denied: u64,
     /// Padding to a line of the processor's cache; zero.
     pub reserved: [u64; 4],
@@ -52,8 +51,8 @@ pub const fn lease_of_budget(budget: u32, place: u32) -> u32 {
 
 /// The leases of a key: the value of the map `LEASED`.
 ///
-/// The program makes an entry where a key asks for leases ([`Ask`]); the daemon fills it in, and
-/// removes it once the key needs none. A key with an entry asks no more.
+/// The program makes an entry when a key asks for leases ([`Ask`]); the daemon fills it in, and
+/// removes it once the key needs none. A key with an entry does not ask again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct KeyLeases(u64);
@@ -64,18 +63,18 @@ impl KeyLeases {
     /// A key that has asked, and has no leases yet.
     pub const ASKED: Self = Self(0);
 
-    /// A key that another node has leases of: it asks with the next packet here, since its share
-    /// comes on top of them.
+    /// A key with leases on another node: it asks with its next packet here, because its share
+    /// would come on top of them.
     pub const ELSEWHERE: Self = Self(1);
 
-    /// Leases from index `first` on, of the limits of the record in a slot. `first` is at least
-    /// [`BUDGET_LEASES`], so this is none of the others.
+    /// Leases from index `first` on, for the limits of the record in a slot. `first` is at least
+    /// [`BUDGET_LEASES`], so this equals neither constant.
     pub const fn new(slot: Slot, first: u32) -> Self {
         Self((slot.index() as u64) << 32 | first as u64)
     }
 
-    /// The index of the lease of the limit at `place` of the record in `slot`; none if the leases
-    /// are of another record, or there are none yet.
+    /// The index of the lease for the limit at `place` of the record in `slot`; `None` if the
+    /// leases belong to another record, or there are none yet.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn lease(self, slot: Slot, place: u32) -> Option<u32> {
         let first = (self.0 & 0xffff_ffff) as u32;
@@ -100,6 +99,6 @@ pub struct Ask {
 
 const _: () = assert!(size_of::<Ask>() == 64);
 
-/// Size of the ring of asks in bytes: a power of two, and whole pages on every machine. It has room
-/// for 4,096 of them; a key that finds none asks with a later packet.
+/// Size of the ring of asks in bytes: a power of two, and whole pages on every machine. It holds
+/// 4,096 asks; a key that finds it full asks again with a later packet.
 pub const ASK_BYTES: u32 = 256 << 10;

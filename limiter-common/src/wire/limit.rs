@@ -5,7 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::frame_size::FrameSize;
 use crate::verdict::Reason;
 
-/// Rule number of packets that no rule matches.
+/// Rule number of packets that match no rule.
 pub const RULE_NONE: u32 = 0;
 
 /// Rule number under which the daemon keeps the counts of rules that were removed. The program
@@ -20,9 +20,9 @@ pub enum Count {
     Packets = 0,
     /// Bytes of the frame, from the Ethernet header, without the checksum.
     Bytes = 1,
-    /// Attempts to open a TCP connection: one for SYN without ACK, and for what cannot be
-    /// distinguished from that (`limiter_decision::packet::Facts::opens_connection`); none for
-    /// every other packet.
+    /// Attempts to open a TCP connection: one for SYN without ACK, and for packets that cannot be
+    /// distinguished from it (`limiter_decision::packet::Facts::opens_connection`); none for every
+    /// other packet.
     Syns = 2,
     /// New flows: one for the first packet of addresses, protocol and ports that were not seen for
     /// a minute; none for every other packet.
@@ -30,8 +30,8 @@ pub enum Count {
 }
 
 impl Count {
-    /// The largest count that one frame can have: 1, or 2^17 - 1 bytes. The kernel's largest
-    /// multi-buffer frame is under 2^17 bytes (`MAX_SKB_FRAGS` pages and the linear part).
+    /// The largest count of one frame: 1, or 2^17 - 1 bytes. The kernel's largest multi-buffer
+    /// frame is under 2^17 bytes (`MAX_SKB_FRAGS` pages and the linear part).
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn max_units(self) -> u64 {
         match self {
@@ -50,7 +50,7 @@ impl Count {
         }
     }
 
-    /// Takes the number as it stands in a map.
+    /// Converts the number in a map.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn from_raw(raw: u8) -> Self {
         match raw {
@@ -66,42 +66,41 @@ impl Count {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// A rate and a burst, by `limiter_decision::gcra`.
+    /// A rate and a burst, see `limiter_decision::gcra`.
     Limited = 0,
-    /// Packets pass always.
+    /// Packets always pass.
     Unlimited = 1,
-    /// Judged as [`Kind::Limited`], but packets over the limit pass too, and are counted.
+    /// Like [`Kind::Limited`], but packets over the limit also pass, and are counted.
     Shadow = 2,
 }
 
-/// One limit, ready for the data path: the value of the `LIMITS` array.
+/// A limit, ready for the data path: the value of the `LIMITS` array.
 ///
-/// Immutable while any generation in force refers to its slot; a changed limit gets another slot,
-/// and `ended` is written afterwards.
+/// Immutable while any generation in force refers to its slot: a changed limit gets another slot.
+/// Only `ended` is written later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Limit {
     /// Ticks per unit, times 2^`shift`, rounded up. `increment * max_units < 2^62`.
     pub increment: u64,
-    /// Ticks that may be owed: burst * increment / 2^shift, rounded down, at most 2^61.
+    /// Largest debt in ticks: burst * increment / 2^shift, rounded down, at most 2^61.
     pub tolerance: u64,
     /// Rule number: the index of its counters.
     pub rule: u32,
-    /// The generation in which the slot was filled: a bucket that was resolved earlier meant
-    /// another limit.
+    /// The generation in which the slot was filled: buckets resolved earlier meant another limit.
     pub since: u32,
     /// Fraction bits of `increment`, under 64.
     pub shift: u8,
-    /// Unit of what is charged: a [`Count`].
+    /// Charged unit: a [`Count`].
     pub count: u8,
-    /// What becomes of packets over it: a [`Kind`].
+    /// Kind of the limit: a [`Kind`].
     pub kind: u8,
     /// A [`super::Full`], [`Limit::LARGEST`] and [`Limit::CUT`].
     pub full: u8,
     /// The action on a packet over the limit: an index into `ACTIONS`.
     pub action: u16,
-    /// The low bits of the generation in which it left force ([`ended_in`]); 0 while
-    /// it is in force, and where that is not known. Written once that generation is in force.
+    /// The low bits of the generation in which it left force ([`ended_in`]); 0 while it is in
+    /// force, or if that is unknown. Written once that generation is in force.
     pub ended: u16,
 }
 
@@ -114,30 +113,29 @@ impl Limit {
     /// The bit of `full` of [`Limit::is_cut_on_trial`].
     pub const CUT: u8 = 1 << 6;
 
-    /// True if the limit came in force on trial, in the place of a larger one: then a source goes
-    /// on with what it owes, also more than the limit, so that it is known if the trial is taken
-    /// back.
+    /// True if the limit came into force on trial in place of a larger one. Then a source keeps its
+    /// debt, even above the limit, so that it is still known if the trial is reverted.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_cut_on_trial(&self) -> bool {
         self.full & Self::CUT != 0
     }
 
-    /// The limit with [`Limit::is_cut_on_trial`] set or not.
+    /// Sets or clears [`Limit::is_cut_on_trial`].
     #[must_use]
     pub const fn with_cut_on_trial(self, cut: bool) -> Self {
         let full = self.full & !Self::CUT;
         Self { full: if cut { full | Self::CUT } else { full }, ..self }
     }
 
-    /// True if no burst of the rule was larger since the rule began, and no change on the way made
-    /// it smaller: then a source owes all that it was charged. A raise gives the difference at once
-    /// between two such limits of one rule.
+    /// True if the rule never had a larger burst, and no change in between made it smaller: then a
+    /// source owes everything that it was charged. A raise between two such limits of one rule
+    /// grants the difference at once.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_largest(&self) -> bool {
         self.full & Self::LARGEST != 0
     }
 
-    /// The limit with [`Limit::is_largest`] set or not.
+    /// Sets or clears [`Limit::is_largest`].
     #[must_use]
     pub const fn with_largest(self, largest: bool) -> Self {
         let full = self.full & !Self::LARGEST;
@@ -150,7 +148,7 @@ impl Limit {
         Count::from_raw(self.count)
     }
 
-    /// True if the limit lets everything pass.
+    /// True if the limit passes everything.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_unlimited(&self) -> bool {
         self.kind == Kind::Unlimited as u8
@@ -162,13 +160,13 @@ impl Limit {
         if self.kind == Kind::Shadow as u8 { Reason::Shadow } else { Reason::OverLimit }
     }
 
-    /// The policy for packets of sources that get no bucket.
+    /// What to do with packets of sources that get no bucket.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn when_full(&self) -> super::Full {
         super::Full::from_raw(self.full & !(Self::LARGEST | Self::CUT))
     }
 
-    /// The units of a frame. The source table counts packets and bytes alone.
+    /// The units of a frame. The source table only counts packets and bytes.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn units(&self, size: FrameSize) -> u64 {
         if self.count == Count::Bytes as u8 { size.bytes() } else { size.packets() }
@@ -190,8 +188,8 @@ pub struct TwoRate {
     pub upper: Limit,
 }
 
-/// The value of [`Limit::ended`] for a limit that leaves force in a generation. One in
-/// 65,536 reads as not known.
+/// The value of [`Limit::ended`] for a limit that leaves force in a generation. One in 65,536 reads
+/// as unknown.
 #[expect(clippy::cast_possible_truncation, reason = "only the low bits are compared")]
 pub const fn ended_in(generation: u64) -> u16 {
     generation as u16

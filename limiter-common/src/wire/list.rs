@@ -1,4 +1,4 @@
-//! Allow and deny lists: asked before any rule.
+//! Allow and deny lists, which are looked up before any rule.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -20,57 +20,57 @@ pub enum Listed {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct ListEntry {
-    /// The instant from which the entry does not count any more, in ticks since boot; 0 for never.
-    /// The lowest bit is set in entries of rule files, for which never is [`NEVER`]: the program
-    /// need not distinguish them, and a daemon that adopts the maps does, if they have
-    /// [`super::LISTS_AUTHORS`].
+    /// The instant at which the entry expires, in ticks since boot; 0 for never. The lowest bit is
+    /// set in entries of rule files, for which never is [`NEVER`]. The program need not distinguish
+    /// them; a daemon that adopts the maps does, if they have [`super::LISTS_AUTHORS`].
     pub expires: u64,
-    /// What the entry says: a [`Listed`].
+    /// The verdict: a [`Listed`].
     pub verdict: u64,
 }
 
-/// Bit of [`ListEntry::expires`].
+/// Bit of [`ListEntry::expires`] in entries of rule files.
 const OF_RULE_FILE: u64 = 1;
 
-/// No end of an entry of a rule file, in [`ListEntry::expires`].
+/// [`ListEntry::expires`] of an entry of a rule file without an end.
 const NEVER: u64 = u64::MAX;
 
 impl ListEntry {
     /// An entry that ends at `expires`, or never.
     pub const fn new(verdict: Listed, expires: Option<Ticks>) -> Self {
         let expires = match expires {
-            // An end at boot itself has passed.
+            // An end at boot itself has already passed.
             Some(expires) if expires.get() == 0 => 2,
-            // A tick later where the lowest bit is set.
+            // Rounded up by a tick to clear the lowest bit.
             Some(expires) => expires.get().saturating_add(1) & !OF_RULE_FILE,
             None => 0,
         };
         Self { expires, verdict: verdict as u64 }
     }
 
-    /// As [`ListEntry::new`], of a rule file.
+    /// Like [`ListEntry::new`], for an entry of a rule file.
     pub const fn of_rule_file(verdict: Listed, expires: Option<Ticks>) -> Self {
         let expires = match expires {
-            // A tick earlier where the lowest bit is not set: no entry outlasts a trial.
+            // Rounded down by a tick to set the lowest bit: no entry may outlast a trial.
             Some(expires) => expires.get().saturating_sub(1) | OF_RULE_FILE,
             None => NEVER,
         };
         Self { expires, verdict: verdict as u64 }
     }
 
-    /// The entry as [`ListEntry::new`] makes it, of maps without [`super::LISTS_AUTHORS`]: people
-    /// and programs wrote them all, with ends of any lowest bit.
+    /// Converts an entry of maps without [`super::LISTS_AUTHORS`] to the form of
+    /// [`ListEntry::new`]: people and programs wrote all of them, with any lowest bit in their
+    /// ends.
     #[must_use]
     pub const fn before_authors(self) -> Self {
         Self { expires: self.expires.saturating_add(1) & !OF_RULE_FILE, verdict: self.verdict }
     }
 
-    /// True for an entry of a rule file.
+    /// True if the entry is from a rule file.
     pub const fn is_of_rule_file(&self) -> bool {
         self.expires & OF_RULE_FILE != 0
     }
 
-    /// The verdict at `now`; none once the entry has expired.
+    /// The verdict at `now`; `None` once the entry has expired.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn at(&self, now: Ticks) -> Option<Listed> {
         if self.expires != 0 && self.expires <= now.get() {
@@ -79,7 +79,7 @@ impl ListEntry {
         self.verdict()
     }
 
-    /// The verdict until the entry expires.
+    /// The verdict, until the entry expires.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn verdict(&self) -> Option<Listed> {
         if self.verdict == Listed::Allow as u64 {

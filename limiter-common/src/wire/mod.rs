@@ -1,7 +1,7 @@
 //! Everything that crosses the map boundary: layouts, indices, map names, the ABI number.
 //!
-//! All structures are `repr(C)` without padding ([`bytemuck::Pod`] proves it), in host byte order
-//! but for addresses, which are in network order.
+//! All structures are `repr(C)` without padding ([`bytemuck::Pod`] proves it), and in host byte
+//! order, except addresses, which are in network order.
 
 mod action;
 mod capture;
@@ -59,14 +59,14 @@ use bytemuck::{Pod, Zeroable};
 
 /// The state of one source: the value of the bucket maps.
 ///
-/// `word` and `resolved` are changed by compare-and-exchange only (see [`crate::bucket`]); the
+/// `word` and `resolved` are only changed by compare-and-exchange (see [`crate::bucket`]), the
 /// counters by atomic addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Bucket {
     /// Theoretical arrival time and scale bit: [`crate::bucket::Word`].
     pub word: u64,
-    /// The limit that the source was resolved to: [`crate::bucket::Resolved`].
+    /// The limit to which the source was resolved: [`crate::bucket::Resolved`].
     pub resolved: u64,
     /// Packets of this source that passed since the entry was made.
     pub passed: u64,

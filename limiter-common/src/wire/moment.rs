@@ -2,33 +2,33 @@
 
 use crate::time::{TICK_BITS, Ticks};
 
-/// Number of rule sets whose time is remembered, a power of two: the place of a generation is the
-/// rest.
+/// Number of rule sets whose times are remembered, a power of two: the place of a generation is its
+/// remainder.
 pub const CHANGES: u32 = 1 << 10;
 
 /// Bits of a [`Moment`] that hold the time.
 const TIME_BITS: u32 = 48;
 
-/// Binary digits of a nanosecond count that a [`Moment`] leaves out: it counts in 1,024 ns, so that
-/// 48 bits have the whole range of [`Ticks`], 2^58 ns.
+/// Binary digits of nanoseconds that a [`Moment`] drops: it counts in 1,024 ns, so that 48 bits
+/// cover the whole range of [`Ticks`], 2^58 ns.
 const GRAIN_BITS: u32 = 10;
 
-/// The time at which a rule set came into force, and the number of that rule set: `generation:16 |
-/// time:48`.
+/// The time at which a rule set came into force, and the number of that rule set:
+/// `generation:16 | time:48`.
 ///
-/// The number says whether the time is the one that is asked for, or that of a rule set 1,024
-/// generations apart, whose place it has. Zero is not known.
+/// The number tells whether the time belongs to the requested rule set, or to one 1,024 generations
+/// apart, which has the same place. Zero means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment(u64);
 
 crate::raw_word!(Moment);
 
 impl Moment {
-    /// The value for a time that is not known.
+    /// The value for an unknown time.
     pub const UNKNOWN: Self = Self(0);
 
-    /// The rule set `generation`, in force since `at` at the latest. Rounded up to 1,024 ns: the
-    /// time after a change is never counted as longer than it was.
+    /// The rule set `generation`, in force since `at` at the latest. Rounded up to 1,024 ns, so
+    /// that the time after a change is never overestimated.
     pub const fn new(generation: u64, at: Ticks) -> Self {
         let grain = (1u64 << (GRAIN_BITS + TICK_BITS)) - 1;
         let time = at.get().wrapping_add(grain) >> (GRAIN_BITS + TICK_BITS);
@@ -41,7 +41,7 @@ impl Moment {
         generation & (CHANGES - 1)
     }
 
-    /// The time, if it is that of this generation, by at least the low 16 bits of its number.
+    /// The time, if it belongs to this generation by at least the low 16 bits of its number.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of(self, generation: u32) -> Option<Ticks> {
         let time = self.0 & ((1 << TIME_BITS) - 1);

@@ -1,28 +1,29 @@
-//! Ranges of values: what of a key is one class, so that its packets share a bucket.
+//! Ranges of values: all values of a range count as one class, so that their packets share a
+//! bucket.
 
 use bytemuck::{Pod, Zeroable};
 
 use super::key::{TableKey, field};
 
-/// The most ranges of a table. A range that single values or narrower ranges cut counts for each of
-/// its pieces.
+/// The most ranges of a table. A range that is cut by single values or narrower ranges counts once
+/// for each piece.
 pub const MAX_RANGES: usize = 16;
 
-/// One piece of a range: the values of a fact from `low` to `high` count as the value `class`.
+/// A piece of a range: values of a fact from `low` to `high` are replaced by `class`.
 ///
-/// `low:16 | width:16 | class:16 | lane:3`, with high = low + width. A lane is a place of 16 bits
-/// of the third word of a [`TableKey`], or, from 4 on, of the second one. Zero is the range of 0
-/// alone, which changes nothing.
+/// `low:16 | width:16 | class:16 | lane:3`, with high = low + width. A lane is a 16-bit part of the
+/// third word of a [`TableKey`], or, from 4 on, of the second. Zero is the range that contains only
+/// 0, which changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Range(u64);
 
-/// The first lane that is in the second word.
+/// The first lane in the second word.
 const SECOND: u64 = 4;
 
 impl Range {
-    /// The range of a fact, which is a bit of [`field`]; none for a fact that has no lane, and
-    /// where `high` is below `low`.
+    /// The range of a fact, which is a bit of [`field`]; `None` for a fact without a lane, or if
+    /// `high` is below `low`.
     pub fn new(fact: u32, low: u16, high: u16, class: u16) -> Option<Self> {
         let lane = lane(fact)?;
         let width = u64::from(high.checked_sub(low)?);
@@ -40,7 +41,7 @@ impl Range {
         self.is_some() && lane(fact) == Some(self.0 >> 48)
     }
 
-    /// Lowest and highest value, if it is of this fact and this class.
+    /// Lowest and highest value, if it belongs to this fact and this class.
     pub fn of_class(self, fact: u32, class: u16) -> Option<(u16, u16)> {
         let part = |shift: u32| u16::try_from(self.0 >> shift & 0xffff).unwrap_or(0);
         let [low, width, own, at] = [0, 16, 32, 48].map(part);
