@@ -1,8 +1,8 @@
-//! Calls of subprograms. Apart from their definitions, which name the types of all files that call
+//! Calls of subprograms. Separate from their definitions, which name types of all files that call
 //! them.
 
-/// Calls a subprogram, as `call!` of `limiter-decision` does. `here` says that the subprogram is of
-/// a list in the same file.
+/// Calls a subprogram, like `call!` of `limiter-decision`. `here` means that the subprogram is in a
+/// list of the same file.
 macro_rules! call {
     (here $($subprogram:tt)*) => { $crate::call::call!(@ (call) $($subprogram)*) };
     (@ ($($call:tt)*) $($subprogram:tt)*) => {

@@ -1,4 +1,4 @@
-//! Packets that are reported whole, within a budget: [`limiter_decision::capture`].
+//! Reports whole packets within a budget: [`limiter_decision::capture`].
 
 use core::hint::black_box;
 
@@ -29,8 +29,9 @@ use crate::maps::{self, Kernel};
 #[btf_map]
 static CAPTURE: Array<CaptureFilter, 1> = Array::new();
 
-/// Packets that nobody has read yet. Written here, read by the daemon; one that finds no room is
-/// lost, and counted. Without a type: of one with a size, libbpf makes no ring.
+/// Packets that nobody has read yet. Written here, read by the daemon. A packet for which there is
+/// no space is lost, and counted. Untyped, because libbpf does not make a ring of a type with a
+/// size.
 #[btf_map]
 static CAPTURED: RingBuf<[u8; 0], { CAPTURED_BYTES as usize }> = RingBuf::new();
 
@@ -38,7 +39,7 @@ static CAPTURED: RingBuf<[u8; 0], { CAPTURED_BYTES as usize }> = RingBuf::new();
 #[btf_map]
 static CAPTURE_BUDGET: PerCpuArray<CaptureBudget, 1> = PerCpuArray::new();
 
-/// The packet that is reported, by CPU. Written and read here.
+/// The packet to report, per CPU. Written and read here.
 #[btf_map]
 static CAPTURE_FRAME: PerCpuArray<CaptureFrame, 1> = PerCpuArray::new();
 
@@ -48,7 +49,7 @@ fn is_on(now: Ticks) -> bool {
     now.get() < Kernel.control(Control::CaptureEnd)
 }
 
-/// Reports a packet, if there is a capture that asks for it.
+/// Reports a packet, if a capture asks for it.
 #[inline(always)]
 pub(crate) fn report<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -62,7 +63,7 @@ pub(crate) fn report<const LAYER_3: bool>(
     }
     let level: Option<Level> = call!(capture_level(; frame, outcome, scratch_facts));
     if level.is_some() {
-        // Before the tables no action was carried out.
+        // No action has been carried out before the tables.
         let outcome = match scratch_facts {
             ScratchFacts::Missing => outcome.without_action(),
             ScratchFacts::Present => outcome,
@@ -101,14 +102,14 @@ fn load<const LAYER_3: bool>(frame: &Frame<LAYER_3>, to: &mut CaptureFrame, snap
     if captured == 0 {
         return true;
     }
-    // Linux 6.1 does not conclude from `captured != 0` that there is a byte at least, and wants to
-    // know that of the length.
+    // Linux 6.1 does not conclude from `captured != 0` that there is at least one byte, but needs
+    // to know that about the length.
     let last = black_box(captured - 1);
     if last >= u64::from(MAX_SNAP) {
         return false;
     }
     let captured = ((last + 1) & 0xffff_ffff) as u32;
-    // SAFETY: there is room for as many bytes.
+    // SAFETY: there is space for so many bytes.
     if !unsafe { hook::load(frame.context(), 0, to.bytes.as_mut_ptr(), captured) } {
         return false;
     }
@@ -116,7 +117,7 @@ fn load<const LAYER_3: bool>(frame: &Frame<LAYER_3>, to: &mut CaptureFrame, snap
     true
 }
 
-/// Reports a packet that the capture asks for, if the budget allows, and counts it.
+/// Reports a packet that the capture asks for, if the budget allows it, and counts it.
 #[inline(always)]
 pub(crate) fn capture<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -125,7 +126,7 @@ pub(crate) fn capture<const LAYER_3: bool>(
     now: Ticks,
     level: Option<Level>,
 ) {
-    // Not before the time by which it was judged.
+    // Not before the time at which it was judged.
     let now = Kernel.now(now).max(now);
     if !call!(charge_capture(; level, now)) {
         return;
@@ -139,8 +140,8 @@ pub(crate) fn capture<const LAYER_3: bool>(
     }
 }
 
-/// The level of a packet, whose source is left in its record; `None` if the capture does not ask
-/// for it. Of a packet that an action may have changed, the source is in the scratch.
+/// The level of a packet; `None` if the capture does not ask for it. Writes the source into the
+/// packet's record. If an action may have changed the packet, the source is taken from the scratch.
 #[inline(always)]
 pub(crate) fn capture_level<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -172,13 +173,13 @@ fn from(filter: &CaptureFilter, source: &Source) -> Option<Level> {
     Some(level)
 }
 
-/// Leaves the source of a packet in its record.
+/// Writes the source of a packet into its record.
 #[inline(always)]
 fn note(source: [u64; 2], version: u8) -> Option<()> {
     let frame = CAPTURE_FRAME.get_ptr_mut(0)?;
     let [high, low] = source;
-    // SAFETY: this CPU's own copy; XDP does not nest on a CPU. Volatile, so that zeros are no
-    // memset, which is a loop over a pointer.
+    // SAFETY: this CPU's own copy; XDP does not nest on a CPU. Volatile, so that zeros do not
+    // become a memset, which loops over a pointer.
     unsafe {
         (&raw mut (*frame).record.source[0]).write_volatile(high);
         (&raw mut (*frame).record.source[1]).write_volatile(low);
@@ -187,7 +188,8 @@ fn note(source: [u64; 2], version: u8) -> Option<()> {
     Some(())
 }
 
-/// Charges a packet to the budget of this CPU; false if there is none, and then it is counted.
+/// Charges a packet to the budget of this CPU. False if the budget is used up; the packet is then
+/// counted.
 #[inline(always)]
 pub(crate) fn charge_capture(level: Option<Level>, now: Ticks) -> bool {
     let (Some(filter), Some(level)) = (CAPTURE.get(0), level) else { return false };
@@ -210,7 +212,7 @@ pub(crate) fn fill_capture<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool 
     load(frame, unsafe { &mut *to }, filter.snap)
 }
 
-/// Counts a packet of a level that is not reported; `lost` if the budget would have had it.
+/// Counts a packet of a level that is not reported. `lost` means that it was within the budget.
 #[inline(always)]
 pub(crate) fn miss_capture(level: Option<Level>, lost: bool) {
     let Some(budget) = CAPTURE_BUDGET.get_ptr_mut(0) else { return };
@@ -224,8 +226,8 @@ pub(crate) fn miss_capture(level: Option<Level>, lost: bool) {
     }
 }
 
-/// Sends the record in the memory of this CPU, and counts it. `kept` if [`keep_bytes`] left the
-/// bytes there.
+/// Sends the record of this CPU, and counts it. `kept` means that [`keep_bytes`] has left the bytes
+/// there.
 #[inline(always)]
 pub(crate) fn send_capture(
     outcome: Packed,
@@ -244,7 +246,7 @@ pub(crate) fn send_capture(
     }
 }
 
-/// Puts the record into the ring; `None` when there is no room, or other bytes than the packet's.
+/// Puts the record into the ring; `None` if there is no space, or the bytes are not the packet's.
 #[inline(always)]
 fn output(
     outcome: Packed,
@@ -282,6 +284,6 @@ fn output(
         return None;
     }
     let from = (&raw mut frame.record).cast();
-    // SAFETY: the record and its bytes, which come behind it, are the kernel's to read.
+    // SAFETY: the kernel only reads the record and the bytes that follow it.
     if unsafe { bpf_ringbuf_output(ring, from, bytes, 0) } == 0 { Some(()) } else { None }
 }

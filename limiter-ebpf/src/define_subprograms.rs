@@ -1,11 +1,11 @@
-//! The BPF functions that subprograms become.
+//! Turns subprograms into BPF functions.
 
 use limiter_decision::maps::Maps as _;
 use limiter_decision::register::Register;
 
 use crate::maps::Kernel;
 
-/// Makes the BPF functions of a list of subprograms.
+/// Makes the BPF functions for a list of subprograms.
 macro_rules! define_subprograms {
     ($($name:ident = $path:path, ($($given:ident)*) ($($kind:ident)*);)*) => {
         $(define_subprograms!(@ $name $path, [$($given)*] [a b c d e] () () () $($kind)*);)*
@@ -14,7 +14,7 @@ macro_rules! define_subprograms {
     (given maps) => { &$crate::maps::Kernel };
     (given scratch) => { $crate::maps::scratch()? };
     (given facts) => { &$crate::maps::scratch()?.facts };
-    // Apart for each store: the verifier walks one.
+    // Separate for each store: the verifier walks only one.
     (@ $name:ident $path:path, [$($given:ident)*] $left:tt ($($raw:tt)*)
         (stored $bucket:ident = $stored:expr, $($made:tt)*) ($($argument:tt)*)) => {
         const _: () = {
@@ -181,8 +181,8 @@ macro_rules! define_subprograms {
 
 pub(crate) use define_subprograms;
 
-/// Runs a subprogram, and returns the register of its BPF function: of a subprogram that finds no
-/// memory of its own, [`Register::LOST`].
+/// Runs a subprogram and returns the register of its BPF function; [`Register::LOST`] if it does
+/// not find its own memory.
 #[inline(always)]
 pub(crate) fn run_subprogram<R: Register>(subprogram: impl FnOnce() -> Option<R>) -> u64 {
     let register = |answer: R| {

@@ -1,4 +1,4 @@
-//! Events of single drops, within a budget: [`limiter_decision::event`].
+//! Sends events of single drops within a budget: [`limiter_decision::event`].
 
 use aya_ebpf::{
     btf_maps::{PerCpuArray, RingBuf},
@@ -18,8 +18,9 @@ use crate::context::Frame;
 use crate::facts::facts;
 use crate::maps::{self, Kernel};
 
-/// Events that nobody has read yet. Written here, read by the daemon; an event that finds no room
-/// is lost, and counted. Without a type: of one with a size, libbpf makes no ring.
+/// Events that nobody has read yet. Written here, read by the daemon. An event for which there is
+/// no space is lost, and counted. Untyped, because libbpf does not make a ring of a type with a
+/// size.
 #[btf_map]
 static EVENTS: RingBuf<[u8; 0], { EVENT_BYTES as usize }> = RingBuf::new();
 
@@ -27,12 +28,12 @@ static EVENTS: RingBuf<[u8; 0], { EVENT_BYTES as usize }> = RingBuf::new();
 #[btf_map]
 static EVENT_BUDGET: PerCpuArray<EventBudget, 1> = PerCpuArray::new();
 
-/// The state of the facts in the scratch.
+/// Whether the scratch holds the facts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScratchFacts {
     /// The packet was not parsed beyond its source.
     Missing,
-    /// The facts are of this packet.
+    /// The facts are those of this packet.
     Present,
 }
 
@@ -50,7 +51,7 @@ impl Register for ScratchFacts {
     }
 }
 
-/// Sends the event of a packet, if it is dropped and the budget allows.
+/// Sends the event of a packet, if it is dropped and the budget allows it.
 #[inline(always)]
 pub(crate) fn emit<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -70,7 +71,7 @@ pub(crate) fn emit<const LAYER_3: bool>(
     call!(event(; frame, outcome, size, now, scratch_facts));
 }
 
-/// Sends the event of a packet, if the budget allows, and counts it.
+/// Sends the event of a packet, if the budget allows it, and counts it.
 #[inline(always)]
 pub(crate) fn event<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -90,7 +91,7 @@ pub(crate) fn event<const LAYER_3: bool>(
         Some(scratch) if known => call!(send_event(scratch; outcome, size, now)),
         _ => false,
     };
-    // Both change, by one or by nothing: as in `RuleCounters::add`.
+    // Both counters are written, with one or zero: as in `RuleCounters::add`.
     let sent = u64::from(sent);
     budget.sent = budget.sent.wrapping_add(sent);
     budget.lost = budget.lost.wrapping_add(1 - sent);
@@ -104,7 +105,7 @@ fn rate() -> EventRate {
     }
 }
 
-/// Sends the event of the packet in the scratch; false when there is no room.
+/// Sends the event of the packet in the scratch; false if there is no space.
 #[inline(always)]
 pub(crate) fn send_event(scratch: &Scratch, outcome: Packed, size: FrameSize, now: Ticks) -> bool {
     let event = limiter_decision::event::of(&scratch.facts, outcome, size, now);

@@ -1,4 +1,4 @@
-//! The facts of a frame, left in the scratch of the CPU.
+//! Writes the facts of a frame into the scratch of the CPU.
 
 use limiter_decision::packet;
 
@@ -6,7 +6,7 @@ use crate::call::call;
 use crate::context::Frame;
 use crate::maps;
 
-/// Leaves the facts of a frame in the scratch, and its interface; false for a frame without a
+/// Writes the facts of a frame, and its interface, into the scratch; false for a frame without a
 /// source.
 #[inline(always)]
 pub(crate) fn facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
@@ -20,14 +20,14 @@ pub(crate) fn facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
     true
 }
 
-/// Leaves the facts of a frame in the scratch that are not read at once; false for one without a
-/// source. A subprogram, so that those of most frames need little of the stack.
+/// Writes the facts of a frame that cannot be read in place into the scratch; false for one without
+/// a source. A subprogram, so that the facts of most frames need little stack.
 #[inline(always)]
 pub(crate) fn walked_facts<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> bool {
     maps::facts().is_some_and(|facts| packet::walk(frame, facts).is_ok())
 }
 
-/// Leaves the facts of a packet inside a tunnel in the scratch, after [`facts`]. No offset in it
+/// Writes the facts of a packet inside a tunnel into the scratch, after [`facts`]. No offset in it
 /// depends on the Ethernet header.
 #[inline(always)]
 pub(crate) fn inner<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {

@@ -8,6 +8,6 @@ static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
-    // No code path reaches this: the verifier refuses a program with an endless loop.
+    // No code path reaches this: the verifier rejects a program with an endless loop.
     loop {}
 }

@@ -20,8 +20,8 @@ use crate::hook;
 use crate::maps::{self, Clock as _, Kernel};
 use crate::program::{self, redirect};
 
-/// Judges the frame, and lets the next program go on with one that passes. With `LAYER_3`, it
-/// begins with its IP header.
+/// Judges the frame. If it passes, lets the next program continue. With `LAYER_3`, the frame begins
+/// with its IP header.
 #[inline(always)]
 pub(crate) fn run<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
     let verdict = judge(frame);
@@ -31,7 +31,7 @@ pub(crate) fn run<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
     verdict
 }
 
-/// Judges the frame, carries out what follows, and counts it.
+/// Judges the frame, carries out the outcome, and counts it.
 #[inline(always)]
 fn judge<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
     let size = program::size(frame);
@@ -50,14 +50,14 @@ fn judge<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
         return hook::PASS;
     };
     count(frame, outcome, size);
-    // The frame may be an answer by now; what it said is in the scratch.
+    // The frame may be an answer now; its original facts are in the scratch.
     events::emit(frame, outcome, size, now, ScratchFacts::Present);
     capture::report(frame, outcome, size, now, ScratchFacts::Present);
     if outcome.is(Reason::Rejected) {
         return hook::answered(frame.context());
     }
-    // A frame that begins with its IP header is not redirected: behind another interface nobody
-    // could read it.
+    // A frame that begins with its IP header is not redirected: on another interface nobody could
+    // read it.
     if outcome.is(Reason::Redirected) && !LAYER_3 {
         return call!(redirect(; outcome.action()));
     }
@@ -72,8 +72,8 @@ fn pass_or_drop(outcome: Packed) -> u32 {
     if outcome.drops() { hook::DROP } else { hook::PASS }
 }
 
-/// The decision over the tables, and what follows from it: by the route of plain tables, if that is
-/// one for the packet, and else by the general one.
+/// Decides by the tables and carries out the action: by the route of plain tables if the packet
+/// qualifies, otherwise by the general one.
 #[inline(always)]
 fn decide<const LAYER_3: bool>(frame: &Frame<LAYER_3>, tables: u32, now: Ticks) -> Option<Packed> {
     let scratch = maps::scratch()?;
@@ -88,7 +88,7 @@ fn decide<const LAYER_3: bool>(frame: &Frame<LAYER_3>, tables: u32, now: Ticks) 
     Some(call!(act(&Kernel, scratch; frame, outcome)))
 }
 
-/// Everything before the tables. A subprogram, so that the stack of [`run`] stays small: what that
+/// Everything before the tables. A subprogram, so that the stack of [`run`] stays small: what it
 /// calls shares 512 bytes with it.
 #[inline(always)]
 pub(crate) fn before_tables<const LAYER_3: bool>(
@@ -105,7 +105,7 @@ pub(crate) fn before_tables<const LAYER_3: bool>(
     }
 }
 
-/// Leaves the facts of a packet in the scratch, for the tables.
+/// Writes the facts of a packet into the scratch, for the tables.
 #[inline(always)]
 pub(crate) fn begin_packet<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -120,7 +120,7 @@ pub(crate) fn begin_packet<const LAYER_3: bool>(
     if header.inner() {
         call!(inner(; frame));
     }
-    // The others read the clock when they need it.
+    // Other rule sets read the clock when they need it.
     let asks = header.flows() || header.asks_for_daemon();
     let now = if asks { Kernel.now(now) } else { now };
     if let Some(scratch) = maps::scratch() {
@@ -128,7 +128,7 @@ pub(crate) fn begin_packet<const LAYER_3: bool>(
     }
 }
 
-/// Counts the packet, by reason, interface and rule, and logs it. Without a log, which is a
+/// Counts the packet by reason, interface and rule, and logs it. If logging is off, which is a
 /// load-time constant, the verifier removes the call.
 #[inline(always)]
 fn count<const LAYER_3: bool>(frame: &Frame<LAYER_3>, outcome: Packed, size: FrameSize) {
@@ -141,11 +141,11 @@ fn count<const LAYER_3: bool>(frame: &Frame<LAYER_3>, outcome: Packed, size: Fra
     }
 }
 
-/// Logs a packet. A subprogram: its buffers are not to be on the stack of those who do not log.
+/// Logs a packet. A subprogram, so that its buffers take no stack when nothing is logged.
 #[inline(always)]
 pub(crate) fn log(outcome: Packed, size: FrameSize) {
     let outcome = outcome.unpack();
-    // The log goes to a ring buffer and asks for no context.
+    // The log is written to a ring buffer and needs no context.
     let bytes = size.bytes();
     debug!((), "reason {} rule {} length {}", outcome.reason.index(), outcome.rule, bytes);
 }

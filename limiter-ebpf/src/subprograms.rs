@@ -1,9 +1,10 @@
-//! The BPF functions: one for each subprogram of `limiter_decision::subprograms`, and for each of
-//! this program's own. All are made here, in one way; the rows name the functions that they call.
+//! The BPF functions: one for each subprogram of `limiter_decision::subprograms`, and for each
+//! subprogram of this program. All are made here, in the same way; the rows name the functions that
+//! they call.
 
-/// The subprograms of this program, in the form of `limiter_decision::subprograms`. Further kinds
-/// of registers: `twin` is a frame, and makes two functions, the second of which (`_l3`) takes it
-/// to begin with its IP header.
+/// The subprograms of this program, in the form of `limiter_decision::subprograms`. Additional
+/// kinds of registers: `twin` is a frame, and makes two functions, the second of which (`_l3`)
+/// assumes that the frame begins with its IP header.
 macro_rules! own_subprograms {
     ($made:ident) => {
         $made! {

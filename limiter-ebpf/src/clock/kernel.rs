@@ -11,7 +11,7 @@ use limiter_decision::clock::Clock as Reading;
 use crate::context::Frame;
 use crate::maps::{Clock, Kernel};
 
-/// The last reading of each CPU. Written and read here alone.
+/// The last reading of each CPU. Only written and read here.
 #[btf_map]
 static READING: PerCpuArray<Reading, 1> = PerCpuArray::new();
 
@@ -21,7 +21,7 @@ impl Clock for Kernel {
         let Some(reading) = READING.get_ptr_mut(0) else {
             return exact();
         };
-        // SAFETY: the helper takes no pointer; the verifier makes one read of it.
+        // SAFETY: the helper takes no pointer; the verifier replaces it by a read.
         let tick = unsafe { bpf_jiffies64() };
         // SAFETY: this CPU's own copy; XDP does not nest on a CPU.
         let reading = unsafe { &mut *reading };

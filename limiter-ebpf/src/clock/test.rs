@@ -1,6 +1,6 @@
-//! The clock of the test program. The facts of each frame are left in a map, for the test. The
-//! shipped clock has one reading for several packets; in tests each packet has a time of its own:
-//! what a map says, or of a flood, the next step.
+//! The clock of the test program. It also writes the facts of each frame into a map, for the test.
+//! The shipped clock uses one reading for several packets; in tests each packet has its own time:
+//! from a map, or in a flood, the next step.
 
 use aya_ebpf::{
     btf_maps::{Array, PerCpuArray},
@@ -40,15 +40,15 @@ mod call {
 #[btf_map]
 static FACTS: PerCpuArray<Facts, 1> = PerCpuArray::new();
 
-/// [`NO_REASON`] when the last frame on this CPU has facts, else the index of the reason why not,
-/// at index 0. Written here, read by the test.
+/// [`NO_REASON`] if the last frame on this CPU has facts, otherwise the index of the reason why
+/// not, at index 0. Written here, read by the test.
 #[btf_map]
 static EXEMPT: PerCpuArray<u64, 1> = PerCpuArray::new();
 
 /// The value in [`EXEMPT`] for a frame with facts.
 const NO_REASON: u64 = u64::MAX;
 
-/// Leaves the facts of the frame in the maps.
+/// Writes the facts of the frame into the maps.
 #[inline(always)]
 pub(crate) fn record<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
     let (Some(last), Some(exempt)) = (FACTS.get_ptr_mut(0), EXEMPT.get_ptr_mut(0)) else {
@@ -71,16 +71,16 @@ pub(crate) fn record<const LAYER_3: bool>(frame: &Frame<LAYER_3>) {
 #[btf_map]
 static CLOCK: Array<u64, 1> = Array::new();
 
-/// A flood from this CPU, at index 0: `packets` left of it. Written by the test, counted down here.
+/// A flood from this CPU, at index 0: `packets` remain. Written by the test, counted down here.
 #[btf_map]
 static FLOOD: PerCpuArray<Flood, 1> = PerCpuArray::new();
 
-/// The time of the frame under way in ticks, at index 0. Written and read here alone.
+/// The time of the current frame in ticks, at index 0. Only written and read here.
 #[btf_map]
 static NOW: PerCpuArray<u64, 1> = PerCpuArray::new();
 
-/// One system call, many packets: each comes a step later. `block` sources send one after the
-/// other, and then again, until each has sent `times`; then come others.
+/// Many packets in one system call, each a step later than the last. `block` sources send one after
+/// the other, and repeat that until each has sent `times`; then other sources follow.
 #[repr(C)]
 struct Flood {
     /// Packets left; 0 for none.
@@ -94,16 +94,16 @@ struct Flood {
     /// Sources that send in turn.
     block: u64,
     times: u64,
-    /// Bytes of the address that all sources have, as they stand in the frame.
+    /// Bytes of the address that all sources share, as in the frame.
     net: u32,
     /// The bits in which sources differ.
     hosts: u32,
 }
 
-/// Odd, so that a product with it is another number for each of 2^32 sources.
+/// Odd, so that its products differ for all of 2^32 sources.
 const SPREAD: u32 = 0x9e37_79b1;
 
-/// The time of the frame in ticks, which is kept for [`Clock::now`].
+/// The time of the frame in ticks. Stores it for [`Clock::now`].
 #[inline(always)]
 pub(crate) fn time<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     let now = time_of_maps(frame);
@@ -114,8 +114,8 @@ pub(crate) fn time<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     now
 }
 
-/// The time from the maps. In a flood the frame gets another source first: it must be IPv4 without
-/// a tag.
+/// The time from the maps. In a flood, first gives the frame another source: it must be IPv4
+/// without a tag.
 #[inline(always)]
 fn time_of_maps<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     let Some(flood) = FLOOD.get_ptr_mut(0) else {
@@ -135,7 +135,7 @@ fn time_of_maps<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> Ticks {
     let address = ((source & 0xffff_ffff) as u32).wrapping_mul(SPREAD) & hosts | net;
     let place = hook::data(frame.context()) + SOURCE_AT;
     if place + size_of::<u32>() <= hook::data_end(frame.context()) {
-        // SAFETY: the comparison is the proof that the verifier asks for.
+        // SAFETY: the comparison is the proof that the verifier needs.
         unsafe { (place as *mut u32).write_unaligned(address) };
     }
     Ticks::from_nanos(flood.now)
@@ -151,8 +151,8 @@ impl Clock for Kernel {
         call!(here time(; frame))
     }
 
-    /// Reads the time again, as the shipped program does: a time that is kept meanwhile would take
-    /// stack, which is then not what ships.
+    /// Reads the time again, as the shipped program does: keeping a time would take stack, which
+    /// would then differ from the shipped program.
     #[inline(always)]
     fn read(&self, _recent: Ticks) -> Ticks {
         NOW.get(0).map_or(Ticks::ZERO, |now| Ticks::new(*now))

@@ -10,7 +10,7 @@ use super::socket::is_established;
 use crate::call::call;
 use crate::hook::{self, Context};
 
-/// A load of some bytes of a packet, at an offset that is known at compile time.
+/// Loads some bytes of a packet at an offset that is known at compile time.
 #[cfg(target_arch = "bpf")]
 macro_rules! load {
     ($width:literal, $start:expr, $offset:expr, $type:ty) => {{
@@ -27,7 +27,7 @@ macro_rules! load {
     }};
 }
 
-/// A frame, all fragments of a multi-buffer frame included. With `LAYER_3`, it begins with its IP
+/// A frame, including all fragments of a multi-buffer frame. With `LAYER_3`, it begins with its IP
 /// header.
 pub(crate) struct Frame<const LAYER_3: bool>(*mut Context);
 
@@ -43,7 +43,7 @@ impl<const LAYER_3: bool> Frame<LAYER_3> {
         self.0
     }
 
-    /// The index of the interface that the frame came in by or goes out by.
+    /// The index of the interface by which the frame came in or goes out.
     #[inline(always)]
     pub(crate) fn interface(&self) -> u32 {
         hook::interface(self.0)
@@ -63,8 +63,8 @@ impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
         hook::tag(self.0)
     }
 
-    /// Reads by the helper, which takes any offset: to add a register to a pointer to the packet
-    /// needs `CAP_PERFMON`.
+    /// Reads with the helper, which accepts any offset: adding a register to a packet pointer needs
+    /// `CAP_PERFMON`.
     #[inline(always)]
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
         if N == 0 {
@@ -86,19 +86,19 @@ impl<const LAYER_3: bool> Bytes for Frame<LAYER_3> {
         if start + OFFSET + N > hook::data_end(self.0) {
             return None;
         }
-        // SAFETY: the comparison above is the proof that the verifier asks for.
+        // SAFETY: the comparison above is the proof that the verifier needs.
         Some(unsafe { bytes_at::<OFFSET, N>(start) })
     }
 
-    /// Reads it in a subprogram, of whose answer the verifier knows nothing: so the rounds of the
-    /// walk are alike to it.
+    /// Reads it in a subprogram, about whose answer the verifier knows nothing: so all rounds of
+    /// the walk look the same to it.
     #[inline(always)]
     fn extension(&self, number: u8, offset: usize) -> Option<Extension> {
         call!(extension_at(; self, number, low_32(offset)))
     }
 }
 
-/// The extension header of a number at an offset.
+/// The extension header with a number at an offset.
 #[inline(always)]
 pub(crate) fn extension_at<const LAYER_3: bool>(
     frame: &Frame<LAYER_3>,
@@ -122,7 +122,7 @@ impl<const LAYER_3: bool> FrameMut for Frame<LAYER_3> {
 
     #[inline(always)]
     fn store<const N: usize>(&self, offset: u32, bytes: &[u8; N]) -> bool {
-        // SAFETY: the N bytes are there.
+        // SAFETY: the N bytes exist.
         unsafe { hook::store(self.context(), offset, bytes.as_ptr(), short::<N>()) }
     }
 
@@ -137,9 +137,10 @@ impl<const LAYER_3: bool> FrameMut for Frame<LAYER_3> {
     }
 }
 
-/// The `N` bytes at `OFFSET` behind an address, by as few loads as there can be. In assembly: the
-/// compiler takes the target to have no loads that are not aligned, and reads byte by byte. The
-/// verifier grants them in a packet where the processor has them, and the program is for no others.
+/// The `N` bytes at `OFFSET` behind an address, with the fewest possible loads. In assembly,
+/// because the compiler assumes that the target has no unaligned loads, and reads byte by byte. The
+/// verifier allows unaligned loads in a packet if the processor has them, and the program runs on
+/// no other processors.
 ///
 /// # Safety
 ///
@@ -148,7 +149,7 @@ impl<const LAYER_3: bool> FrameMut for Frame<LAYER_3> {
 #[inline(always)]
 unsafe fn bytes_at<const OFFSET: usize, const N: usize>(start: usize) -> [u8; N] {
     let mut bytes = [0; N];
-    // SAFETY: the caller's for the loads; each chunk ends at N at the latest.
+    // SAFETY: the caller guarantees the loads; each chunk ends at N at the latest.
     unsafe {
         let to = bytes.as_mut_ptr();
         if N >= 8 {
@@ -186,11 +187,11 @@ unsafe fn bytes_at<const OFFSET: usize, const N: usize>(start: usize) -> [u8; N]
 ///
 /// # Safety
 ///
-/// There must be room for it.
+/// There must be space for it.
 #[cfg(target_arch = "bpf")]
 #[inline(always)]
 unsafe fn put<const M: usize>(to: *mut u8, at: usize, chunk: [u8; M]) {
-    // SAFETY: the caller's; an array of bytes has no alignment.
+    // SAFETY: guaranteed by the caller; an array of bytes has no alignment.
     unsafe { to.add(at).cast::<[u8; M]>().write(chunk) };
 }
 
@@ -198,28 +199,28 @@ unsafe fn put<const M: usize>(to: *mut u8, at: usize, chunk: [u8; M]) {
 ///
 /// # Safety
 ///
-/// The bytes must be there.
+/// The bytes must exist.
 #[cfg(not(target_arch = "bpf"))]
 unsafe fn bytes_at<const OFFSET: usize, const N: usize>(start: usize) -> [u8; N] {
-    // SAFETY: the caller's; an array of bytes has no alignment.
+    // SAFETY: guaranteed by the caller; an array of bytes has no alignment.
     unsafe { ((start + OFFSET) as *const [u8; N]).read() }
 }
 
-/// The `N` bytes at `offset`, at least one, wherever in the frame they are.
+/// The `N` bytes at `offset`, at least one, anywhere in the frame.
 #[inline(always)]
 fn load<const N: usize>(ctx: *mut Context, offset: u32) -> Option<[u8; N]> {
     let mut buffer = Buffer(MaybeUninit::<[u8; N]>::uninit());
-    // SAFETY: there is room for N bytes.
+    // SAFETY: there is space for N bytes.
     let loaded = unsafe { hook::load(ctx, offset, buffer.0.as_mut_ptr().cast(), short::<N>()) };
     // SAFETY: without an error, the helper has written all of them.
     if loaded { Some(unsafe { buffer.0.assume_init() }) } else { None }
 }
 
-/// A buffer that is aligned, so that the bytes are read by words.
+/// An aligned buffer, so that the bytes are read by words.
 #[repr(align(8))]
 struct Buffer<const N: usize>(MaybeUninit<[u8; N]>);
 
-/// The number of a few bytes, as a helper takes it.
+/// A small number of bytes as a helper takes it.
 #[expect(clippy::cast_possible_truncation, reason = "headers are short")]
 const fn short<const N: usize>() -> u32 {
     N as u32

@@ -1,5 +1,5 @@
-//! The context that the kernel passes to the program: the frame, and the socket that it belongs to.
-//! The maps do not need it.
+//! The context that the kernel passes to the program: the frame, and its socket. The maps do not
+//! need it.
 
 pub(crate) mod frame;
 pub(crate) mod socket;

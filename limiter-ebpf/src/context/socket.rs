@@ -59,12 +59,12 @@ pub(crate) fn is_established<const LAYER_3: bool>(facts: &Facts, frame: &Frame<L
     }
 }
 
-/// Looks a connection up. `T` is one of the two tuples.
+/// Looks up a connection. `T` is one of the two tuples.
 #[inline(always)]
 fn lookup<T, const LAYER_3: bool>(frame: &Frame<LAYER_3>, mut tuple: T) -> bool {
     let (ctx, place) = (frame.context().cast(), (&raw mut tuple).cast::<bpf_sock_tuple>());
-    // SAFETY: the helper reads as many bytes of the tuple as it is asked for. It returns null, or a
-    // socket that is ours until it is released, which the verifier insists on.
+    // SAFETY: the helper reads only the given number of bytes of the tuple. It returns null, or a
+    // socket that is ours until it is released, which the verifier enforces.
     unsafe {
         let socket = bpf_sk_lookup_tcp(ctx, place, size_of_tuple::<T>(), THIS_NETNS, 0);
         if socket.is_null() {

@@ -1,5 +1,5 @@
-//! The tc hook (TCX, or a filter of clsact): skbs that came in, behind generic receive offload, or
-//! that go out, before they are split.
+//! The tc hook (TCX, or a filter of clsact): incoming skbs after generic receive offload, and
+//! outgoing skbs before they are split.
 
 use aya_ebpf::Global;
 use aya_ebpf::bindings::{__sk_buff, TC_ACT_SHOT, TC_ACT_UNSPEC};
@@ -12,7 +12,7 @@ use limiter_decision::packet::Segments;
 /// The context that the kernel passes.
 pub(crate) type Context = __sk_buff;
 
-/// The verdict for an skb that goes on: the next program is asked (`TCX_NEXT`).
+/// The verdict for an skb that passes: the next program runs (`TCX_NEXT`).
 pub(crate) const PASS: u32 = TC_ACT_UNSPEC.cast_unsigned();
 
 /// The verdict for an skb that is dropped.
@@ -24,15 +24,15 @@ pub(crate) const SUPER_FRAMES: bool = true;
 /// Skbs can wait, in the queueing discipline behind this hook.
 pub(crate) const DELAYS: bool = true;
 
-/// 1 where the program is attached to the way out. Set by the loader, so that the verifier removes
-/// the code for the other direction.
+/// 1 if the program is attached for outgoing packets. Set by the loader, so that the verifier
+/// removes the code for the other direction.
 #[unsafe(no_mangle)]
 static OUT: Global<u32> = Global::new(0);
 
-/// `BPF_F_RECOMPUTE_CSUM`: the card's sum of the packet follows what is written.
+/// `BPF_F_RECOMPUTE_CSUM`: the checksum kept for the card follows what is written.
 const RECOMPUTE_CHECKSUM: u64 = 1;
 
-/// `BPF_SKB_TSTAMP_DELIVERY_MONO`: a time of departure, which a redirection keeps.
+/// `BPF_SKB_TSTAMP_DELIVERY_MONO`: a departure time, which survives a redirection.
 const DELIVERY_MONO: u32 = 1;
 
 /// The direction of skbs.
@@ -41,7 +41,7 @@ pub(crate) fn direction() -> Direction {
     if OUT.load() == 0 { Direction::In } else { Direction::Out }
 }
 
-/// The VLAN tag that is not among the bytes.
+/// The VLAN tag that is not in the packet's bytes.
 #[inline(always)]
 pub(crate) fn tag(ctx: *mut Context) -> Option<u16> {
     // SAFETY: the context pointer is the one that the kernel passed.
@@ -49,14 +49,14 @@ pub(crate) fn tag(ctx: *mut Context) -> Option<u16> {
     if present == 0 { None } else { Some((tci & 0xffff) as u16) }
 }
 
-/// Where the linear part of the skb begins.
+/// The beginning of the skb's linear part.
 #[inline(always)]
 pub(crate) fn data(ctx: *mut Context) -> usize {
     // SAFETY: the context pointer is the one that the kernel passed.
     unsafe { (*ctx).data as usize }
 }
 
-/// Where the linear part of the skb ends.
+/// The end of the skb's linear part.
 #[inline(always)]
 pub(crate) fn data_end(ctx: *mut Context) -> usize {
     // SAFETY: the context pointer is the one that the kernel passed.
@@ -70,7 +70,7 @@ pub(crate) fn length(ctx: *mut Context) -> u64 {
     unsafe { (*ctx).len.into() }
 }
 
-/// What an skb stands for if it is a super-frame.
+/// The segments that an skb stands for if it is a super-frame.
 #[inline(always)]
 pub(crate) fn segments(ctx: *mut Context) -> Option<Segments> {
     // SAFETY: the context pointer is the one that the kernel passed.
@@ -78,44 +78,44 @@ pub(crate) fn segments(ctx: *mut Context) -> Option<Segments> {
     if size == 0 { None } else { Some(Segments { count, size }) }
 }
 
-/// The index of the interface that the skb came in by or goes out by.
+/// The index of the interface by which the skb came in or goes out.
 #[inline(always)]
 pub(crate) fn interface(ctx: *mut Context) -> u32 {
     // SAFETY: the context pointer is the one that the kernel passed.
     unsafe { (*ctx).ifindex }
 }
 
-/// Copies bytes of the skb, wherever in it they are; false where they are not there.
+/// Copies bytes from anywhere in the skb; false if they do not exist.
 ///
 /// # Safety
 ///
-/// There must be room for them.
+/// There must be space for them.
 #[inline(always)]
 pub(crate) unsafe fn load(ctx: *mut Context, offset: u32, to: *mut u8, bytes: u32) -> bool {
-    // SAFETY: the context is the kernel's; the rest is the caller's.
+    // SAFETY: the context is the kernel's; the caller guarantees the rest.
     unsafe { bpf_skb_load_bytes(ctx.cast_const().cast(), offset, to.cast(), bytes) == 0 }
 }
 
-/// Writes bytes to the skb; false where it has no such bytes.
+/// Writes bytes to the skb; false if it has no such bytes.
 ///
 /// # Safety
 ///
-/// As many bytes must be there to be read.
+/// So many bytes must be readable.
 #[inline(always)]
 pub(crate) unsafe fn store(ctx: *mut Context, offset: u32, from: *const u8, bytes: u32) -> bool {
-    // SAFETY: the context is the kernel's; the helper only reads what the caller has.
+    // SAFETY: the context is the kernel's; the helper only reads the caller's bytes.
     unsafe { bpf_skb_store_bytes(ctx, offset, from.cast(), bytes, RECOMPUTE_CHECKSUM) == 0 }
 }
 
-/// Cuts the skb off behind `length` bytes. The kernel refuses to cut a super-frame.
+/// Cuts the skb to `length` bytes. The kernel refuses to cut a super-frame.
 #[inline(always)]
 pub(crate) fn cut(ctx: *mut Context, length: u32, _of: u32) -> bool {
     // SAFETY: the context is the kernel's, which checks the rest.
     unsafe { bpf_skb_change_tail(ctx, length, 0) == 0 }
 }
 
-/// Sets the earliest departure time, in nanoseconds of the monotonic clock, which `fq` waits for:
-/// the later one of that and the one that the sender's own pacing has set.
+/// Sets the earliest departure time, for which `fq` waits, in nanoseconds of the monotonic clock:
+/// the later of `departure` and the time set by the sender's own pacing.
 #[inline(always)]
 pub(crate) fn delay(ctx: *mut Context, departure: u64) {
     // SAFETY: the context pointer is the one that the kernel passed.
@@ -126,9 +126,9 @@ pub(crate) fn delay(ctx: *mut Context, departure: u64) {
     }
 }
 
-/// Sends an skb that came in through the `ifb` of an index, whose `fq` holds it until its time of
-/// departure and gives it back behind this hook. The verdict, which is [`PASS`] for an skb that
-/// cannot wait: one that is neither IPv4 nor IPv6 to the kernel.
+/// Sends an incoming skb through the `ifb` with this index, whose `fq` holds it until its departure
+/// time and returns it after this hook. Returns the verdict, which is [`PASS`] for an skb that
+/// cannot wait because the kernel takes it for neither IPv4 nor IPv6.
 #[inline(always)]
 pub(crate) fn hold(ctx: *mut Context, departure: u64, ifb: u32) -> u32 {
     // SAFETY: the context is the kernel's, which checks the rest; the other helper takes numbers.
@@ -141,11 +141,11 @@ pub(crate) fn hold(ctx: *mut Context, departure: u64, ifb: u32) -> u32 {
     }
 }
 
-/// The kernel asks the next program at tc itself.
+/// The kernel itself runs the next program at tc.
 #[inline(always)]
 pub(crate) const fn go_on(_: *mut Context) {}
 
-/// The verdict for an skb that has become an answer: out of the interface that it came in by.
+/// The verdict for an skb that has become an answer: sent by the interface by which it came in.
 #[inline(always)]
 pub(crate) fn answered(ctx: *mut Context) -> u32 {
     // SAFETY: the helper takes two numbers.

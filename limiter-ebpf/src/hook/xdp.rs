@@ -16,7 +16,7 @@ use crate::maps::members::bond_of;
 /// The context that the kernel passes.
 pub(crate) type Context = xdp_md;
 
-/// The verdict for a frame that goes on.
+/// The verdict for a frame that passes.
 pub(crate) const PASS: u32 = xdp_action::XDP_PASS;
 
 /// The verdict for a frame that is dropped.
@@ -34,33 +34,33 @@ pub(crate) const fn direction() -> Direction {
     Direction::In
 }
 
-/// The VLAN tag that is not among the bytes. XDP is not shown any.
+/// The VLAN tag that is not in the frame's bytes. XDP is never shown one.
 #[inline(always)]
 pub(crate) const fn tag(_: *mut Context) -> Option<u16> {
     None
 }
 
-/// Where the linear part of the frame begins.
+/// The beginning of the frame's linear part.
 #[inline(always)]
 pub(crate) fn data(ctx: *mut Context) -> usize {
     XdpContext::new(ctx).data()
 }
 
-/// Where the linear part of the frame ends.
+/// The end of the frame's linear part.
 #[inline(always)]
 pub(crate) fn data_end(ctx: *mut Context) -> usize {
     XdpContext::new(ctx).data_end()
 }
 
-/// Bytes in the buffer, all fragments included. Computing `data_end - data` instead would need
-/// `CAP_PERFMON`: the verifier refuses pointer subtraction to the unprivileged.
+/// Bytes in the buffer, including all fragments. Computing `data_end - data` instead would need
+/// `CAP_PERFMON`: the verifier rejects pointer subtraction without it.
 #[inline(always)]
 pub(crate) fn length(ctx: *mut Context) -> u64 {
     // SAFETY: the context pointer is the one that the kernel passed.
     unsafe { bpf_xdp_get_buff_len(ctx) }
 }
 
-/// The index of the interface that the frame came in by; of a member of a bond, the bond's.
+/// The index of the interface by which the frame came in; for a member of a bond, the bond's index.
 #[inline(always)]
 pub(crate) fn interface(ctx: *mut Context) -> u32 {
     // SAFETY: the context pointer is the one that the kernel passed.
@@ -68,29 +68,29 @@ pub(crate) fn interface(ctx: *mut Context) -> u32 {
     if Kernel.control(Control::Members) == 0 { index } else { call!(bond_of(; index)) }
 }
 
-/// Copies bytes of the frame, wherever in it they are; false where they are not there.
+/// Copies bytes from anywhere in the frame; false if they do not exist.
 ///
 /// # Safety
 ///
-/// There must be room for them.
+/// There must be space for them.
 #[inline(always)]
 pub(crate) unsafe fn load(ctx: *mut Context, offset: u32, to: *mut u8, bytes: u32) -> bool {
-    // SAFETY: the context is the kernel's; the rest is the caller's.
+    // SAFETY: the context is the kernel's; the caller guarantees the rest.
     unsafe { bpf_xdp_load_bytes(ctx, offset, to.cast(), bytes) == 0 }
 }
 
-/// Writes bytes to the frame; false where it has no such bytes.
+/// Writes bytes to the frame; false if it has no such bytes.
 ///
 /// # Safety
 ///
-/// As many bytes must be there to be read.
+/// So many bytes must be readable.
 #[inline(always)]
 pub(crate) unsafe fn store(ctx: *mut Context, offset: u32, from: *const u8, bytes: u32) -> bool {
-    // SAFETY: the context is the kernel's; the helper only reads what the caller has.
+    // SAFETY: the context is the kernel's; the helper only reads the caller's bytes.
     unsafe { bpf_xdp_store_bytes(ctx, offset, from.cast_mut().cast(), bytes) == 0 }
 }
 
-/// Cuts the frame off behind `length` bytes, of the `of` that it has.
+/// Cuts the frame from `of` to `length` bytes.
 #[inline(always)]
 pub(crate) fn cut(ctx: *mut Context, length: u32, of: u32) -> bool {
     let change = length.wrapping_sub(of).cast_signed();
@@ -99,10 +99,11 @@ pub(crate) fn cut(ctx: *mut Context, length: u32, of: u32) -> bool {
 }
 
 /// Calls the program of `--then` for a frame that passes. If the call returns, there is no such
-/// program, or it cannot be called. A subprogram has too much on the stack for a tail call.
+/// program, or it cannot be called. Not a subprogram, because a subprogram has too much on the
+/// stack for a tail call.
 #[inline(always)]
 pub(crate) fn go_on(ctx: *mut Context) {
-    // SAFETY: a call that succeeds never returns, and no value here has to be dropped.
+    // SAFETY: a successful call never returns, and no value here needs to be dropped.
     unsafe { THEN.tail_call(&XdpContext::new(ctx), 0) }
 }
 

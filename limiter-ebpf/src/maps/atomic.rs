@@ -1,5 +1,5 @@
 //! Atomic access to map values. `AtomicU64` has no such methods on BPF, and its `load` does not
-//! survive instruction selection; so intrinsics and volatile reads, here and nowhere else.
+//! survive instruction selection, so only this file uses intrinsics and volatile reads.
 
 use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 use core::ptr::NonNull;
@@ -13,19 +13,19 @@ use limiter_decision::algorithm::Words;
 use limiter_decision::cell::Cell;
 use limiter_decision::maps::{Keyed, Lease};
 
-/// Keeps what was read before it before all that comes after.
+/// Orders all earlier reads before everything that follows.
 ///
-/// x86 keeps loads in order by itself, and has nothing of this. BPF of this instruction set has no
-/// fence and no load that acquires, but an atomic instruction that fetches is a full barrier: for
-/// arm64 the kernel makes it `ldsetal`, or `ldxr`, `stlxr` and `dmb ish` (an exchange that fails is
-/// no barrier there). The word is on the stack of this CPU, so that none waits for another.
+/// x86 keeps loads in order by itself, so nothing is emitted there. BPF of this instruction set has
+/// no fence and no acquiring load, but a fetching atomic instruction is a full barrier: on arm64
+/// the kernel turns it into `ldsetal`, or `ldxr`, `stlxr` and `dmb ish` (a failing exchange is not
+/// a barrier there). The word is on this CPU's stack, so that CPUs do not wait for each other.
 #[inline(always)]
 pub(crate) fn acquire_fence() {
     #[cfg(all(target_arch = "bpf", not(bpf_target_arch = "x86_64")))]
     {
         let mut own = 0_u64;
-        // SAFETY: a word of the stack, written before and unchanged by it. In assembly, because the
-        // compiler leaves an atomic instruction out on a word that nobody else sees.
+        // SAFETY: a word on the stack that was written before, and is left unchanged. In assembly,
+        // because the compiler removes an atomic instruction on a word that nobody else sees.
         unsafe {
             core::arch::asm!("{zero} = atomic_fetch_or((u64 *)({own} + 0), {zero})",
                 own = in(reg) &raw mut own, zero = inout(reg) 0_u64 => _, options(nostack));
@@ -37,7 +37,7 @@ pub(crate) fn acquire_fence() {
 pub(crate) struct MapWord(NonNull<u64>);
 
 impl MapWord {
-    /// Takes a field of a value that a map look-up returned.
+    /// Wraps a field of a value that a map look-up returned.
     #[inline(always)]
     pub(crate) fn new(word: NonNull<u64>) -> Self {
         Self(word)
@@ -76,13 +76,13 @@ impl Cell for MapWord {
 pub(crate) struct MapKeyed(NonNull<KeyedBucket>);
 
 impl MapKeyed {
-    /// Takes what a map look-up returned.
+    /// Wraps the result of a map look-up.
     #[inline(always)]
     pub(crate) fn new(bucket: NonNull<KeyedBucket>) -> Self {
         Self(bucket)
     }
 
-    /// Takes what crossed to a BPF function.
+    /// Wraps a pointer that was passed to a BPF function.
     #[inline(always)]
     pub(crate) fn at(bucket: *mut KeyedBucket) -> Option<Self> {
         NonNull::new(bucket).map(Self)
@@ -123,8 +123,8 @@ impl Words for MapKeyed {
 
     #[inline(always)]
     fn cell(&self, index: u32) -> Option<KeyedWord> {
-        // A word that is not there reads as zero, and cannot be exchanged. No branch: the verifier
-        // would walk both sides for every word.
+        // A word that does not exist reads as zero and cannot be exchanged. No branch, because the
+        // verifier would walk both sides for every word.
         Some(KeyedWord { bucket: *self, index })
     }
 }
@@ -138,19 +138,19 @@ impl Keyed for MapKeyed {
 
     #[inline(always)]
     fn first(&self) -> impl Cell {
-        // SAFETY: a field of a whole value, and so not null.
+        // SAFETY: a field of a whole value, so it is not null.
         unsafe { MapWord(NonNull::new_unchecked((&raw mut (*self.0.as_ptr()).words[0]).cast())) }
     }
 
     #[inline(always)]
     fn second(&self) -> impl Cell {
-        // SAFETY: a field of a whole value, and so not null.
+        // SAFETY: a field of a whole value, so it is not null.
         unsafe { MapWord(NonNull::new_unchecked((&raw mut (*self.0.as_ptr()).words[1]).cast())) }
     }
 
     #[inline(always)]
     fn resolved(&self) -> impl Cell {
-        // SAFETY: a field of a whole value, and so not null.
+        // SAFETY: a field of a whole value, so it is not null.
         unsafe { MapWord(NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).resolved)) }
     }
 
@@ -196,7 +196,7 @@ impl Keyed for MapKeyed {
 pub(crate) struct MapLease(NonNull<LeaseWords>);
 
 impl MapLease {
-    /// Takes what a map look-up returned.
+    /// Wraps the result of a map look-up.
     #[inline(always)]
     pub(crate) fn new(lease: NonNull<LeaseWords>) -> Self {
         Self(lease)
@@ -218,7 +218,7 @@ impl Lease for MapLease {
 
     #[inline(always)]
     fn used(&self) -> impl Cell {
-        // SAFETY: a field of a whole value, and so not null.
+        // SAFETY: a field of a whole value, so it is not null.
         unsafe { MapWord(NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).used)) }
     }
 

@@ -1,4 +1,4 @@
-//! Sources on record for a ban.
+//! Sources with a ban on record.
 
 use core::hint::black_box;
 use core::ptr::NonNull;
@@ -13,7 +13,7 @@ use super::atomic::MapWord;
 pub(crate) struct MapBan(NonNull<Ban>);
 
 impl MapBan {
-    /// Takes what a map look-up returned.
+    /// Wraps the result of a map look-up.
     #[inline(always)]
     pub(super) fn new(ban: NonNull<Ban>) -> Self {
         Self(ban)
@@ -43,7 +43,7 @@ impl Entry for MapBan {
 /// The record of a source before its first strike.
 #[inline(always)]
 pub(super) fn begun() -> Ban {
-    // Plain zeros would be made a call of memset by the compiler, as in `Facts::clear`.
+    // The compiler would turn plain zeros into a call of memset, as in `Facts::clear`.
     let zero = black_box(0);
     Ban { until: zero, history: zero, rule: zero }
 }

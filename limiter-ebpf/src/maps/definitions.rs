@@ -1,5 +1,5 @@
-//! Every map of the program but those of the store of sources, of the clock and of events: who
-//! writes it, who reads it, what evicts from it. Sizes given here are defaults; the daemon sets
+//! Every map of the program, except those of the store of sources, of the clock and of events: who
+//! writes it, who reads it, and what evicts from it. The sizes here are defaults; the daemon sets
 //! them at load time. Names and layouts: `limiter_common::wire`.
 
 use aya_ebpf::{
@@ -32,23 +32,23 @@ pub(super) static CONTROL: Array<u64, { Control::COUNT as usize }> = Array::new(
 #[btf_map]
 pub(super) static LIMITS: Array<Limit, 16_384> = Array::new();
 
-/// Times at which rule sets came into force: [`Moment`]. Written by the daemon, read when a limit
-/// changed.
+/// Times at which rule sets came into force: [`Moment`]. Written by the daemon, read after a limit
+/// has changed.
 #[btf_map]
 pub(super) static CHANGES: Array<u64, { limiter_common::wire::CHANGES as usize }> = Array::new();
 
-/// Prefix to slot, one trie for even and one for odd generations. Filled by the daemon, replaced
-/// whole, read for sources without a bucket and after a change.
+/// Prefix to slot, one trie for even and one for odd generations. Filled by the daemon, replaced as
+/// a whole, read for sources without a bucket and after a change.
 #[btf_map]
 pub(super) static RULES: ArrayOfMaps<LpmTrie<[u8; 16], u32, 16_384>, 2> = ArrayOfMaps::new();
 
-/// Allowed and denied sources. Written by the daemon, read for every packet while there are any;
-/// the daemon removes what has expired.
+/// Allowed and denied sources. Written by the daemon, read for every packet while there are any.
+/// The daemon removes expired entries.
 #[btf_map]
 pub(super) static LISTED: HashMap<[u8; 16], ListEntry, 1_048_576, { BPF_F_NO_PREALLOC as usize }> =
     HashMap::new();
 
-/// Allowed and denied prefixes. Written and read as `LISTED`.
+/// Allowed and denied prefixes. Written and read like `LISTED`.
 #[btf_map]
 pub(super) static LISTED_PREFIXES: LpmTrie<[u8; 16], ListEntry, 65_536> = LpmTrie::new();
 
@@ -60,38 +60,38 @@ pub(super) static REASONS: PerCpuArray<Tally, { Reason::COUNT }> = PerCpuArray::
 #[btf_map]
 pub(super) static RULE_STATS: PerCpuArray<RuleCounters, 16_384> = PerCpuArray::new();
 
-/// Packets and bytes by interface. Written here, summed by the daemon, which begins the counters of
-/// an interface before it attaches to it.
+/// Packets and bytes by interface. Written here, summed by the daemon, which resets the counters of
+/// an interface before attaching to it.
 #[btf_map]
 pub(super) static INTERFACE_STATS: PerCpuArray<
     InterfaceCounters,
     { InterfaceCounters::PLACES as usize },
 > = PerCpuArray::new();
 
-/// Tables of even and of odd generations. Written by the daemon, as `RULES` is.
+/// Tables of even and of odd generations. Written by the daemon, like `RULES`.
 #[btf_map]
 pub(super) static TABLES: Array<Table, { 2 * MAX_TABLES as usize }> = Array::new();
 
-/// Shapes of tables. Written by the daemon, as `RULES` is.
+/// Shapes of tables. Written by the daemon, like `RULES`.
 #[btf_map]
 pub(super) static SHAPES: Array<Shape, { (2 * MAX_TABLES * MAX_SHAPES) as usize }> = Array::new();
 
 /// Keys of tables to slots of records, one trie for even and one for odd generations. Written by
-/// the daemon, as `RULES` is.
+/// the daemon, like `RULES`.
 #[btf_map]
 pub(super) static TABLE_RULES: ArrayOfMaps<LpmTrie<TableKey, u64, 16_384>, 2> = ArrayOfMaps::new();
 
-/// Records by slot. Written by the daemon, as `LIMITS` is.
+/// Records by slot. Written by the daemon, like `LIMITS`.
 #[btf_map]
 pub(super) static RECORDS: Array<Record, 16_384> = Array::new();
 
-/// Buckets of tables. Written here; read by the daemon. The policy for those that leave:
+/// Buckets of tables. Written here; read by the daemon. Eviction policy:
 /// [`limiter_decision::entries`].
 #[btf_map]
 pub(super) static KEYED: HashMap<KeyName, KeyedEntry, 65_536> = HashMap::new();
 
-/// Shared budgets, begun by the daemon, and behind them the overflow buckets of keys without a
-/// bucket, by rule number. Written here; none ever leaves.
+/// Shared budgets, initialised by the daemon, and after them the overflow buckets of keys without a
+/// bucket, by rule number. Written here; never evicted.
 #[btf_map]
 pub(super) static BUDGETS: Array<KeyedBucket, { MAX_BUDGETS as usize + 16_384 }> = Array::new();
 
@@ -101,7 +101,7 @@ pub(super) static BUDGETS: Array<KeyedBucket, { MAX_BUDGETS as usize + 16_384 }>
 pub(super) static LEASES: Array<Lease, { MAX_LEASES as usize }, { BPF_F_MMAPABLE as usize }> =
     Array::new();
 
-/// Leases of keys: [`limiter_common::wire::KeyLeases`]. An entry is made here where a key asks, and
+/// Leases of keys: [`limiter_common::wire::KeyLeases`]. An entry is made here when a key asks, and
 /// filled in and removed by the daemon.
 #[btf_map]
 pub(super) static LEASED: HashMap<
@@ -111,8 +111,8 @@ pub(super) static LEASED: HashMap<
     { BPF_F_NO_PREALLOC as usize },
 > = HashMap::new();
 
-/// Keys that ask for leases, which the daemon has not read yet: [`limiter_common::wire::Ask`].
-/// Without a type: of one with a size, libbpf makes no ring.
+/// Keys that ask for leases, not yet read by the daemon: [`limiter_common::wire::Ask`]. Untyped,
+/// because libbpf does not make a ring of a type with a size.
 #[btf_map]
 pub(super) static ASKS: RingBuf<[u8; 0], { ASK_BYTES as usize }> = RingBuf::new();
 
@@ -120,29 +120,29 @@ pub(super) static ASKS: RingBuf<[u8; 0], { ASK_BYTES as usize }> = RingBuf::new(
 #[btf_map]
 pub(super) static ACTIONS: Array<Action, { MAX_ACTIONS as usize }> = Array::new();
 
-/// Sources that were over a limit with a ban. Written here and by the daemon; the least recently
-/// used leave.
+/// Sources that were over a limit with a ban. Written here and by the daemon; evicts the least
+/// recently used.
 #[btf_map]
 pub(super) static BANS: LruHashMap<[u8; 16], Ban, 65_536> = LruHashMap::new();
 
-/// Times at which packets of flows passed last. Written here; the least recently used leave.
+/// Times at which the last packets of flows passed. Written here; evicts the least recently used.
 #[btf_map]
 pub(super) static FLOWS: LruHashMap<FlowKey, u64, 65_536> = LruHashMap::new();
 
-/// Interfaces that `ActionKind::Interface` redirects to. Written by the daemon.
+/// Interfaces to which `ActionKind::Interface` redirects. Written by the daemon.
 #[btf_map]
 pub(crate) static INTERFACES: DevMap<64> = DevMap::new();
 
-/// CPUs that `ActionKind::Cpu` redirects to. Written by the daemon.
+/// CPUs to which `ActionKind::Cpu` redirects. Written by the daemon.
 #[btf_map]
 pub(crate) static CPUS: CpuMap<1> = CpuMap::new();
 
-/// The XDP program of somebody else that goes on with what passes, if there is one. Written by the
+/// The other XDP program that continues with the packets that pass, if there is one. Written by the
 /// daemon.
 #[btf_map]
 pub(crate) static THEN: ProgramArray<1> = ProgramArray::new();
 
-/// The packet under way, by CPU.
+/// The current packet, per CPU.
 #[btf_map]
 pub(super) static SCRATCH: PerCpuArray<Scratch, 1> = PerCpuArray::new();
 
@@ -159,7 +159,7 @@ pub(super) static SPACES: Array<EntryTable, { EntryKind::COUNT }> = Array::new()
 #[btf_map]
 pub(super) static ADMISSION: PerCpuArray<AdmissionCells, { EntryKind::COUNT }> = PerCpuArray::new();
 
-/// Buckets that sources without one of their own share. Written and read here.
+/// Buckets shared by sources without their own. Written and read here.
 #[btf_map]
 pub(super) static AGGREGATES: Array<u64, { AGGREGATE_COUNT as usize }> = Array::new();
 

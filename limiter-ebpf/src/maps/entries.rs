@@ -13,7 +13,7 @@ use super::atomic::MapWord;
 pub(super) struct MapEntryTable(NonNull<EntryTable>);
 
 impl MapEntryTable {
-    /// Takes what a map look-up returned.
+    /// Wraps the result of a map look-up.
     #[inline(always)]
     pub(super) fn new(entry_table: NonNull<EntryTable>) -> Self {
         Self(entry_table)

@@ -41,7 +41,7 @@ use crate::source_store::hashed::{self, MapBucket};
 use crate::source_store::lines::{self, MapLine};
 
 impl Kernel {
-    /// Counts a frame under the reason that it left with.
+    /// Counts a frame under the reason with which it left.
     #[inline(always)]
     pub(crate) fn count_reason(reason: Reason, size: FrameSize) {
         if let Some(tally) = REASONS.get_ptr_mut(reason.index()) {
@@ -50,7 +50,7 @@ impl Kernel {
         }
     }
 
-    /// Counts a frame by the interface that it came in by or goes out by.
+    /// Counts a frame under the interface by which it came in or goes out.
     #[inline(always)]
     pub(crate) fn count_interface(index: u32, reason: Reason, size: FrameSize) {
         if let Some(counters) =
@@ -62,9 +62,9 @@ impl Kernel {
     }
 }
 
-/// The clock: the kernel's, or one of tests.
+/// The clock: the kernel's, or that of tests.
 pub(crate) trait Clock {
-    /// The time at the beginning of a packet: now, or a little before
+    /// The time at the beginning of a packet: now, or slightly earlier
     /// ([`limiter_decision::clock`]).
     fn recent<const LAYER_3: bool>(&self, frame: &Frame<LAYER_3>) -> Ticks;
 
@@ -75,32 +75,33 @@ pub(crate) trait Clock {
 /// `EEXIST`: another CPU inserted first.
 const EEXIST: i32 = -17;
 
-/// Copies words, one by one: for all at once, the compiler calls a function that compares the
-/// addresses, which the verifier refuses.
+/// Copies words one by one. For a copy of all at once, the compiler calls a function that compares
+/// the addresses, which the verifier rejects.
 ///
 /// # Safety
 ///
 /// Both must be valid for so many words.
 #[inline(always)]
 unsafe fn copy<const N: usize>(to: *mut u64, from: *const u64) {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     unsafe { to.cast::<[u64; N]>().write_volatile(from.cast::<[u64; N]>().read_volatile()) };
 }
 
 /// Copies the key of an entry.
 #[inline(always)]
 pub(crate) fn copy_key(entry: NonNull<KeyedEntry>, key: NonNull<TableKey>) {
-    // SAFETY: whole values: one of the map, whose key is written once and before anybody finds it,
+    // SAFETY: whole values: one in the map, whose key is written once, before anybody can find it,
     // and this CPU's own.
     unsafe { copy::<7>(key.as_ptr().cast(), (&raw const (*entry.as_ptr()).key).cast()) };
 }
 
-/// True if an entry is of a key. A subprogram, because few names need it. Word by word: of a
-/// comparison of the whole, the compiler makes one of addresses, which the verifier refuses.
+/// True if an entry belongs to a key. A subprogram, because few names need it. Compares word by
+/// word, because the compiler turns a comparison of the whole into one of addresses, which the
+/// verifier rejects.
 #[inline(always)]
 pub(crate) fn is_of(entry: NonNull<KeyedEntry>, key: NonNull<TableKey>) -> bool {
     let words = |key: *const TableKey| -> [u64; 7] {
-        // SAFETY: a whole key: of the map, where it is written once and before anybody finds it, or
+        // SAFETY: a whole key: in the map, where it is written once, before anybody can find it, or
         // this CPU's own.
         unsafe { key.cast::<[u64; 7]>().read_volatile() }
     };
@@ -145,7 +146,7 @@ impl Maps for Kernel {
                 // SAFETY: a value of the array, alive as long as the program; the daemon may store
                 // to it meanwhile, so the read is volatile.
                 let value = unsafe { value.read_volatile() };
-                // The number is read before what the daemon wrote ahead of it.
+                // Read the number before anything that the daemon wrote ahead of it.
                 if matches!(word, Control::Generation) {
                     acquire_fence();
                 }
@@ -272,7 +273,7 @@ impl Maps for Kernel {
             return hashed::ring_slot(kind, index);
         }
         let slot = FRAMES_KEYED.get_ptr_mut(index).and_then(NonNull::new)?;
-        // SAFETY: a field of a whole value, and so not null.
+        // SAFETY: a field of a whole value, so it is not null.
         Some(MapWord::new(unsafe { NonNull::new_unchecked(&raw mut (*slot.as_ptr()).state) }))
     }
 
@@ -345,13 +346,13 @@ impl Maps for Kernel {
     fn insert_keyed(&self, key: &KeyCell, made: &Cell<KeyedEntry>, resolved: u64) -> Insert {
         // SAFETY: this CPU's own copies, which nothing else changes during the insert.
         let entry: &KeyedEntry = unsafe {
-            // Only these are ever written, so the rest is zero as the map was made.
+            // Only these fields are ever written, so the rest is still zero.
             (*made.as_ptr()).bucket.resolved = resolved;
             copy::<7>((&raw mut (*made.as_ptr()).key).cast(), key.key().as_ptr().cast());
             &*made.as_ptr()
         };
         let made = inserted(KEYED.insert(name(key), entry, u64::from(BPF_NOEXIST)));
-        // Another key has the same hash: there is no room for this one.
+        // Another key has the same hash, so there is no space for this one.
         if matches!(made, Insert::Exists) && name(key).is_hashed() && self.keyed(key).is_none() {
             return Insert::Refused;
         }
@@ -397,7 +398,7 @@ impl Maps for Kernel {
     #[inline(always)]
     fn ask(&self, key: &KeyCell, slot: Slot) -> bool {
         let ask = Ask { key: key.get(), slot: slot.index(), reserved: 0 };
-        // The daemon looks by itself, several times in a sync period.
+        // The daemon polls by itself, several times per sync period.
         ASKS.output_untyped::<Ask>(&ask, u64::from(BPF_RB_NO_WAKEUP)).is_ok()
     }
 
@@ -413,7 +414,7 @@ impl Maps for Kernel {
             // SAFETY: as above; a store of one word, and any CPU's is as good.
             unsafe { seen.write_volatile(now.get()) };
         } else {
-            // When there is no room, the flow stays new.
+            // If there is no space, the flow stays new.
             let _ = FLOWS.insert(flow, now.get(), 0);
         }
     }

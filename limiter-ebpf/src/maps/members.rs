@@ -4,8 +4,8 @@ use limiter_common::wire::{Control, MAX_MEMBERS, Member};
 
 use super::definitions::CONTROL;
 
-/// The index of the bond that an interface is a member of, or its own. A subprogram, because few
-/// machines have bonds.
+/// The index of the bond of which an interface is a member, otherwise its own. A subprogram,
+/// because few machines have bonds.
 #[inline(always)]
 pub(crate) fn bond_of(index: u32) -> u32 {
     for place in 1..=MAX_MEMBERS {

@@ -1,4 +1,5 @@
-//! The maps of the kernel, as the decision sees them: look-ups and inserts, and all that is unsafe.
+//! The maps of the kernel as the decision sees them: look-ups and inserts, and all unsafe code for
+//! them.
 
 pub(crate) mod atomic;
 mod bans;

@@ -1,9 +1,9 @@
 //! The words of a bucket of a table.
 //!
-//! Such a bucket is passed to functions that the verifier proves by themselves. There it is plain
-//! memory, and to add a register to a pointer to plain memory needs `CAP_PERFMON`. So each word has
-//! an instruction of its own, with its place in it. In assembly, because the compiler would make
-//! one instruction of all of them again.
+//! Such a bucket is passed to functions that the verifier checks separately. There it is plain
+//! memory, and adding a register to a pointer to plain memory needs `CAP_PERFMON`. So each word has
+//! its own instruction, which contains its place. In assembly, because the compiler would merge all
+//! of them into one instruction again.
 
 #[cfg(target_arch = "bpf")]
 use core::arch::asm;
@@ -19,7 +19,7 @@ const FIRST: usize = offset_of!(KeyedBucket, words);
 
 const _: () = assert!(WORDS == 32);
 
-/// Evaluates one of 32 macros, by the index.
+/// Evaluates one of 32 macros, by index.
 macro_rules! by_index {
     ($index:expr, $word:ident) => {
         match $index & 31 {
@@ -77,7 +77,7 @@ pub(crate) fn load_word(bucket: &MapKeyed, index: u32) -> u64 {
             }
         };
     }
-    // For lints and editors, on the machine that builds.
+    // For lints and editors on the build machine.
     #[cfg(not(target_arch = "bpf"))]
     macro_rules! load {
         ($number:literal) => {
@@ -89,7 +89,7 @@ pub(crate) fn load_word(bucket: &MapKeyed, index: u32) -> u64 {
     value
 }
 
-/// Stores `new` if the word is `current`; says whether it did.
+/// Stores `new` if the word is `current`. Returns whether it did.
 #[inline(always)]
 pub(crate) fn exchange_word(bucket: &MapKeyed, index: u32, current: u64, new: u64) -> bool {
     if index as usize >= WORDS {

@@ -1,4 +1,4 @@
-//! The programs for tc, and what they have of their own above the context.
+//! The programs for tc, and their specific parts above the context.
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::programs::TcContext;
@@ -32,7 +32,7 @@ pub(crate) fn limiter_l3(ctx: TcContext) -> i32 {
     path::run(&Frame::<true>::new(ctx.as_ptr().cast())).cast_signed()
 }
 
-/// The size of an skb: of the packets that it was merged from or will be split into.
+/// The size of an skb: of the packets from which it was merged or into which it will be split.
 #[inline(always)]
 pub(crate) fn size<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameSize {
     let ctx = frame.context();
@@ -42,7 +42,7 @@ pub(crate) fn size<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameSize {
     FrameSize::of_packet(length(ctx))
 }
 
-/// Bytes of the skb with a tag that is not among them.
+/// Bytes of the skb, including a tag that is not in its bytes.
 #[inline(always)]
 fn length(ctx: *mut Context) -> u64 {
     let tag = if hook::tag(ctx).is_some() { TAG } else { 0 };
@@ -63,7 +63,7 @@ pub(crate) fn super_frame<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameS
     }
 }
 
-/// Holds a packet that passes back until it conforms; its verdict.
+/// Delays a passing packet until it conforms. Returns its verdict.
 #[inline(always)]
 pub(crate) fn delay<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
     let Some(departure) = maps::scratch().and_then(|scratch| scratch.departure()) else {
@@ -75,12 +75,12 @@ pub(crate) fn delay<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
         return PASS;
     }
     let ifb = (Kernel.control(Control::Ifb) & 0xffff_ffff) as u32;
-    // The kernel gives no frame without an Ethernet header to an ifb.
+    // The kernel sends no frame without an Ethernet header to an ifb.
     if ifb == 0 || LAYER_3 { PASS } else { hook::hold(frame.context(), departure, ifb) }
 }
 
-/// The way out of a packet that is redirected. Rules that redirect are refused at tc, so there is
-/// none.
+/// The verdict for a redirected packet. It never occurs, because rules that redirect are rejected
+/// at tc.
 #[inline(always)]
 pub(crate) const fn redirect(_action: u32) -> u32 {
     PASS

@@ -1,4 +1,4 @@
-//! The programs for XDP, and what they have of their own above the context.
+//! The programs for XDP, and their specific parts above the context.
 
 use aya_ebpf::bindings::xdp_action;
 use aya_ebpf::programs::XdpContext;
@@ -38,8 +38,8 @@ pub(crate) const fn delay<const LAYER_3: bool>(_: &Frame<LAYER_3>) -> u32 {
     PASS
 }
 
-/// The way out of a packet that is redirected: by the map of its action, and to the network stack
-/// if that has no such entry.
+/// The verdict for a redirected packet: by the map of its action, or to the network stack if the
+/// map has no such entry.
 #[inline(always)]
 pub(crate) fn redirect(action: u32) -> u32 {
     let Some(action) = Kernel.action(action) else {
@@ -50,12 +50,12 @@ pub(crate) fn redirect(action: u32) -> u32 {
         ActionKind::Cpu => CPUS.redirect(action.target, ELSE_PASS),
         _ => return PASS,
     };
-    // Behind this match the verifier sees the bound of the number.
+    // After this match the verifier knows the bound of the number.
     match way {
         Ok(xdp_action::XDP_REDIRECT) | Err(xdp_action::XDP_REDIRECT) => xdp_action::XDP_REDIRECT,
         _ => PASS,
     }
 }
 
-/// The flag of a redirection for a map that has no such entry: pass.
+/// Flag of a redirection: pass if the map has no such entry.
 const ELSE_PASS: u64 = PASS as u64;

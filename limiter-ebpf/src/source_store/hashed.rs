@@ -1,5 +1,4 @@
-//! The store of the buckets of sources that any limit may have: hash maps of the kernel, with a
-//! ring slot for each entry.
+//! Stores the buckets of sources in hash maps of the kernel, with a ring slot for each entry.
 
 use core::cell;
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
@@ -19,18 +18,18 @@ use super::lines;
 use crate::maps::atomic::MapWord;
 use crate::maps::kernel::inserted;
 
-/// Buckets of IPv4 sources. Written here; read by the daemon. What may leave:
+/// Buckets of IPv4 sources. Written here; read by the daemon. Eviction policy:
 /// [`limiter_decision::entries`].
 #[btf_map]
 static SOURCES_V4: HashMap<[u8; 4], Bucket, 262_144> = HashMap::new();
 
-/// Buckets of IPv6 /64s. Written here; read by the daemon. What may leave:
+/// Buckets of IPv6 /64s. Written here; read by the daemon. Eviction policy:
 /// [`limiter_decision::entries`].
 #[btf_map]
 static SOURCES_V6: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 
 /// Buckets of compact keys ([`limiter_common::bucket_key::BucketKey::compact`]). Written here; read
-/// by the daemon. What may leave: [`limiter_decision::entries`].
+/// by the daemon. Eviction policy: [`limiter_decision::entries`].
 #[btf_map]
 static NARROW: HashMap<[u8; 8], Bucket, 262_144> = HashMap::new();
 
@@ -46,12 +45,12 @@ static FRAMES_V4: Array<u64, 262_144> = Array::new();
 #[btf_map]
 static FRAMES_V6: Array<u64, 262_144> = Array::new();
 
-/// Calls one of three closures with the bucket key as the map of its kind has it. They end
-/// differently, so that the compiler does not make one call of them with a map in a variable. The
-/// kernel calls a map that it knows without asking it what it is: a known source over its limit
-/// costs 1.3 times the least program instead of 1.4. The key is a word of the stack that is written
-/// whole, whatever the kind: where the processor guesses the kind wrong, eight bytes are read, and
-/// the verifier grants no read of what was not written.
+/// Calls one of three closures with the bucket key in the form of its kind's map. They end
+/// differently, so that the compiler does not merge them into one call with a variable map: the
+/// kernel calls a known map directly, and a known source over its limit then costs 1.3 times the
+/// smallest program instead of 1.4. The key is a stack word that is always written as a whole: if
+/// the processor mispredicts the kind, it reads eight bytes, and the verifier does not allow
+/// reading unwritten ones.
 #[inline(always)]
 fn by_kind<R>(
     bucket_key: &BucketKey,
@@ -80,10 +79,11 @@ fn by_kind<R>(
     }
 }
 
-/// An instruction that no other call of this has, so that the compiler joins nothing before it.
+/// An instruction that is unique to each call, so that the compiler does not merge what precedes
+/// it.
 #[inline(always)]
 fn apart<const NUMBER: u32>() {
-    // SAFETY: it changes a register that a call has used up.
+    // SAFETY: it changes a register that a call has already clobbered.
     #[cfg(target_arch = "bpf")]
     unsafe {
         core::arch::asm!(
@@ -115,7 +115,7 @@ pub(crate) fn compact_bucket(word: &cell::Cell<u64>) -> Option<MapBucket> {
     NARROW.get_ptr_mut(key).and_then(NonNull::new).map(MapBucket::new)
 }
 
-/// Makes a bucket, only if there is none.
+/// Makes a bucket if there is none.
 #[inline(always)]
 pub(crate) fn insert(bucket_key: &BucketKey, bucket: &Bucket) -> Insert {
     if lines::are_used() {
@@ -163,7 +163,7 @@ pub(crate) fn ring_slot(kind: EntryKind, index: u32) -> Option<MapWord> {
 pub(crate) struct MapBucket(pub(super) NonNull<Bucket>);
 
 impl MapBucket {
-    /// Takes what a map look-up returned.
+    /// Wraps the result of a map look-up.
     #[inline(always)]
     pub(crate) fn new(bucket: NonNull<Bucket>) -> Self {
         Self(bucket)
@@ -185,7 +185,8 @@ impl SourceBucket for MapBucket {
 
     #[inline(always)]
     fn word(&self) -> impl Cell {
-        // SAFETY: `bucket` points at a whole value; this is the address of a field, and not null.
+        // SAFETY: `bucket` points to a whole value; this is the address of a field, so it is not
+        // null.
         unsafe { MapWord::new(NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).word)) }
     }
 
@@ -197,11 +198,11 @@ impl SourceBucket for MapBucket {
 
     #[inline(always)]
     fn count_passed(&self, packets: u64) {
-        // SAFETY: as in `MapWord::load`. The result must stay unused: with a used result LLVM
-        // 22 returns the addend instead of the old value (llvm/llvm-project#210280). The orderings
-        // differ so that this and `count_dropped` stay two instructions: joined, they would add to
-        // a pointer with an offset that depends on the way there, which the verifier grants only
-        // with CAP_PERFMON.
+        // SAFETY: as in `MapWord::load`. The result must stay unused: with a used result LLVM 22
+        // returns the addend instead of the old value (llvm/llvm-project#210280). The orderings
+        // differ so that this and `count_dropped` stay two instructions: merged, they would add to
+        // a pointer with an offset that depends on the path, which the verifier allows only with
+        // CAP_PERFMON.
         unsafe {
             let counter = &raw mut (*self.0.as_ptr()).passed;
             atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, packets);
@@ -228,7 +229,8 @@ impl SourceBucket for MapBucket {
     }
 }
 
-/// A word of which the compiler knows nothing. In a register: through memory, it takes stack.
+/// A word that is opaque to the compiler. In a register, because going through memory would take
+/// stack.
 #[inline(always)]
 fn unknown(word: u64) -> u64 {
     #[cfg(target_arch = "bpf")]

@@ -1,5 +1,5 @@
-//! The buckets of sources: in lines, or in hash maps. A load-time constant says where
-//! ([`lines::all`]), so the verifier removes the code for the other store.
+//! The buckets of sources: in lines, or in hash maps. A load-time constant selects the store
+//! ([`lines::all`]), so the verifier removes the code for the other one.
 
 pub(crate) mod hashed;
 pub(crate) mod lines;
@@ -18,10 +18,10 @@ use self::lines::{MapEntry, MapLine};
 /// The bucket of a source in place.
 pub(crate) type MapStored = Stored<MapBucket, MapLine>;
 
-// A value of either store crosses to a subprogram as a pointer to so many bytes.
+// The value of either store is passed to a subprogram as a pointer to so many bytes.
 const _: () = assert!(size_of::<Bucket>() == size_of::<LineEntry>());
 
-/// The bucket of a source that was found before, and crossed to a subprogram. In a line, its limit
+/// The bucket of a source that was found before and passed to a subprogram. For a line, its limit
 /// is read before anything else.
 #[inline(always)]
 pub(crate) fn at(value: *mut Bucket, bucket_key: &BucketKey) -> Option<MapStored> {
@@ -29,7 +29,7 @@ pub(crate) fn at(value: *mut Bucket, bucket_key: &BucketKey) -> Option<MapStored
     if lines::are_used() { lined(value, bucket_key.name()?) } else { hashed(value) }
 }
 
-/// The same, by the name of the source, without a lock.
+/// Like [`at`], by the name of the source, without a lock.
 #[inline(always)]
 pub(crate) fn named(value: *mut Bucket, name: u64) -> Option<MapStored> {
     let value = NonNull::new(value)?;

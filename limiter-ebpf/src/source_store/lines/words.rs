@@ -1,4 +1,4 @@
-//! A line and an entry of it, inside their map.
+//! A line and its entries inside their map.
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 use core::ptr::NonNull;
@@ -17,8 +17,8 @@ pub(crate) struct MapLine {
 }
 
 impl MapLine {
-    /// Takes what crossed to a BPF function; `None` where nothing can have: a function without
-    /// lines is not walked then.
+    /// Converts a number that was passed to a BPF function; `None` without lines, so that the
+    /// function is not walked then.
     #[inline(always)]
     pub(crate) fn at(number: u64) -> Option<Self> {
         if are_used() { Some(Self { index: (number & 0xffff_ffff) as u32 }) } else { None }
@@ -46,7 +46,7 @@ impl line::Line for MapLine {
     }
 }
 
-/// A word of the head of a line, which stands where the first entry would.
+/// A word of the head of a line, which is in the place before the first entry.
 struct HeadWord(MapLine, line::Head);
 
 impl HeadWord {
@@ -91,7 +91,7 @@ pub(crate) struct MapEntry(pub(crate) NonNull<LineEntry>);
 impl MapEntry {
     #[inline(always)]
     fn field<T>(&self, field: impl FnOnce(*mut LineEntry) -> *mut T) -> NonNull<T> {
-        // SAFETY: a field of a whole entry, and so not null.
+        // SAFETY: a field of a whole entry, so it is not null.
         unsafe { NonNull::new_unchecked(field(self.0.as_ptr())) }
     }
 }
@@ -145,8 +145,8 @@ impl line::Entry for MapEntry {
 
     #[inline(always)]
     fn count_passed(&self, packets: u64) {
-        // The result stays unused, and the orderings differ so that the two stay two instructions:
-        // `MapBucket::count_passed`.
+        // The result stays unused, and the orderings differ so that both stay separate
+        // instructions; see `MapBucket::count_passed`.
         let counter = self.field(field!(passed)).as_ptr();
         let packets = (packets & 0xffff_ffff) as u32;
         // SAFETY: as in `MapWord::load`.
