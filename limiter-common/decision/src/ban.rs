@@ -1,11 +1,12 @@
-//! Bans: from packets over a limit to a time in which a source gets nothing through.
+//! Bans: packets over a limit lead to a time in which a source gets nothing through.
 //!
-//! Each such packet is a strike. The strikes are counted from the first one on, for as long as the
-//! rule remembers; enough of them are a ban, and they begin anew. Each further ban is twice as
-//! long, up to the longest, until the source was free of bans for as long as the rule remembers.
+//! Each packet over the limit is a strike. Strikes count from the first one on, for as long as the
+//! rule remembers them; enough of them are a ban, after which they start again. Each further ban is
+//! twice as long, up to the maximum, until the source has had no ban for as long as the rule
+//! remembers.
 //!
-//! `history` decides: anybody who exchanges it for one with a ban in it sets the end of the ban.
-//! The end only ever moves away, so a CPU that is late cannot shorten a ban of another.
+//! `history` decides: whoever exchanges it for one with a new ban sets the end of the ban. The end
+//! only moves later, so a late CPU cannot shorten a ban by another.
 
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::Action;
@@ -15,11 +16,11 @@ use crate::register::variants;
 use crate::rounds::MAX_TRIES;
 use crate::rounds::Rounds;
 
-/// Binary digits of a tick that [`History`] does not keep: 2^23 ticks are 262 µs.
+/// Binary digits of ticks that [`History`] drops: 2^23 ticks are 262 µs.
 const SINCE_BITS: u32 = 23;
 
-/// Time after the beginning of a ban in which its end may not be stored yet: 1 ms. No rule has a
-/// shorter ban.
+/// Time after the beginning of a ban during which its end may not be stored yet: 1 ms. No rule has
+/// a shorter ban.
 const SETTLING: u64 = 4 << SINCE_BITS;
 
 const SINCE_MASK: u64 = (1 << 40) - 1;
@@ -40,7 +41,7 @@ impl History {
         Self(level << 56 | strikes << 40 | since.get() >> SINCE_BITS & SINCE_MASK)
     }
 
-    /// Bans that are not forgotten, at most 255.
+    /// Remembered bans, at most 255.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn level(self) -> u64 {
         self.0 >> 56
@@ -52,14 +53,15 @@ impl History {
         self.0 >> 40 & MAX_STRIKES
     }
 
-    /// Time of the first of those, or without strikes of the last ban; up to 262 µs early.
+    /// Time of the first of these strikes, or if there are none, of the last ban; up to 262 µs
+    /// early.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn since(self) -> Ticks {
         Ticks::new_within((self.0 & SINCE_MASK) << SINCE_BITS)
     }
 }
 
-/// The terms of a ban: its length, and what it takes.
+/// The terms of a ban: its length and its conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BanTerms {
     /// The first ban, in ticks.
@@ -87,7 +89,7 @@ impl BanTerms {
     /// The length of the ban after `level` others.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn length(&self, level: u64) -> Ticks {
-        // Compared from this side, nothing overflows.
+        // Written this way, nothing overflows.
         if level >= 63 || self.first > self.longest >> level {
             Ticks::new(self.longest)
         } else {
@@ -112,7 +114,8 @@ pub enum Strike {
     },
 }
 
-/// One strike at `now`. `until` is when the last ban ended or will, zero when there was none.
+/// Counts one strike at `now`. `until` is the end of the last ban, past or future; zero if there
+/// was none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn strike(until: Ticks, history: History, terms: &BanTerms, now: Ticks) -> Strike {
     let begun = history.strikes() == 0 && history.level() > 0;
@@ -130,7 +133,7 @@ pub const fn strike(until: Ticks, history: History, terms: &BanTerms, now: Ticks
     Strike::Ban { history: History::new(level + 1, 0, now), until }
 }
 
-/// A source on record, in place: the words of [`limiter_common::wire::Ban`].
+/// The record of a source, in place: the words of [`limiter_common::wire::Ban`].
 pub trait Entry {
     /// The end of the ban.
     fn until(&self) -> impl Cell;
@@ -142,7 +145,7 @@ pub trait Entry {
     fn rule(&self) -> impl Cell;
 }
 
-/// True if one more strike of a source is the last one before a ban, for which a permit is needed.
+/// True if the next strike of a source leads to a ban, for which a permit is needed.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_last<E: Entry>(entry: Option<&E>, terms: &BanTerms, now: Ticks) -> bool {
     match entry {
@@ -151,7 +154,7 @@ pub fn is_last<E: Entry>(entry: Option<&E>, terms: &BanTerms, now: Ticks) -> boo
     }
 }
 
-/// The result of a try to count a strike.
+/// The result of an attempt to count a strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum StrikeResult {
@@ -159,15 +162,15 @@ pub enum StrikeResult {
     Done = 0,
     /// The source was banned by this strike.
     Banned = 1,
-    /// Try again: the record was made only now, or another CPU was faster.
+    /// Try again: the record was only just made, or another CPU was faster.
     Lost = 2,
 }
 
 variants!(StrikeResult: Done Banned, else Lost; lost Done);
 
 /// Counts a strike of a source, and bans it if that was the last one. Unless it is `allowed`, the
-/// last one is not counted, so that the next one asks again. `attempt` is [`attempt`] of this
-/// module.
+/// last strike is not counted, so that the next one asks again. `attempt` is this module's
+/// [`attempt`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn record(attempt: impl Fn() -> StrikeResult) -> bool {
     let mut rounds = Rounds::new();
@@ -206,7 +209,7 @@ pub fn attempt(
     StrikeResult::Banned
 }
 
-/// The consequence of one more strike, and the word of the history that it was computed from.
+/// The consequence of one more strike, and the history word from which it was computed.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn next(entry: &impl Entry, terms: &BanTerms, now: Ticks) -> (Strike, u64) {
     let history = entry.history().load();
@@ -228,7 +231,7 @@ fn begin(entry: &impl Entry, until: Ticks, rule: u32) {
             break;
         }
     }
-    // An exchange that fails lost to a ban by another rule at the same time.
+    // An exchange fails only if another rule banned the source at the same time.
     let seen = entry.rule().load();
     entry.rule().compare_exchange(seen, u64::from(rule));
 }

@@ -2,11 +2,11 @@
 
 /// Calls a subprogram: see [`mod@crate::subprograms`].
 ///
-/// The XDP program does not evaluate what stands before the semicolon. So the macro takes only
-/// names there, of which the first one may be a reference: no other expression compiles.
+/// The XDP program does not evaluate what precedes the semicolon. So the macro accepts only names
+/// there, of which the first may be a reference; other expressions do not compile.
 ///
-/// Another list of subprograms says where its functions are, and the part of an answer that has no
-/// room in a register.
+/// Another list of subprograms gives the place of its functions, and of the part of an answer that
+/// does not fit into a register.
 #[macro_export]
 macro_rules! call {
     (in ($($call:tt)*), $out:expr; $name:ident(
@@ -41,7 +41,7 @@ macro_rules! cross {
 #[macro_export]
 macro_rules! cross {
     (($($call:tt)*), $out:expr, $name:ident($($given:expr,)*; $($argument:expr),*)) => {
-        // Never taken: it says of what type the answer is.
+        // Never taken: it only determines the type of the answer.
         if false {
             $name($($given,)* $($argument),*)
         } else {

@@ -1,9 +1,9 @@
-//! The choice of packets that a capture reports, and what of a budget is there for each.
+//! Chooses the packets that a capture reports, and how much of the budget each may use.
 //!
 //! An observation reports every packet of a share of the sources. Sources have *levels* by a secret
-//! hash: half of them level 0, a quarter level 1, and so on. What is left of the budget and of the
-//! ring is kept for the higher levels, so that packets of level 0 are the first that are missed. A
-//! level of which nothing is missed was seen whole.
+//! hash: half of them level 0, a quarter level 1, and so on. The rest of the budget and of the ring
+//! is reserved for the higher levels, so that packets of level 0 are missed first. A level without
+//! a missed packet was observed completely.
 
 use limiter_common::bucket_key::BucketKey;
 use limiter_common::source::Source;
@@ -21,25 +21,24 @@ const LAST: u32 = LEVELS - 1;
 pub struct Level {
     /// The level of its source, below [`LEVELS`].
     pub level: u32,
-    /// The levels below it that are reported; [`Level::ALONE`] where no source comes before
-    /// another.
+    /// The number of reported levels below it; [`Level::ALONE`] if sources have no order.
     pub above: u32,
 }
 
 impl Level {
-    /// [`Level::above`] of a packet for which nothing is kept back.
+    /// [`Level::above`] of a packet for which nothing is reserved.
     pub const ALONE: u32 = 63;
 
     /// The level of each packet where all sources are reported.
     pub const ONLY: Self = Self { level: LAST, above: Self::ALONE };
 
-    /// Ticks of the credit of a budget that are for higher levels.
+    /// Ticks of a budget's credit that are reserved for higher levels.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn kept_of_credit(self, credit: u64) -> u64 {
         credit >> 1 >> (self.above & 63)
     }
 
-    /// True if a ring that has `used` bytes has room for `size` more, beside what is kept for
+    /// True if a ring with `used` bytes has space for `size` more, besides what is reserved for
     /// higher levels.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn has_room(self, used: u64, size: u64) -> bool {
@@ -69,7 +68,7 @@ impl crate::register::Register for Option<Level> {
     }
 }
 
-/// The level of a source: the number of zeros that the hash of its name begins with.
+/// The level of a source: the number of leading zeros in the hash of its name.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn level_of(source: &Source, seed: u64) -> u32 {
     level_of_hash(hash_of(source, seed))
@@ -77,13 +76,13 @@ pub fn level_of(source: &Source, seed: u64) -> u32 {
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn hash_of(source: &Source, seed: u64) -> u64 {
-    // The two IPv6 prefixes without a name are nobody's.
+    // The two IPv6 prefixes without a name belong to nobody.
     hash(BucketKey::from(*source).name().unwrap_or(0), seed)
 }
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn level_of_hash(hash: u64) -> u32 {
-    // The last level has all that are left.
+    // The last level has all remaining sources.
     (hash | 1 << (63 - LAST)).leading_zeros()
 }
 
@@ -95,7 +94,7 @@ pub fn asks_for(filter: &CaptureFilter, outcome: Packed) -> bool {
     reason && rule
 }
 
-/// True if a capture asks for nothing of the source.
+/// True if a capture has no condition on the source.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn takes_every_source(filter: &CaptureFilter) -> bool {
     filter.level == CaptureFilter::EVERY_SOURCE && filter.mask[0] | filter.mask[1] == 0
@@ -121,8 +120,8 @@ pub fn chosen(filter: &CaptureFilter, source: &Source) -> Option<Level> {
     if other != 0 { None } else { Some(level) }
 }
 
-/// Charges one more record of a level to this CPU's budget; false if there is none, and then it is
-/// counted.
+/// Charges a record of a level to this CPU's budget. False if the budget is used up; the record is
+/// then counted.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn admit(filter: &CaptureFilter, budget: &mut EventBudget, level: Level, now: Ticks) -> bool {
     let rate = EventRate { cost: filter.cost, credit: filter.credit };
@@ -185,7 +184,7 @@ mod tests {
         assert!(!takes_every_source(&filter));
     }
 
-    /// Each level has half of the sources of the one below it, and another secret chooses others.
+    /// Each level has half as many sources as the one below it, and another secret chooses others.
     #[test]
     fn levels_are_halves() {
         let count = |seed: u64, level: u32| {
@@ -201,7 +200,7 @@ mod tests {
         assert!(both.count() < 600, "two secrets choose the same");
     }
 
-    /// The budget ends for the lowest level first, and the one above it still has its share.
+    /// The budget ends first for the lowest level, while the one above still has its share.
     #[test]
     fn low_levels_are_missed_first() {
         let mut budget = EventBudget::default();

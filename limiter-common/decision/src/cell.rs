@@ -1,19 +1,20 @@
-//! A shared word, whatever holds it: a BPF map value, an atomic of the host, a model checker.
+//! A shared word, independent of where it is stored: in a BPF map, in an atomic of the host, or in
+//! a model checker.
 
-/// One 64-bit word that several CPUs change by compare-and-exchange.
+/// A 64-bit word that several CPUs change by compare-and-exchange.
 ///
-/// An exchange that stores is a full barrier: what comes before it is done before, what comes after
-/// it after. A load, and an exchange that stores nothing, order nothing by themselves.
+/// An exchange that stores is a full barrier in both directions. A load, and an exchange that does
+/// not store, order nothing by themselves.
 pub trait Cell {
     /// Reads the word.
     fn load(&self) -> u64;
 
-    /// Keeps what was read before, of any word, before all that comes after: an acquire fence,
-    /// where loads may change places. By default nothing, for words whose loads acquire.
+    /// Orders earlier reads of any word before everything that follows: an acquire fence, on
+    /// processors that may reorder loads. Does nothing by default, for words whose loads acquire.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn acquire_fence(&self) {}
 
-    /// Reads the word before all that comes after.
+    /// Reads the word, ordered before everything that follows.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn load_acquire(&self) -> u64 {
         let word = self.load();
@@ -21,7 +22,7 @@ pub trait Cell {
         word
     }
 
-    /// Stores `new` if the word still is `current`; says whether it did.
+    /// Stores `new` if the word is still `current`. Returns whether it did.
     fn compare_exchange(&self, current: u64, new: u64) -> bool;
 }
 
@@ -44,11 +45,11 @@ impl<T: Cell> Cell for &T {
 
 /// The bucket of one source, in place.
 pub trait SourceBucket {
-    /// The address, by which it crosses to a subprogram.
+    /// The address, by which it is passed to a subprogram.
     #[cfg(target_arch = "bpf")]
     fn address(&self) -> *mut u8;
 
-    /// The name of the source, unless the address says it:
+    /// The name of the source, if it is not known from the address:
     /// [`limiter_common::bucket_key::BucketKey::name`].
     #[cfg(target_arch = "bpf")]
     fn name(&self) -> u64;
@@ -59,22 +60,22 @@ pub trait SourceBucket {
     /// The word with the limit: [`limiter_common::bucket::Resolved`].
     fn resolved(&self) -> impl Cell;
 
-    /// Counts packets that passed, by atomic addition. The complement takes back as many.
+    /// Counts passed packets by atomic addition. The complement undoes that.
     fn count_passed(&self, packets: u64);
 
-    /// Counts packets that were dropped, by atomic addition.
+    /// Counts dropped packets by atomic addition.
     fn count_dropped(&self, packets: u64);
 
-    /// Packets that were counted.
+    /// Number of counted packets.
     fn packets(&self) -> u64;
 
-    /// True in a line, where the limit changes under the lock alone: [`crate::line::repoint`].
+    /// True in a line, where the limit changes only under the lock: [`crate::line::repoint`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn is_in_line(&self) -> bool {
         false
     }
 
-    /// True if the upper bits of a count are to be carried: [`crate::line::carry`].
+    /// True if the upper bits of a count must be carried: [`crate::line::carry`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn is_due(&self) -> bool {
         false

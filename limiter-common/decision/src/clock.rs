@@ -1,26 +1,25 @@
-//! One reading of the clock for several packets.
+//! Uses one reading of the clock for several packets.
 //!
 //! A reading costs as much as a look-up, and waits for everything that the processor has begun, so
-//! that the misses of its cache cannot overlap from packet to packet. A packet that is charged
-//! needs the time. One whose source is over its limit for long does not: it is dropped whatever the
-//! time is, within [`SLACK`] after an old reading.
+//! that cache misses cannot overlap between packets. A packet that is charged needs the time. A
+//! packet whose source has long been over its limit does not: it would be dropped at any time
+//! within [`SLACK`] after an old reading.
 //!
-//! A reading is used again by the next [`MOST`] packets of its CPU, within the same tick of the
-//! kernel (`jiffies`: 1 to 10 ms). So it is older than [`SLACK`] only if the ticks of the whole
-//! machine stand still for that long while this CPU judges no more than [`MOST`] packets. Then a
-//! source that was over its limit until a moment ago may lose a packet.
+//! The next [`MOST`] packets of a CPU reuse a reading, within the same kernel tick (`jiffies`: 1 to
+//! 10 ms). So it is older than [`SLACK`] only if the ticks of the whole machine stand still for
+//! that long while this CPU judges no more than [`MOST`] packets. Then a source that was over its
+//! limit until a moment ago may lose a packet.
 
 use limiter_common::time::Ticks;
 
-/// The most by which the time may be later than the old reading says: 20 ms, two of the longest
-/// ticks that Linux can be built with.
+/// The most by which the time may be later than an old reading: 20 ms, two of the longest ticks
+/// that Linux can be built with.
 pub const SLACK: Ticks = Ticks::from_nanos(20_000_000);
 
-/// Packets that use a reading again.
+/// Packets that reuse a reading.
 pub const MOST: u64 = 15;
 
-/// The last reading of a CPU. All zeros before the first one: no tick of the kernel's has that
-/// number.
+/// The last reading of a CPU. All zeros before the first one: no kernel tick has the number 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Clock {
@@ -28,19 +27,19 @@ pub struct Clock {
     time: u64,
     /// The kernel's tick in which it was read, or an earlier one.
     tick: u64,
-    /// Packets that have used it again.
+    /// Packets that have reused it.
     used: u64,
 }
 
 impl Clock {
-    /// A reading at a time in the kernel's `tick`.
+    /// A reading at `time`, in the kernel's `tick`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(time: Ticks, tick: u64) -> Self {
         Self { time: time.get(), tick, used: 0 }
     }
 
-    /// The time at the beginning of one more packet, in the kernel's `tick`: up to [`SLACK`] before
-    /// now. `None` when the clock is to be read.
+    /// The time at the beginning of the next packet, in the kernel's `tick`: up to [`SLACK`] before
+    /// now. `None` if the clock must be read.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn again(&mut self, tick: u64) -> Option<Ticks> {
         if self.tick != tick || self.used >= MOST {

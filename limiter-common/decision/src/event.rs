@@ -1,5 +1,5 @@
-//! The choice of drops that are reported one by one. All are counted; an event is sent only within
-//! a budget of each CPU's own, so that a flood of drops costs a read and an addition each.
+//! Chooses the drops that are reported individually. All are counted; an event is sent only within
+//! each CPU's budget, so that a flood of drops costs a read and an addition each.
 
 use limiter_common::frame_size::FrameSize;
 use limiter_common::header::Direction;
@@ -9,8 +9,8 @@ use limiter_common::wire::{Event, EventBudget};
 use crate::outcome::Packed;
 use crate::packet::Facts;
 
-/// Longest time in ticks that the next event is ever off, about eight seconds. More than that is
-/// left only where the clock ran backwards.
+/// Longest time in ticks until the next event, about eight seconds. More is left only if the clock
+/// ran backwards.
 const FURTHEST: u64 = 1 << 38;
 
 /// Lowest rate of events: `FURTHEST` is more than a second.
@@ -19,17 +19,17 @@ pub const MIN_PER_SECOND: u32 = 1;
 /// Highest rate of events.
 pub const MAX_PER_SECOND: u32 = 1_000_000;
 
-/// The rate of events on each CPU, as it stands in two words of `CONTROL`.
+/// The rate of events on each CPU, in two words of `CONTROL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventRate {
-    /// Ticks for each event, 0 for none at all.
+    /// Ticks per event; 0 for no events.
     pub cost: u64,
-    /// Ticks that events may be ahead of the rate.
+    /// Ticks by which events may be ahead of the rate.
     pub credit: u64,
 }
 
 impl EventRate {
-    /// True if no event may be sent on this CPU at `now`; the drop is counted then. Most drops of a
+    /// True if no event may be sent on this CPU at `now`; the drop is then counted. Most drops of a
     /// flood end here.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn is_used_up(budget: &mut EventBudget, now: Ticks) -> bool {
@@ -41,8 +41,8 @@ impl EventRate {
         used_up
     }
 
-    /// Charges one more event to this CPU's budget, where [`EventRate::is_used_up`] has said no;
-    /// false if there is none, and then the drop is counted.
+    /// Charges an event to this CPU's budget, if [`EventRate::is_used_up`] returned false. False if
+    /// the budget is used up; the drop is then counted.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn admit(self, budget: &mut EventBudget, now: Ticks) -> bool {
         let Self { cost, credit } = self;
@@ -52,7 +52,7 @@ impl EventRate {
         }
         // The theoretical arrival time of the token bucket is `credit` later than `next`.
         let arrival = budget.next.saturating_add(credit);
-        // A TAT ahead of the clock is of a clock that ran backwards: the budget begins anew.
+        // A TAT ahead of the clock means that the clock ran backwards: the budget starts again.
         let behind = budget.next > now.get();
         let start = if behind || arrival < now.get() { now.get() } else { arrival };
         budget.next = start.saturating_add(cost).saturating_sub(credit);
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(sent(&mut budget, 1_099, 1), 0);
         assert_eq!(sent(&mut budget, 1_100, 50), 1);
         assert_eq!(sent(&mut budget, 1_350, 50), 2);
-        // An hour saves no more than a burst.
+        // An hour saves up no more than a burst.
         assert_eq!(sent(&mut budget, 1 << 45, 50), 5);
     }
 

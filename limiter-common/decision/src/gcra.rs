@@ -57,8 +57,8 @@ impl Charge {
         Self::of_units(limit, now, units, false)
     }
 
-    /// The charge of a super-frame, if it is one: such a frame is not split, and so it conforms
-    /// when the bucket is full, whatever it costs.
+    /// The charge of a super-frame, if it is one. It cannot be split, so it conforms when the
+    /// bucket is full, whatever it costs.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn of_whole(self, is_super_frame: bool) -> Self {
         let whole = self.now.plus(self.cost);
@@ -73,20 +73,20 @@ impl Charge {
         Self { now, cost: self.cost, horizon }.of_whole(is_super_frame)
     }
 
-    /// True if the packet is over the limit now and was at any earlier time. One comparison, so a
+    /// True if the packet is over the limit now and at any earlier time. A single comparison, so a
     /// packet larger than the whole burst can be over the limit and still get `false`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn is_over_until_now(&self, tat: Ticks) -> bool {
         tat.plus_within(self.cost) > self.horizon
     }
 
-    /// The parts: when it arrives, what it costs, and until when it may owe.
+    /// The parts: arrival, cost, and the time up to which it may owe.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn parts(&self) -> [u64; 3] {
         [self.now.get(), self.cost.get(), self.horizon.get()]
     }
 
-    /// Takes what [`Charge::parts`] gave.
+    /// Restores the result of [`Charge::parts`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn of_parts([now, cost, horizon]: [u64; 3]) -> Self {
         Self {
@@ -96,8 +96,7 @@ impl Charge {
         }
     }
 
-    /// The TAT to store when the packet conforms, `None` when it is over the limit and nothing is
-    /// to be stored.
+    /// The TAT to store if the packet conforms; `None` if it is over the limit.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn apply(&self, tat: Ticks) -> Option<Ticks> {
         let start = if tat > self.now { tat } else { self.now };
@@ -105,9 +104,8 @@ impl Charge {
         if next <= self.horizon { Some(next) } else { None }
     }
 
-    /// Tries once to charge a bucket whose word is `word`, and leaves in `stored` what that
-    /// changed. A packet over the limit is answered from the word alone. `None` when another CPU
-    /// was faster.
+    /// Tries once to charge a bucket whose word is `word`, and writes the change to `stored`. A
+    /// packet over the limit is answered from the word alone. `None` if another CPU was faster.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn attempt(&self, cell: &impl Cell, word: Word, stored: &mut Change) -> Option<Reason> {
         let Some(tat) = self.apply(word.tat()) else {
@@ -133,7 +131,7 @@ pub fn cost(limit: &Limit, units: u64) -> Ticks {
 }
 
 /// [`cost`] of a frame. A super-frame has more units than `max_units`: its cost is exact as long as
-/// the product stays under 2^62, and that of such a product otherwise.
+/// the product is under 2^62, and otherwise that of 2^62 - 1.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn cost_of(limit: &Limit, units: u64, is_super_frame: bool) -> Ticks {
     if is_super_frame {
@@ -143,20 +141,20 @@ pub fn cost_of(limit: &Limit, units: u64, is_super_frame: bool) -> Ticks {
     }
 }
 
-/// Ticks of a product of a limit's increment.
+/// Ticks for a product of a limit's increment.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn rounded(limit: &Limit, product: u64) -> Ticks {
     let round_up = (1u64 << (limit.shift & 63)) - 1;
     Ticks::new_within(product.wrapping_add(round_up) >> (limit.shift & 63))
 }
 
-/// `increment * units`, or 2^62 - 1 where that would be far more, of an increment below 2^62. More
+/// `increment * units` for an increment below 2^62, or 2^62 - 1 if the product is far larger. More
 /// than 2^20 - 1 units count as so many: no super-frame has them (`GSO_MAX_SIZE` is 2^19 bytes).
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn product(increment: u64, units: u64) -> u64 {
     const MOST: u64 = (1 << 20) - 1;
     let units = if units > MOST { MOST } else { units };
-    // Without the lower half of the increment, which adds less than 2^52.
+    // Ignores the lower half of the increment, which adds less than 2^52.
     if (increment >> 32).wrapping_mul(units) >> 30 == 0 {
         increment.wrapping_mul(units)
     } else {
@@ -164,8 +162,8 @@ const fn product(increment: u64, units: u64) -> u64 {
     }
 }
 
-/// The instant at which a packet that was charged at `now` conforms, where it may wait: the charge
-/// raised the TAT from `before` to `after`. Packets that depart then keep the bound of [`self`].
+/// When a packet charged at `now` conforms, if packets may wait: the charge raised the TAT from
+/// `before` to `after`. Departing packets then keep the bound of [`self`].
 ///
 /// A super-frame that costs more than the whole burst departs when the bucket is full.
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -183,7 +181,8 @@ pub fn remaining(limit: &Limit, tat: Ticks, now: Ticks) -> u64 {
     if limit.increment == 0 {
         return u64::MAX;
     }
-    // room / (increment / 2^shift) without losing the fraction: whole part and rest apart.
+    // room / (increment / 2^shift) without losing the fraction: quotient and remainder are
+    // calculated separately.
     let whole = div(room, limit.increment);
     let rest = room.wrapping_sub(whole.wrapping_mul(limit.increment));
     let shift = u32::from(limit.shift) & 63;
@@ -202,15 +201,14 @@ pub fn remaining(limit: &Limit, tat: Ticks, now: Ticks) -> u64 {
     units
 }
 
-/// The TAT when nothing is known about the limit that it was charged under, because its slot means
-/// another one now: a bucket that owes anything counts as empty. Anything else could grant what
-/// neither limit would have.
+/// The TAT if the limit under which it was charged is unknown, because its slot has been reused: a
+/// bucket with any debt counts as empty. Anything else could grant what neither limit would have.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn forget(new: &Limit, tat: Ticks, now: Ticks) -> Ticks {
     if tat > now { now.plus(Ticks::new(new.tolerance)) } else { Ticks::ZERO }
 }
 
-/// `a / b`, and the largest instant for `b == 0`: no division can trap or panic.
+/// `a / b`, or the largest instant for `b == 0`: no division can trap or panic.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn div(a: u64, b: u64) -> u64 {
     match a.checked_div(b) {

@@ -1,4 +1,4 @@
-//! One packet on the host: the whole way, with the subprograms as plain function calls.
+//! Judges a packet on the host: the whole way, with the subprograms as plain function calls.
 
 use limiter_common::bucket::Generation;
 use limiter_common::frame_size::FrameSize;
@@ -11,8 +11,8 @@ use crate::outcome::{Outcome, Packed};
 use crate::packet::{self, Bytes};
 use crate::table::{self, Scratch};
 
-/// Judges a frame (of which `frame` may show only the beginning) that came in by
-/// an interface. What is known of it afterwards is in `scratch`.
+/// Judges a frame that came in by an interface; `frame` may show only its beginning. Details remain
+/// in `scratch`.
 pub fn judge<W: Maps>(
     maps: &W,
     scratch: &mut Scratch,
@@ -42,7 +42,7 @@ pub fn begin<W: Maps>(
     now: Ticks,
 ) -> Scratch {
     let mut scratch = Scratch::empty();
-    // The frame was parsed before: it has facts.
+    // The frame was parsed before, so it has facts.
     let _ = packet::facts(frame, &mut scratch.facts);
     if header.inner() {
         packet::inner(frame, &mut scratch.facts);

@@ -1,6 +1,6 @@
-//! The maps, as the decision sees them.
+//! The maps as the decision sees them.
 //!
-//! A [`Maps`] is asked for data: look-ups, inserts, removals and counts of one entry. It decides
+//! A [`Maps`] only provides data: look-ups, inserts, removals and counts of one entry. It decides
 //! nothing, and calls nothing of this crate that decides. So a packet's way can be read downwards:
 //! each method is a map of the kernel in the XDP program, and a collection in the host model.
 
@@ -31,10 +31,10 @@ use crate::table::KeyCell;
 
 /// The maps, as the decision sees them.
 pub trait Maps: Sized {
-    /// True where a frame may be a super-frame: [`FrameSize::is_super_frame`].
+    /// True if a frame may be a super-frame: [`FrameSize::is_super_frame`].
     const SUPER_FRAMES: bool;
 
-    /// True where a packet can be held back until it conforms.
+    /// True if a packet can wait until it conforms.
     const DELAYS: bool;
 
     /// The bucket of a source in a hash map, in place.
@@ -46,7 +46,7 @@ pub trait Maps: Sized {
     /// The bucket of a key, or a budget, in place.
     type Keyed: Keyed;
 
-    /// A bucket of the tables of sources, kept from the look to the charge.
+    /// A bucket of the tables of sources, kept from the check to the charge.
     type Kept: Kept<StoredIn<Self>>;
 
     /// A lease in place.
@@ -58,38 +58,38 @@ pub trait Maps: Sized {
     /// A word of `CONTROL`.
     fn control(&self, word: Control) -> u64;
 
-    /// The time now, when the packet came with one that may be up to [`crate::clock::SLACK`]
-    /// before: what is charged is charged by this.
+    /// The present time, for a packet whose arrival time may be up to [`crate::clock::SLACK`]
+    /// early. Charges use this.
     fn now(&self, recent: Ticks) -> Ticks;
 
-    /// The word of `CHANGES` at the place of a generation ([`Moment::index`]).
+    /// The word of `CHANGES` for a generation ([`Moment::index`]).
     fn moment(&self, generation: u32) -> Moment;
 
-    /// The part of a subprogram's answer that has no room in a register. The XDP program has it; on
-    /// the host a subprogram is a call, and there is none.
+    /// The part of a subprogram's answer that does not fit into a register. Only the XDP program
+    /// has it; on the host a subprogram is an ordinary call.
     fn out_parameter(&self) -> Option<&OutParameter>;
 
-    /// The list entry of a source itself.
+    /// The list entry of exactly this source.
     fn listed(&self, source: &Source) -> Option<&ListEntry>;
 
-    /// The list entry of the longest prefix around a source.
+    /// The list entry of the longest prefix that contains a source.
     fn listed_prefix(&self, source: &Source) -> Option<&ListEntry>;
 
     /// The record of a source in `BANS`.
     fn ban(&self, source: &Source) -> Option<Self::Ban>;
 
-    /// Makes a record of zeros, only if there is none.
+    /// Makes a zeroed record if there is none.
     fn insert_ban(&self, source: &Source) -> Insert;
 
-    /// The slot of the longest prefix around a source, or a compact key, in the rules of a
+    /// The slot of the longest prefix that contains a source or a compact key, in the rules of a
     /// generation.
     fn source_rule(&self, generation: Generation, bucket_key: &BucketKey) -> Option<Slot>;
 
     /// The limit in a slot.
     fn limit(&self, slot: Slot) -> Option<&Limit>;
 
-    /// The lines of a family; `None` if sources are in hash maps: that is the same for all families
-    /// as long as the maps live.
+    /// The lines of a family; `None` if sources are in hash maps. That is the same for all
+    /// families, and does not change while the maps exist.
     fn lines(&self, kind: EntryKind) -> Option<Lines>;
 
     /// A line of a family.
@@ -104,7 +104,7 @@ pub trait Maps: Sized {
         self.source_bucket(&BucketKey::compact(word.get()))
     }
 
-    /// Makes a bucket in a hash map, only if there is none.
+    /// Makes a bucket in a hash map if there is none.
     fn insert(&self, bucket_key: &BucketKey, bucket: &Bucket) -> Insert;
 
     /// Removes the bucket of a key from a hash map.
@@ -113,7 +113,7 @@ pub trait Maps: Sized {
     /// Drops of this CPU that are not in a bucket yet; `None` if each is counted at once.
     fn uncounted(&self) -> Option<&Cell<Uncounted>>;
 
-    /// The bucket that sources without one of their own share, by an index below
+    /// The bucket shared by sources without their own, by an index below
     /// [`limiter_common::wire::AGGREGATES`].
     fn aggregate(&self, index: u32) -> Option<impl SharedWord>;
 
@@ -121,7 +121,7 @@ pub trait Maps: Sized {
     /// [`limiter_common::wire::FINGERPRINTS`].
     fn fingerprints(&self, index: u32) -> Option<impl SharedWord>;
 
-    /// The settings of a table of entries.
+    /// The settings of an entry table.
     fn entry_table(&self, kind: EntryKind) -> Option<impl EntryTableWords>;
 
     /// The budget of new entries of this CPU.
@@ -130,11 +130,11 @@ pub trait Maps: Sized {
     /// The state of a slot of its eviction ring.
     fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<impl SharedWord>;
 
-    /// Copies the key in a ring slot of [`EntryKind::Keyed`], which another CPU may be writing, to
-    /// `key`.
+    /// Copies the key from a ring slot of [`EntryKind::Keyed`], which another CPU may be writing,
+    /// to `key`.
     fn ring_key(&self, index: u32, key: &KeyCell);
 
-    /// Writes a key into a ring slot of [`EntryKind::Keyed`], which this CPU has taken.
+    /// Writes a key into a ring slot of [`EntryKind::Keyed`] that this CPU has claimed.
     fn set_ring_key(&self, index: u32, key: &KeyCell);
 
     /// A table of a rule set.
@@ -143,8 +143,8 @@ pub trait Maps: Sized {
     /// A shape of a table.
     fn shape(&self, generation: Generation, table: u32, shape: u32) -> Option<&Shape>;
 
-    /// The rule with the longest source prefix among those that have all the rest of the key;
-    /// [`TrieValue::default`] when there is none.
+    /// The rule with the longest source prefix among those that match the rest of the key;
+    /// [`TrieValue::default`] if there is none.
     fn table_rule(&self, generation: Generation, key: &Cell<TableKey>) -> TrieValue;
 
     /// The record in a slot.
@@ -153,7 +153,7 @@ pub trait Maps: Sized {
     /// An action. Index 0 is a plain drop.
     fn action(&self, index: u32) -> Option<&Action>;
 
-    /// The name of a key; of no use where buckets are looked up by their keys.
+    /// The name of a key; unused if buckets are looked up by their keys.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn key_name(&self, _key: &TableKey) -> KeyName {
         KeyName::default()
@@ -162,48 +162,48 @@ pub trait Maps: Sized {
     /// The bucket of a key.
     fn keyed(&self, key: &KeyCell) -> Option<Self::Keyed>;
 
-    /// Makes a bucket of a key: zeros but for `resolved`, only if there is none. `made` is memory
-    /// for its value.
+    /// Makes a bucket of a key if there is none: zeros except for `resolved`. `made` is memory for
+    /// its value.
     fn insert_keyed(&self, key: &KeyCell, made: &Cell<KeyedEntry>, resolved: u64) -> Insert;
 
     /// Removes the bucket of a key.
     fn remove_keyed(&self, key: &KeyCell);
 
-    /// A shared budget; behind the [`limiter_common::wire::MAX_BUDGETS`] of them, the overflow
-    /// bucket of keys without a bucket, by the number of their rule.
+    /// A shared budget; from index [`limiter_common::wire::MAX_BUDGETS`] on, the overflow bucket of
+    /// keys without a bucket, by the number of their rule.
     fn budget(&self, index: u32) -> Option<Self::Keyed>;
 
     /// A lease, by [`limiter_common::wire::lease_of_budget`] or
     /// [`limiter_common::wire::KeyLeases`].
     fn lease(&self, index: u32) -> Option<Self::Lease>;
 
-    /// The word with the leases of a key, a [`limiter_common::wire::KeyLeases`]; none where it has
+    /// The word with the leases of a key, a [`limiter_common::wire::KeyLeases`]; `None` if it has
     /// none and did not ask.
     fn leased(&self, key: &KeyCell) -> Option<impl SharedWord>;
 
-    /// Makes the entry of a key that has asked for leases, only if there is none.
+    /// Makes the entry of a key that has asked for leases, if there is none.
     fn insert_leased(&self, key: &KeyCell) -> Insert;
 
     /// Removes the entry of a key's leases.
     fn remove_leased(&self, key: &KeyCell);
 
-    /// Tells the daemon that a key asks for leases of the limits of the record in a slot; false if
-    /// there is no room.
+    /// Tells the daemon that a key asks for leases for the limits of the record in a slot; false if
+    /// there is no space.
     fn ask(&self, key: &KeyCell, slot: Slot) -> bool;
 
-    /// The time at which a packet of a flow passed last.
+    /// When the last packet of a flow passed.
     fn flow(&self, flow: &FlowKey) -> Option<Ticks>;
 
     /// Remembers that a packet of a flow passed at `now`.
     fn set_flow(&self, flow: &FlowKey, now: Ticks);
 
-    /// Counts a frame under a rule; takes it back when `add` is false.
+    /// Counts a frame under a rule, or undoes that if `add` is false.
     fn count_rule(&self, rule: u32, reason: Reason, size: FrameSize, add: bool);
 }
 
 /// The state of one key or budget, in place.
 pub trait Keyed: Words + Clone {
-    /// The address, by which it crosses to a subprogram.
+    /// The address, by which it is passed to a subprogram.
     #[cfg(target_arch = "bpf")]
     fn address(&self) -> *mut u8;
 
@@ -216,7 +216,7 @@ pub trait Keyed: Words + Clone {
     /// The word with the record: [`limiter_common::bucket::Resolved`].
     fn resolved(&self) -> impl SharedWord;
 
-    /// Counts packets that passed or were dropped. The complement takes back as many.
+    /// Counts packets that passed or were dropped. The complement undoes that.
     fn count(&self, passed: bool, packets: u64);
 
     /// Notes the time of a packet.
@@ -225,17 +225,17 @@ pub trait Keyed: Words + Clone {
     /// The time of the last packet, in ticks.
     fn used(&self) -> u64;
 
-    /// Packets that were counted.
+    /// Number of counted packets.
     fn packets(&self) -> u64;
 }
 
-/// A bucket of the tables of sources that is kept from the look to the charge: a pointer, in the
+/// A bucket of the tables of sources that is kept from the check to the charge: a pointer, in the
 /// XDP program.
 pub trait Kept<S> {
     /// Keeps a bucket.
     fn of(bucket: S) -> Self;
 
-    /// The bucket, which is that of a bucket key. Its limit is read before anything else.
+    /// The bucket of a bucket key. Reads its limit before anything else.
     fn bucket(self, bucket_key: &BucketKey) -> Option<S>;
 }
 
@@ -260,13 +260,13 @@ pub trait Lease {
     /// Total of units that may be used.
     fn granted(&self) -> u64;
 
-    /// The instant from which the lease decides nothing.
+    /// The instant from which the lease no longer decides.
     fn expires(&self) -> Ticks;
 
-    /// The word with the total of units that were charged.
+    /// The word with the total of charged units.
     fn used(&self) -> impl SharedWord;
 
-    /// Adds units that were refused.
+    /// Adds denied units.
     fn deny(&self, units: u64);
 }
 

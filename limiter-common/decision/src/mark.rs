@@ -63,7 +63,7 @@ impl Mark {
         }
     }
 
-    /// The byte that replaces `class`, `None` where the mark must not be set.
+    /// The byte that replaces `class`; `None` if the mark must not be set.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     const fn class(self, class: u8) -> Option<u8> {
         match self {

@@ -13,12 +13,12 @@ pub enum Insert {
     Made,
     /// Another CPU made it first.
     Exists,
-    /// There is no room for it, or there are more new ones than may be.
+    /// There is no space for it, or there are too many new ones.
     Refused,
 }
 
 /// The outcome of a packet: its reason, and the rule of the source table ([`RULE_NONE`] for none),
-/// or if it was dropped the rule that dropped it.
+/// or for a dropped packet the rule that dropped it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The reason; the verdict follows from it.
@@ -38,14 +38,13 @@ impl Outcome {
         Self { reason, rule, counted: reason, action: 0 }
     }
 
-    /// The outcome of a packet that no rule was asked for.
+    /// The outcome of a packet that was judged without a rule.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn without_rule(reason: Reason) -> Self {
         Self::new(reason, RULE_NONE)
     }
 
-    /// The outcome of a packet that is over a limit of the source table, or would be if its rule
-    /// were not in shadow mode.
+    /// The outcome of a packet over a limit of the source table; in shadow mode it passes.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn over(limit: &Limit) -> Self {
         let reason = limit.over();
@@ -74,7 +73,7 @@ impl Outcome {
 }
 
 /// An [`Outcome`] in one word: `rule:32 | action:16 | counted:7 | drops:1 | reason:8`. The verifier
-/// walks both sides of every branch over a reason, so it is unpacked as late as possible.
+/// walks both sides of every branch on a reason, so it is unpacked as late as possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed(u64);
 
@@ -132,7 +131,7 @@ impl Packed {
         (self.0 & 0xff) as u32
     }
 
-    /// The outcome of the packet if it passes instead, with a reason, by its number, and an action.
+    /// The outcome of the packet if it passes instead, with the number of a reason, and an action.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[must_use]
     pub const fn passed_as(self, reason: u32, action: u32) -> Self {
@@ -206,8 +205,8 @@ pub enum BeforeTables {
     Tables(InForce),
 }
 
-/// The rule set that judges a packet, in one word: `generation:32 | header:24 | reason:8`. The last
-/// one is `NO_REASON`.
+/// The rule set that judges a packet, in one word: `generation:32 | header:24 | reason:8`. The
+/// reason is `NO_REASON`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InForce(u64);
 

@@ -2,17 +2,17 @@
 
 use core::hint::black_box;
 
-/// Tries of one charge before the packet is dropped as
-/// [`limiter_common::verdict::Reason::Contended`]. A try fails only when another CPU passed a
+/// Attempts of one charge before the packet is dropped as
+/// [`limiter_common::verdict::Reason::Contended`]. An attempt fails only if another CPU passed a
 /// packet of the same source in between.
 pub const MAX_TRIES: u64 = 16;
 
 /// Counts the rounds of a loop.
 ///
-/// Without `CAP_PERFMON`, the verifier follows the way as well on which the processor guesses a
-/// comparison wrong. A counter that runs down to zero, or that is compared with "not equal", never
-/// ends the loop there, and compilers make such counters of any. Of this one, the compiler does not
-/// know where its value comes from, and the same register is compared and increased.
+/// Without `CAP_PERFMON`, the verifier also follows the path on which the processor mispredicts a
+/// comparison. A counter that runs down to zero, or is compared with "not equal", never ends the
+/// loop there, and compilers turn other counters into such ones. The compiler does not know where
+/// this counter's value comes from, so the same register is compared and incremented.
 pub(crate) struct Rounds(u64);
 
 impl Rounds {
@@ -22,7 +22,7 @@ impl Rounds {
         Self(0)
     }
 
-    /// The number of the round that begins, from 0; `None` after `most` of them, a constant.
+    /// The number of the next round, from 0; `None` after `most` rounds, a constant.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) fn next(&mut self, most: u64) -> Option<u32> {
         let round = black_box(self.0);
@@ -33,13 +33,13 @@ impl Rounds {
         Some((round & 0xffff_ffff) as u32)
     }
 
-    /// The number of the round that begins, from 0; `None` after `most` of them, and after `bound`,
-    /// a constant.
+    /// The number of the next round, from 0; `None` after `most` rounds, and after `bound`, a
+    /// constant.
     ///
-    /// Linux 6.1 does not see that a known counter is over an unknown number, if the compiler
-    /// writes the counter first: its `is_branch_taken` looks at constants on the right alone. So
-    /// the constant ends the loop for the verifier, and the compiler does not know that both count
-    /// the same.
+    /// Linux 6.1 does not see that a known counter exceeds an unknown number if the compiler writes
+    /// the counter first: its `is_branch_taken` only looks at constants on the right. So the
+    /// constant ends the loop for the verifier, and the compiler does not know that both count the
+    /// same.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) fn next_within(&mut self, most: u64, bound: u64) -> Option<u32> {
         let round = self.next(bound)?;

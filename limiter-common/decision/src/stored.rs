@@ -15,8 +15,8 @@ pub enum Stored<H, L: Line> {
     Lined(LineBucket<L>),
 }
 
-/// Does the same to a bucket in either store, apart for each: so one is gone from the XDP program
-/// before anything is done, and the compiler keeps no room for both.
+/// Does the same to a bucket in either store, with separate code for each: so the verifier removes
+/// one of them from the XDP program, and the compiler reserves no space for both.
 macro_rules! either {
     ($stored:expr, $bucket:ident => $done:expr) => {
         match $stored {

@@ -1,4 +1,4 @@
-//! The answer of [`crate::reply`], in the place of the frame that it answers.
+//! Replaces a frame by its answer, see [`crate::reply`].
 
 use limiter_common::header::Version;
 
@@ -7,7 +7,7 @@ use crate::call::call;
 use crate::reply::{self, ReplyKind};
 use crate::table::Scratch;
 
-/// The kind of answer that a frame may get, `None` when it must stay without an answer.
+/// The kind of answer for a frame; `None` if it must not be answered.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn reply_kind(scratch: &Scratch, frame: &impl FrameMut) -> Option<ReplyKind> {
     let facts = &scratch.facts;
@@ -31,8 +31,8 @@ pub fn reply_kind(scratch: &Scratch, frame: &impl FrameMut) -> Option<ReplyKind>
     kind.length_within(claimed, received).map(|_| kind)
 }
 
-/// Turns a frame into the answer that [`reply_kind`] said. Of a frame that it fails for nothing is
-/// sent: it may be half done.
+/// Turns a frame into the answer of [`reply_kind`]. If that fails, nothing may be sent: the frame
+/// may be half changed.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn answer<F: FrameMut>(scratch: &Scratch, frame: &F, kind: Option<ReplyKind>) -> bool {
     let Some(kind) = kind else {

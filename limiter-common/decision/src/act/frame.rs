@@ -4,7 +4,7 @@ use crate::packet::Facts;
 
 /// A frame that may be changed. Offsets count from the Ethernet header.
 pub trait FrameMut {
-    /// The address of the context, by which it crosses to a subprogram.
+    /// The address of the context, by which it is passed to a subprogram.
     #[cfg(target_arch = "bpf")]
     fn address(&self) -> *mut u8;
 
@@ -14,10 +14,10 @@ pub trait FrameMut {
     /// Overwrites the bytes at `offset`; false when the frame ends before them.
     fn store<const N: usize>(&self, offset: u32, bytes: &[u8; N]) -> bool;
 
-    /// Cuts the frame off behind `length` bytes, of the `of` that it has.
+    /// Cuts the frame from `of` to `length` bytes.
     fn cut(&self, length: u32, of: u32) -> bool;
 
     /// True if this host has an established TCP connection with the addresses and ports of the
-    /// packet. Asked only where [`super::may_belong`] says that there could be one.
+    /// packet. Called only if [`super::may_belong`] says that there could be one.
     fn is_established(&self, facts: &Facts) -> bool;
 }

@@ -1,4 +1,4 @@
-//! The mark of an action, written into the frame.
+//! Writes the mark of an action into the frame.
 
 use limiter_common::header::Version;
 use limiter_common::wire::MARK_ECN;
@@ -7,8 +7,8 @@ use super::FrameMut;
 use crate::mark::{self, Mark};
 use crate::table::Scratch;
 
-/// Writes a DSCP, or ECN's congestion mark for [`MARK_ECN`], into the frame. One that must not be
-/// marked stays as it is: see [`mark::v4`].
+/// Writes a DSCP, or ECN's congestion mark for [`MARK_ECN`], into the frame. A frame that must not
+/// be marked stays unchanged: see [`mark::v4`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn mark(scratch: &Scratch, frame: &impl FrameMut, dscp: u8) {
     let facts = &scratch.facts;

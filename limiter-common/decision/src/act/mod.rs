@@ -1,6 +1,6 @@
-//! Carrying out what an outcome says: marks, answers and bans.
+//! Carries out outcomes: marks, answers and bans.
 //!
-//! [`crate::table::run_tables`] decides; this comes after it, for the few packets with an action.
+//! [`crate::table::run_tables`] decides; this follows for the few packets with an action.
 
 mod answer;
 mod frame;
@@ -21,8 +21,8 @@ use crate::outcome::{Insert, Packed};
 use crate::packet::Facts;
 use crate::table::{BANS, REPLIES, Scratch, spend};
 
-/// Carries out what an outcome says, and returns what became of it. A redirection is left to the
-/// caller: it is the packet's way out.
+/// Carries out an outcome. Returns the outcome afterwards. Leaves a redirection to the caller,
+/// because it determines how the packet leaves.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn act<W, F>(maps: &W, scratch: &Scratch, frame: &F, outcome: Packed) -> Packed
 where
@@ -50,7 +50,7 @@ where
     }
     if matches!(kind, ActionKind::Reject) {
         let reply = call!(reply_kind(scratch; frame));
-        // The budget comes last: only an answer that can be sent is charged.
+        // The budget comes last, so that only an answer that can be sent is charged.
         return if reply.is_some()
             && call!(spend(maps, scratch; OwnBudget::Replies, REPLIES))
             && call!(answer(scratch; frame, reply))
@@ -98,8 +98,8 @@ pub fn strike<W: Maps>(
         return StrikeResult::Done;
     };
     let source = scratch.facts.source();
-    // The next try looks it up: two look-ups here would be two ways through the rest for the
-    // verifier.
+    // The next attempt looks it up: a second look-up here would double the verifier's paths through
+    // the rest.
     let Some(entry) = maps.ban(&source) else {
         return match maps.insert_ban(&source) {
             Insert::Made | Insert::Exists => StrikeResult::Lost,

@@ -23,18 +23,18 @@ use limiter_common::window::{Position, Tally, WallOffset, WindowLimit, opaque_le
 use crate::algorithm::{self, Charged};
 use crate::cell::Cell;
 
-/// The window in force, which is the word's if the clock may be late, and its count.
+/// The window in force and its count. If the clock may be late, it is the word's window.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn present(limit: &WindowLimit, word: u64, position: Position) -> Tally {
     let stored = limit.unpack(word);
-    // A word without a count is of no window.
+    // A word without a count belongs to no window.
     let late = limit.is_late(position.number, stored.number) & opaque_less(0, stored.count);
     let present = limit.cut(position.number);
     let number = present ^ (present ^ stored.number) & late;
     Tally { number, count: stored.count_in(number) }
 }
 
-/// The word to store when the packet conforms.
+/// The word to store if the packet conforms.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn decide(
     limit: &WindowLimit,
@@ -46,7 +46,7 @@ pub fn decide(
     decide_at(limit, word, limit.at(now, offset), units)
 }
 
-/// [`decide`], where the clock's window is known.
+/// [`decide`] with a known clock window.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn decide_at(
     limit: &WindowLimit,
@@ -55,7 +55,7 @@ pub(crate) fn decide_at(
     units: u64,
 ) -> Option<u64> {
     let Tally { number, count } = present(limit, word, position);
-    // First alone, so that the sum cannot wrap.
+    // Checked separately, so that the sum cannot wrap.
     if units > limit.limit || count.wrapping_add(units) > limit.limit {
         return None;
     }

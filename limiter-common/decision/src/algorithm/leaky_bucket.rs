@@ -51,7 +51,7 @@ impl Charge {
         Self { now, cost, horizon: now.plus(Ticks::new(limit.tolerance)) }
     }
 
-    /// The TAT to store when the packet conforms.
+    /// The TAT to store if the packet conforms.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn apply(&self, tat: Ticks) -> Option<Ticks> {
         if tat > self.horizon {
@@ -59,19 +59,19 @@ impl Charge {
         }
         let start = if tat > self.now { tat } else { self.now };
         let next = start.plus_within(self.cost);
-        // A sum that does not fit would be a shorter debt than the packet's.
+        // A sum that does not fit would become a shorter debt than the packet's.
         if next.get() <= MAX_TICKS { Some(next) } else { None }
     }
 }
 
-/// The time that a packet that arrives at `now` would wait in a queue of the same rate.
+/// The time that a packet arriving at `now` would wait in a queue of the same rate.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn backlog(tat: Ticks, now: Ticks) -> Ticks {
     tat.since(now)
 }
 
-/// The instant at which a packet that was charged at `now` conforms, where it may wait: the charge
-/// found the TAT `before`.
+/// When a packet charged at `now` conforms, if packets may wait. `before` is the TAT that the
+/// charge found.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn departure(limit: &Limit, before: Ticks, now: Ticks) -> Ticks {
     let departure = before.since(Ticks::new_within(limit.tolerance));

@@ -92,8 +92,8 @@ pub struct Change {
     pub new: u64,
 }
 
-/// Charges a packet to a state of up to `N` words of which it changes one. Words that are not there
-/// read as zero.
+/// Charges a packet to a state of up to `N` words, of which it changes one. Missing words read as
+/// zero.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn charge_one_of<const N: usize>(
     words: &impl Words,
@@ -101,8 +101,8 @@ pub(crate) fn charge_one_of<const N: usize>(
 ) -> Charged {
     let mut rounds = Rounds::new();
     while rounds.more(MAX_TRIES) {
-        // Written element by element: an array cleared at once is a call of memset, which the
-        // verifier refuses.
+        // Written element by element, because clearing an array at once is a call of memset, which
+        // the verifier rejects.
         let mut next = 0;
         let copy = core::array::from_fn(|_| {
             let index = next;

@@ -36,22 +36,22 @@ use crate::algorithm::{Change, Charged, Words, charge_one_of};
 /// The contents of the two words at `now`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct View {
-    /// The window in force, which may be newer than the clock says.
+    /// The window in force, which may be newer than the clock's.
     number: u64,
-    /// The index of the word of that window.
+    /// The index of that window's word.
     index: u32,
     /// The word of that window.
     own: u64,
     /// Units counted in that window.
     current: u64,
-    /// The remaining share of the window before, in units times [`View::width`].
+    /// The remaining share of the previous window, in units times [`View::width`].
     left: u64,
-    /// The width, cut to fit the products.
+    /// The width, cut so that the products fit.
     width: u64,
 }
 
-/// Reads the two words, which are of the even and the odd windows. Without a branch, because the
-/// verifier walks both sides of each one, in every try.
+/// Reads the two words, of the even and the odd windows. Without a branch, because the verifier
+/// walks both sides of each in every attempt.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn view(limit: &WindowLimit, words: &[u64; 2], position: Position) -> View {
     let [even, odd] = *words;
@@ -62,7 +62,7 @@ fn view(limit: &WindowLimit, words: &[u64; 2], position: Position) -> View {
     let own = even ^ (even ^ odd) & is_odd;
     let other = odd ^ (even ^ odd) & is_odd;
     let current = limit.unpack(own).count_in(number);
-    // The mask is for the first window of all: no word is of the one before it.
+    // The mask is for the very first window: no word belongs to a window before it.
     let previous = limit.unpack(other).count_in(number.wrapping_sub(1) & MAX_TICKS);
     let previous = smaller(previous, limit.limit);
     let shift = limit.shift & 63;
@@ -75,13 +75,13 @@ fn view(limit: &WindowLimit, words: &[u64; 2], position: Position) -> View {
     View { number, index, own, current, left: previous.wrapping_mul(left), width }
 }
 
-/// The word to exchange when the packet conforms. `words` are of the even and the odd windows.
+/// The word to exchange if the packet conforms. `words` are of the even and the odd windows.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn decide(limit: &WindowLimit, words: &[u64; 2], now: Ticks, units: u64) -> Option<Change> {
     decide_at(limit, words, limit.at(now, WallOffset::BOOT), units)
 }
 
-/// [`decide`], where the clock's window is known.
+/// [`decide`] with a known clock window.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn decide_at(
     limit: &WindowLimit,

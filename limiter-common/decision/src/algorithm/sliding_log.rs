@@ -36,43 +36,43 @@ const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 const _: () = assert!(MAX_SIZE as usize == WORDS - 1);
 const _: () = assert!((MAX_SIZE as u32) < 1 << INDEX_BITS);
 
-/// All ones for an entry of a packet that passed less than a window before `now`, else zero:
-/// without a branch, because the verifier walks both sides of each.
+/// All ones for an entry of a packet that passed less than a window before `now`, otherwise zero.
+/// Without a branch, because the verifier walks both sides of each.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) const fn counts(limit: &LogLimit, entry: u64, now: Ticks) -> u64 {
     let stamp = entry >> LAP_BITS;
-    // A later stamp is one of a clock that is ahead.
+    // A later stamp comes from a clock that is ahead.
     less(now.as_nanos(), stamp.wrapping_add(limit.window)) & opaque_less(0, stamp)
 }
 
-/// The entry of a packet that passed at `now`, of no lap that a head at zero is in: what a changed
-/// limit starts with.
+/// The entry of a packet that passed at `now`, in no lap of a head at zero: the start of a changed
+/// limit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn stamped(now: Ticks) -> u64 {
     stamp(now) << LAP_BITS
 }
 
-/// An entry of the same packet, of no lap that a head at zero is in.
+/// An entry of the same packet, in no lap of a head at zero.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) const fn without_lap(entry: u64) -> u64 {
     entry & !LAP_MASK
 }
 
-/// Zero is an entry that was never used.
+/// Zero is an unused entry.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn stamp(now: Ticks) -> u64 {
     if now.as_nanos() == 0 { 1 } else { now.as_nanos() }
 }
 
-/// Bits of a head that hold packets for which the ring has no entries.
+/// Bits of a head for the number of packets without an entry.
 const OVER_BITS: u32 = 5;
 const OVER_AT: u32 = 63 - OVER_BITS;
 
 /// The index of the next entry, the lap, and how many packets of the last window had no entry when
 /// the ring became shorter: `over:5 | lap | index:5`.
 ///
-/// These were older than those of all entries. So they count no longer than the first entry, and
-/// the first packet that passes takes that one's place and forgets them.
+/// These packets were older than all entries. So they count no longer than the first entry, and the
+/// first packet that passes takes its place and forgets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head(u64);
 
@@ -85,27 +85,27 @@ impl Head {
         (self.0 & INDEX_MASK) as u32
     }
 
-    /// The head of a ring of which the first entry is next, and which has none for `over` packets.
+    /// The head of a ring whose first entry is next, with no entry for `over` packets.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn seeded(over: u64) -> Self {
         Self((over & ((1 << OVER_BITS) - 1)) << OVER_AT)
     }
 
-    /// The packets of the last window that have no entry; `first` is the first entry.
+    /// The packets of the last window without an entry; `first` is the first entry.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn over(self, limit: &LogLimit, first: u64, now: Ticks) -> u64 {
-        // An entry of a lap is of a packet that passed since.
+        // An entry with a lap belongs to a packet that passed since then.
         let seeded = opaque_less(first & LAP_MASK, 1);
         (self.0 >> OVER_AT) & counts(limit, first, now) & seeded
     }
 
-    /// The packets that have no entry, whether they count or not. At most 31.
+    /// The number of packets without an entry, whether or not they still count. At most 31.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn left_over(self) -> u32 {
         (self.0 >> OVER_AT & ((1 << OVER_BITS) - 1)) as u32
     }
 
-    /// The head, or the one after it, if its `entry` says that it lags behind.
+    /// The head, or the next one if its `entry` shows that the head lags behind.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn caught_up(self, size: u8, entry: u64) -> Self {
         if entry & LAP_MASK == self.lap() { self.next(size) } else { self }
@@ -123,8 +123,8 @@ impl Head {
         Self(next & ((1 << OVER_AT) - 1))
     }
 
-    /// The lap number in entries of this lap: one more than the lap, so that an entry that was
-    /// never used is of the lap before the first.
+    /// The lap number in entries of this lap: one more than the lap, so that an unused entry
+    /// belongs to the lap before the first.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     const fn lap(self) -> u64 {
         (self.0 >> INDEX_BITS).wrapping_add(1) & LAP_MASK
@@ -147,7 +147,7 @@ pub enum LogDecision {
     Over,
 }
 
-/// The decision, from the head and the entry that it points at.
+/// The decision from the head and the entry to which it points.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn decide(limit: &LogLimit, head: Head, entry: u64, now: Ticks) -> LogDecision {
     let next = head.next(limit.size).raw();

@@ -31,8 +31,8 @@ use limiter_common::window::{MAX_SLOTS, Tally, WallOffset, WindowLimit, larger, 
 
 use crate::algorithm::{Change, Charged, Words, charge_one_of};
 
-/// The words of a limit as a packet in one slot reads them, one after the other, so that none has
-/// to be kept: in the order of their slots, the slot's own word last.
+/// Reads the words of a limit for a packet in one slot, one after the other, so that none has to be
+/// kept: in the order of their slots, the slot's own word last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     /// The number of the slot.
@@ -44,13 +44,13 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// A reading before the first word.
+    /// A reading before its first word.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn new(number: u64) -> Self {
         Self { number, sum: 0, own: 0 }
     }
 
-    /// The index of the word that is read in a round, from 0.
+    /// The index of the word for a round, from 0.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     #[expect(clippy::cast_possible_truncation, reason = "masked before the cast")]
     pub(crate) const fn index(&self, limit: &WindowLimit, round: u32) -> u32 {
@@ -62,8 +62,8 @@ impl Reading {
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn add(&mut self, limit: &WindowLimit, word: u64) {
         let tally = limit.unpack(word);
-        // A word counts if it is of the slot, of one of those before it, or of a later one: that
-        // wraps.
+        // A word counts if it belongs to this slot, to one of the previous ones, or to a later one:
+        // the subtraction wraps.
         let age = self.number.wrapping_sub(tally.number);
         self.sum = self.sum.wrapping_add(tally.count & less(age, limit.slots as u64));
         self.own = word;
@@ -75,16 +75,16 @@ impl Reading {
         self.sum
     }
 
-    /// The word to exchange when the packet conforms.
+    /// The word to exchange if the packet conforms.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) fn decide(&self, limit: &WindowLimit, units: u64) -> Option<Change> {
         let sum = self.sum.wrapping_add(units);
-        // The first alone, so that the sum cannot wrap.
+        // Checked separately, so that the sum cannot wrap.
         if units > limit.limit || sum > limit.limit {
             return None;
         }
         let own = limit.unpack(self.own);
-        // Never back: a later slot of this word has taken the place of the clock's.
+        // Never back: a later slot of this word may have replaced the clock's.
         let number = larger(self.number, own.number);
         let new = limit.pack(Tally { number, count: own.count_in(number).wrapping_add(units) });
         // Below `slots`, which is at most 8.
@@ -110,7 +110,7 @@ pub fn sum<const N: usize>(limit: &WindowLimit, words: &[u64; N], now: Ticks) ->
     read(limit, words, now).sum()
 }
 
-/// The word to exchange when the packet conforms.
+/// The word to exchange if the packet conforms.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn decide<const N: usize>(
     limit: &WindowLimit,
@@ -121,7 +121,7 @@ pub fn decide<const N: usize>(
     read(limit, words, now).decide(limit, units)
 }
 
-/// Charges a packet to the words of a key: as many as the limit has slots, or more.
+/// Charges a packet to the words of a key, of which there are at least as many as slots.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge(limit: &WindowLimit, words: &impl Words, now: Ticks, units: u64) -> Charged {
     charge_one_of::<MAX_SLOTS>(words, |words| decide(limit, words, now, units))

@@ -40,8 +40,8 @@ pub enum Colour {
     Red,
 }
 
-/// One packet: when, how much, and what an earlier marker said ([`Colour::Green`] if it is not to
-/// be asked).
+/// A packet: its time, its units, and the colour from an earlier marker ([`Colour::Green`] to
+/// ignore that).
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// Time of arrival.

@@ -1,5 +1,5 @@
-//! The rest of a charge, after a first try that failed: the bucket is brought up to the rules in
-//! force, and other CPUs may be in the way.
+//! The rest of a charge after a first failed attempt: brings the bucket up to the rules in force,
+//! and retries if other CPUs interfere.
 
 use limiter_common::bucket::{Change, Resolved, Word};
 use limiter_common::verdict::Reason;
@@ -15,13 +15,13 @@ use crate::maps::Maps;
 use crate::outcome::Outcome;
 use crate::rounds::{MAX_TRIES, Rounds};
 
-/// Times that a packet may find the bucket pointed at another limit before it is dropped as
-/// [`Reason::Contended`]. One rule change takes two; a second one that finds the first unfinished
-/// takes four, and an exchange that another CPU wins one more.
+/// How often a packet may find the bucket pointing to another limit before it is dropped as
+/// [`Reason::Contended`]. One rule change takes two rounds; a second one that finds the first
+/// unfinished takes four, and an exchange that another CPU wins takes one more.
 const MAX_ROUNDS: u64 = 5;
 
-/// The rest of a charge, after a first try: brings the bucket up to the rules in force, and tries
-/// on.
+/// The rest of a charge after a first attempt: brings the bucket up to the rules in force, and
+/// retries.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_again<W: Maps>(
     maps: &W,
@@ -34,7 +34,8 @@ pub fn charge_again<W: Maps>(
         let resolved = Resolved::from_raw(bucket.resolved().load());
         let word = Word::from_raw(bucket.word().load());
         if word.scale() != resolved.scale() {
-            // Before a newer rule is looked up: only its own generation says what its slots meant.
+            // This comes before a newer rule is looked up, because only its own generation knows
+            // the meaning of its slots.
             rescale(maps, bucket, resolved, word, *now);
             continue;
         }
@@ -68,8 +69,8 @@ const fn judged(outcome: Outcome) -> SourceCharge {
     (Some(outcome.pack()), Change::NONE)
 }
 
-/// Charges a bucket that is up to date, after a first try. No outcome when it is not, or not any
-/// more.
+/// Charges an up-to-date bucket after a first attempt. No outcome if it is not up to date, or no
+/// longer.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_contended<W: Maps>(
     maps: &W,
@@ -93,8 +94,8 @@ pub fn charge_contended<W: Maps>(
     (outcome, stored)
 }
 
-/// The rest of the compare-and-exchange loop, after a first try, at a word with the scale bit
-/// `scale`. `None` when the bucket was converted to another limit meanwhile, or is leaving.
+/// The rest of the compare-and-exchange loop after a first attempt, on a word with the scale bit
+/// `scale`. `None` if the bucket was converted to another limit meanwhile, or is being removed.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn exchange(
     cell: &impl Cell,
@@ -105,7 +106,7 @@ pub fn exchange(
     let mut rounds = Rounds::new();
     while rounds.more(MAX_TRIES - 1) {
         let word = Word::from_raw(cell.load());
-        // One that is leaving: the caller looks again, and sees that.
+        // If it is being removed, the caller looks again and sees that.
         if word.scale() != scale || word.is_gone() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! A bucket of a source whose limit changed: pointed at the new one, and converted to it.
+//! Points a source's bucket to a changed limit, and converts it.
 
 use limiter_common::bucket::{Generation, Resolved, Slot, Word};
 use limiter_common::bucket_key::BucketKey;
@@ -13,7 +13,7 @@ use crate::line::{line_slot, repoint};
 use crate::maps::Maps;
 use crate::meter::carried_tat;
 
-/// Points the bucket at the limit of a newer generation. The caller looks again, whoever won.
+/// Points the bucket to the limit of a newer generation. The caller looks again, whichever CPU won.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn re_resolve<W: Maps>(
     maps: &W,
@@ -27,7 +27,7 @@ pub fn re_resolve<W: Maps>(
         return;
     }
     let word = Word::from_raw(bucket.word().load());
-    // An earlier change that waits for its conversion comes first.
+    // An earlier change must be converted first.
     if word.is_gone() || word.scale() != old.scale() {
         return;
     }
@@ -48,7 +48,7 @@ pub fn re_resolve<W: Maps>(
     }
 }
 
-/// Converts the bucket to the limit that it was pointed at.
+/// Converts the bucket to the limit to which it was pointed.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn rescale<W: Maps>(
     maps: &W,
@@ -62,7 +62,7 @@ pub(super) fn rescale<W: Maps>(
     call!(store(; bucket, resolved, word, tat));
 }
 
-/// The instant at which the limit of a bucket changed that waits for its conversion.
+/// When the limit of a bucket changed that still must be converted.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn changed_at<W: Maps>(maps: &W, resolved: Resolved, now: Ticks) -> Ticks {
     let ended = maps.limit(resolved.previous()).map_or(0, |old| old.ended);
@@ -70,7 +70,7 @@ pub fn changed_at<W: Maps>(maps: &W, resolved: Resolved, now: Ticks) -> Ticks {
     call!(instant(maps; u32::from(ended), since, resolved.generation(), now))
 }
 
-/// The TAT of a bucket, which waits for its conversion, under the limit that it was pointed at.
+/// The converted TAT of a bucket, under the limit to which it was pointed.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn converted<W: Maps>(
     maps: &W,
@@ -83,16 +83,15 @@ pub fn converted<W: Maps>(
         Some(old) if resolved.knows_previous(old.since) => Some(old),
         _ => None,
     };
-    // A slot that was filled anew is no limit of this bucket, and where there was no rule for its
-    // source there is none: what it owes stays as it is until the next look-up, which forgets to
-    // the safe side.
+    // A reused slot is not a limit of this bucket, and without an old rule for its source there is
+    // none: its debt stays until the next look-up, which forgets on the safe side.
     match maps.limit(resolved.slot()) {
         Some(new) if resolved.generation().knows(new.since) => convert(old, new, tat, at, now),
         _ => tat,
     }
 }
 
-/// Stores what [`converted`] made of a word, unless the bucket is leaving, or was pointed at
+/// Stores the result of [`converted`], unless the bucket is being removed, or was pointed to
 /// another limit or charged meanwhile.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn store(bucket: &impl SourceBucket, resolved: Resolved, word: Word, tat: Ticks) {
@@ -100,8 +99,8 @@ pub fn store(bucket: &impl SourceBucket, resolved: Resolved, word: Word, tat: Ti
         return;
     }
     let converted = Word::new(tat, resolved.scale());
-    // While `resolved` stands, both slots mean what was read from them. A packet that was held up
-    // past that must not store what it computed from them.
+    // As long as `resolved` is unchanged, both slots mean what was read from them. A packet delayed
+    // beyond that must not store what it computed from them.
     bucket.resolved().acquire_fence();
     if bucket.resolved().load() != resolved.raw() {
         return;
@@ -109,8 +108,8 @@ pub fn store(bucket: &impl SourceBucket, resolved: Resolved, word: Word, tat: Ti
     bucket.word().compare_exchange(word.raw(), converted.raw());
 }
 
-/// The TAT under `new` of a bucket that was charged under `old`, `None` when that is not known. The
-/// one was changed into the other at `at`.
+/// The TAT under `new` of a bucket that was charged under `old`, which is `None` if unknown. The
+/// limit changed at `at`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn convert(old: Option<&Limit>, new: &Limit, tat: Ticks, at: Ticks, now: Ticks) -> Ticks {
     match old {
@@ -120,9 +119,9 @@ fn convert(old: Option<&Limit>, new: &Limit, tat: Ticks, at: Ticks, now: Ticks) 
     }
 }
 
-/// The TAT that the next packet of a source would meet at `now`, when its rule is in `slot` since
-/// the rule set `generation` at the latest: what a packet would do to the bucket first, without
-/// doing it. `limit_in` reads a slot, `moment` the word of `CHANGES` of a generation.
+/// The TAT that the next packet of a source would find at `now`, with its rule in `slot` since the
+/// rule set `generation` at the latest: the conversion that a packet would do first, without doing
+/// it. `limit_in` reads a slot, `moment` the word of `CHANGES` for a generation.
 pub fn arrival(
     bucket: &Bucket,
     (slot, generation): (Slot, Generation),
@@ -134,7 +133,7 @@ pub fn arrival(
     let resolved = Resolved::from_raw(bucket.resolved);
     let mut tat = word.tat();
     let Some(at) = limit_in(resolved.slot()) else {
-        // There was no rule for it.
+        // It had no rule.
         return match limit_in(slot) {
             Some(new) if resolved.slot() != slot => gcra::forget(&new, tat, now),
             _ => tat,

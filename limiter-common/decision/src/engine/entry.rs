@@ -1,8 +1,8 @@
-//! Entries of the source table: the insertion of a bucket, and the eviction of another one for it.
+//! Entries of the source table: inserts a bucket, and evicts another one for it.
 //!
-//! An entry of the hash maps leaves in two steps. First its word is exchanged for [`Word::GONE`]:
-//! from then on no charge can be stored in it. Then it is removed from the map. A packet of that
-//! source which meets the word in between is judged as one without an entry.
+//! An entry of the hash maps is removed in two steps. First its word is exchanged for
+//! [`Word::GONE`]: from then on no charge can be stored in it. Then it is removed from the map. A
+//! packet of that source that finds the word in between is judged as if it had no entry.
 
 use limiter_common::bucket::Word;
 use limiter_common::bucket_key::{BucketKey, EMPTY};
@@ -20,7 +20,7 @@ use crate::outcome::Insert;
 use crate::register::Register;
 use crate::rounds::Rounds;
 
-/// A ring slot that is taken, and whether the first packet of its source was dropped.
+/// A claimed ring slot, and whether the first packet of its source was dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct NewEntry {
     slot: u32,
@@ -42,8 +42,8 @@ impl Register for NewEntry {
 }
 
 /// Makes the bucket of a source that was granted an entry ([`crate::entries::admission::admit`]),
-/// only if there is none and there is room. With hash maps in two subprograms, one after the other:
-/// their callers share 512 bytes of stack with them.
+/// if there is none and there is space. For hash maps, in two subprograms, one after the other,
+/// because their callers share 512 bytes of stack with them.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn insert<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &Bucket, now: Ticks) -> Insert {
     let kind = bucket_key.kind();
@@ -58,7 +58,7 @@ pub fn insert<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &Bucket, now: T
     call!(make(maps; bucket_key, new, bucket.word, bucket.resolved))
 }
 
-/// Takes a ring slot for one more source, if their table has room.
+/// Claims a ring slot for one more source, if their table has space.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn reserve<W: Maps>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim> {
     let mut rounds = Rounds::new();
@@ -72,7 +72,7 @@ pub fn reserve<W: Maps>(maps: &W, kind: EntryKind, now: Ticks) -> Option<Claim> 
     None
 }
 
-/// One look for a ring slot for a source.
+/// Examines one ring slot for a source.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn probe<W: Maps>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Option<Claim> {
     let (index, EvictionPolicy { now, keep }) = ring::look(maps, kind, number, now)?;
@@ -87,8 +87,8 @@ pub fn probe<W: Maps>(maps: &W, kind: EntryKind, number: u32, now: Ticks) -> Opt
     ring::claim(&slot, index, state)
 }
 
-/// Removes the source of a ring slot whose state was `state`, if it may leave; true if the slot has
-/// no entry now. Exactly one CPU gets `true` for each entry.
+/// Removes the source of a ring slot whose state was `state`, if it may be removed. True if the
+/// slot has no entry now. Exactly one CPU gets `true` for each entry.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn evict_source<W: Maps>(
     maps: &W,
@@ -104,26 +104,26 @@ pub fn evict_source<W: Maps>(
     if !retire(&bucket, &EvictionPolicy { now, keep }) {
         return false;
     }
-    // Removed by this CPU alone: it won the exchange above.
+    // Only this CPU removes it, because it won the exchange above.
     maps.remove(&bucket_key);
     true
 }
 
-/// Makes a bucket leave, if it may; the caller removes it then.
+/// Marks a bucket as being removed, if allowed; the caller then removes it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn retire(bucket: &impl SourceBucket, policy: &EvictionPolicy) -> bool {
     let packets = bucket.packets();
     let word = Word::from_raw(bucket.word().load());
-    // Drained under the limit that it was charged under. Of a larger one since then not all is
-    // available to it yet: a source that left the table begins with a full bucket, as a new one
-    // (docs/algorithms.md).
+    // It has drained under the limit under which it was charged. A larger limit since then is not
+    // fully available to it yet, but a removed source begins again with a full bucket, like a new
+    // one (docs/algorithms.md).
     !word.is_gone()
         && policy.allows(word.tat(), packets)
         && bucket.word().compare_exchange(word.raw(), Word::GONE.raw())
 }
 
-/// Makes the bucket of a source, with these two words, and gives the ring slot to it; frees the
-/// slot if there is no bucket then.
+/// Makes the bucket of a source with these two words, and assigns the ring slot to it. Frees the
+/// slot if the bucket was not made.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn make<W: Maps>(
     maps: &W,

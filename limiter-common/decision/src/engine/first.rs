@@ -1,4 +1,4 @@
-//! The first packet of a source: the rules are asked, and a bucket is made.
+//! The first packet of a source: looks up the rules and makes a bucket.
 
 use core::hint::black_box;
 
@@ -17,13 +17,13 @@ use crate::gcra::Charge;
 use crate::maps::Maps;
 use crate::outcome::{Insert, Outcome, Packed};
 
-/// The slot of the rule of a source: of the longest prefix around it.
+/// The slot of a source's rule: that of the longest prefix that contains it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn resolve<W: Maps>(maps: &W, bucket_key: &BucketKey, generation: Generation) -> Option<Slot> {
     maps.source_rule(generation, bucket_key)
 }
 
-/// A packet whose source has no bucket and gets none.
+/// Judges a packet whose source has no bucket and gets none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn without_bucket<W: Maps>(maps: &W, packet: &SourcePacket) -> Packed {
     let SourcePacket { bucket_key, generation, now, .. } = packet;
@@ -36,12 +36,12 @@ pub fn without_bucket<W: Maps>(maps: &W, packet: &SourcePacket) -> Packed {
     Outcome::new(reason, maps.limit(slot).map_or(RULE_NONE, |limit| limit.rule)).pack()
 }
 
-/// The first packet of a source: the bucket is made with the packet already charged, and with what
-/// the source may have used up of the bucket that it shared before. No outcome when another CPU was
+/// The first packet of a source: makes the bucket with the packet already charged, and with what
+/// the source may have used of the bucket that it shared before. No outcome if another CPU was
 /// faster.
 ///
-/// An entry is asked for before anything is looked up but its rule: most packets of
-/// a flood need no more.
+/// Asks for an entry before looking up anything but its rule, because most packets of a flood need
+/// no more.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
     let SourcePacket { bucket_key, generation, now, deferred, .. } = packet;
@@ -54,7 +54,7 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         return (Some(no_rule), Change::NONE);
     };
     let charge = Charge::of_frame(limit, now, size);
-    // A frame that no bucket could hold is over its limit whatever the bucket.
+    // A frame that no bucket could hold is over its limit in any case.
     let reason = if limit.is_unlimited() {
         Reason::Unlimited
     } else if charge.apply(Ticks::ZERO).is_some() {
@@ -74,8 +74,8 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
         Admittance::OverBudget => false,
         Admittance::Granted => {
             let debt = call!(debt(maps; bucket_key, slot));
-            // Where a frame may be many packets, keeping the charge until here takes more stack
-            // than Linux 6.1 has: it is worked out once more.
+            // Where a frame may be several packets, keeping the charge until here takes more stack
+            // than Linux 6.1 has, so it is computed again.
             let (again, size) = if W::SUPER_FRAMES {
                 (maps.limit(slot), black_box(size))
             } else {
@@ -89,12 +89,12 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
                 _ if limit.is_unlimited() => Ticks::ZERO,
                 Some(tat) => tat,
                 None => {
-                    // With what its neighbours owe it is over its limit: it gets a bucket that owes
-                    // as much, and is not kept out by them any longer.
+                    // With its neighbours' debt it is over its limit: it gets a bucket with the
+                    // same debt, so that they no longer keep it out.
                     if outcome.is(Reason::Conforming) {
                         let reason = over(limit, Reason::OverAggregate);
-                        // The number of the rule from there: that of the limit would be kept on the
-                        // stack.
+                        // The rule's number from the outcome: the limit's number would be kept on
+                        // the stack.
                         outcome = Outcome::new(reason, outcome.rule()).pack();
                     }
                     debt
@@ -110,8 +110,8 @@ pub fn first<W: Maps>(maps: &W, packet: &SourcePacket) -> SourceCharge {
             };
             match insert(maps, bucket_key, &bucket, now) {
                 Insert::Made => {
-                    // Undone, the bucket owes what it did at `now`: in a line, the time of a way
-                    // never goes back past that (`crate::line`).
+                    // After an undo the bucket owes what it did at `now`: in a line, the time in a
+                    // way never goes back past that (`crate::line`).
                     let before = if debt > now { debt } else { now };
                     let stored = Change { old: Word::new(before, false).raw(), new: bucket.word };
                     return (Some(outcome), stored);

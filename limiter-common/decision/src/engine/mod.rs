@@ -1,8 +1,8 @@
-//! The decision for one packet: parse, ask the lists, charge every bucket that it falls under.
+//! The decision for one packet: parse it, look up the lists, charge every bucket that applies.
 //!
-//! [`classify`] says which way a packet goes on. With the source table alone and nothing but drops
-//! over its limits, that is one look-up of a bucket: [`plain_source`]. Every other packet takes the
-//! route of plain tables, [`crate::table::judge_plain`], or the general one,
+//! [`classify`] determines how a packet continues. With only the source table, and nothing but
+//! drops over its limits, this is a single look-up of a bucket: [`plain_source`]. Every other
+//! packet takes the route of plain tables, [`crate::table::judge_plain`], or the general one,
 //! [`crate::table::run_tables`].
 
 mod again;
@@ -31,15 +31,15 @@ use crate::clock::SLACK;
 use crate::maps::Maps;
 use crate::packet::{self, Bytes, Packet};
 
-/// The way of a packet behind [`classify`].
+/// How a packet continues after [`classify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// No way: the packet is judged, and no rule was asked.
+    /// Not at all: the packet is judged, without any rule.
     Done(Reason),
-    /// The source table alone, of a rule set that has nothing else: [`plain_source`].
+    /// By the source table of a rule set that has nothing else: [`plain_source`].
     Sources(SourcePacket),
-    /// The tables: [`crate::table::begin_packet`], then [`crate::table::judge_plain`], and
-    /// [`crate::table::run_tables`] for packets that have to take the general route.
+    /// By the tables: [`crate::table::begin_packet`], then [`crate::table::judge_plain`], and
+    /// [`crate::table::run_tables`] for packets that need the general route.
     Tables {
         /// The rule set that judges the packet.
         generation: Generation,
@@ -50,11 +50,11 @@ pub enum Next {
     },
 }
 
-/// Everything before the source table and the tables, of a frame (of which `frame` may show only
-/// the beginning). `now` may be up to [`SLACK`] before: an entry of a list ends that much later.
+/// Everything before the source table and the tables, for a frame (of which `frame` may show only
+/// the beginning). `now` may be up to [`SLACK`] early: list entries end that much later.
 ///
-/// A frame on its way out is not asked about in the deny list and in the bans, which are about what
-/// the other end sends, nor in the source table, whose rules are for what comes in.
+/// An outgoing frame skips the deny list and the bans, which apply to what the other end sends, and
+/// the source table, whose rules are for incoming packets.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, size: FrameSize, now: Ticks) -> Next {
     if maps.control(Control::Bypass) != 0 {
@@ -83,7 +83,7 @@ pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, size: FrameSize, now: Tic
     let mut generation = Generation::new(maps.control(Control::Generation));
     let mut header = header(maps, generation);
     if header.is_on_trial() && call!(is_trial_over(maps; now)) {
-        // The generation after it has the buffers of the one before it, where nothing was written
+        // The next generation has the buffers of the previous one, which have not been written
         // since.
         generation = generation.next();
         header = self::header(maps, generation);
@@ -104,7 +104,7 @@ pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, size: FrameSize, now: Tic
     Next::Tables { generation, header, now }
 }
 
-/// The header of a rule set: what is in it beside the source table.
+/// The header of a rule set: what it has besides the source table.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn header<W: Maps>(maps: &W, generation: Generation) -> RuleSetHeader {
     let even = generation.buffer() == 0;
@@ -112,8 +112,8 @@ pub fn header<W: Maps>(maps: &W, generation: Generation) -> RuleSetHeader {
     RuleSetHeader::from_raw(maps.control(word))
 }
 
-/// The verdict of the lists on a source at `now`: of the entry for the source itself, else of the
-/// longest prefix.
+/// The verdict of the lists on a source at `now`: from the entry of the source itself, otherwise of
+/// the longest prefix.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn listed<W: Maps>(maps: &W, source: &Source, now: Ticks) -> Option<Listed> {
     let lists = maps.control(Control::Lists);
@@ -129,7 +129,7 @@ pub fn listed<W: Maps>(maps: &W, source: &Source, now: Ticks) -> Option<Listed> 
     None
 }
 
-/// True if a source is banned, for a packet that came at `now` or up to [`SLACK`] later.
+/// True if a source is banned, for a packet that arrived at `now` or up to [`SLACK`] later.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_banned<W: Maps>(maps: &W, source: &Source, now: Ticks) -> bool {
     let Some(ban) = maps.ban(source) else {
@@ -139,8 +139,8 @@ pub fn is_banned<W: Maps>(maps: &W, source: &Source, now: Ticks) -> bool {
     until > now.plus(SLACK) || until > now && until > maps.now(now)
 }
 
-/// True if a rule set on trial has ended, for a packet that came at `now` or later. At the exact
-/// time: CPUs that disagree on the rule set would convert buckets back and forth.
+/// True if a rule set on trial has ended, for a packet that arrived at `now` or later. Uses the
+/// exact time, because CPUs that disagree on the rule set would convert buckets back and forth.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_trial_over<W: Maps>(maps: &W, now: Ticks) -> bool {
     maps.now(now).get() >= maps.control(Control::TrialEnd)

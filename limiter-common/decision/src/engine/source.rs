@@ -1,7 +1,7 @@
 //! The source table: one token bucket for each source address.
 //!
-//! In the steady state this is one look-up in a bucket map. The rules are asked only for a source
-//! without a bucket ([`first`]) and after a new generation ([`charge_again`]).
+//! In the steady state this is one look-up in a bucket map. The rules are looked up only for a
+//! source without a bucket ([`first`]) and after a new generation ([`charge_again`]).
 
 use core::cell::Cell as Local;
 
@@ -22,15 +22,15 @@ use crate::maps::Maps;
 use crate::outcome::{Outcome, Packed};
 use crate::stored::{Stored, StoredIn, either};
 
-/// Judges a packet by the source table alone: over a limit is a drop.
+/// Judges a packet by the source table alone, where being over a limit means a drop.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn plain_source<W: Maps>(maps: &W, packet: &SourcePacket) -> Packed {
     judge(maps, &SourcePacket { deferred: false, ..*packet }).0
 }
 
-/// Judges a packet of a source, and charges it. The packet may have come up to [`clock::SLACK`]
-/// after the time in `packet`. A deferred packet over a limit that has an action is not counted in
-/// the bucket: [`count_source`] does that when it is known what the action makes of the packet.
+/// Judges a packet of a source and charges it. The packet may have arrived up to [`clock::SLACK`]
+/// after the time in `packet`. A deferred packet over a limit with an action is not counted in the
+/// bucket: [`count_source`] counts it once the effect of the action is known.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn judge<W: Maps>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
     let bucket_key = &packet.bucket_key;
@@ -45,7 +45,7 @@ pub fn judge<W: Maps>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
     }
 }
 
-/// [`judge`], in the store of `bucket`, where `again` looks for it once more.
+/// [`judge`] in the store of `bucket`; `again` looks the bucket up again.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn judge_in<W: Maps, B: SourceBucket>(
     maps: &W,
@@ -92,7 +92,7 @@ pub(crate) fn find<W: Maps>(maps: &W, bucket_key: &BucketKey) -> Option<StoredIn
     }
 }
 
-/// The bucket of a compact key, whose word is in memory.
+/// The bucket of a compact key whose word is in memory.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn find_compact<W: Maps>(maps: &W, word: &Local<u64>) -> Option<StoredIn<W>> {
     match maps.lines(EntryKind::Compact) {
@@ -103,8 +103,7 @@ pub(crate) fn find_compact<W: Maps>(maps: &W, word: &Local<u64>) -> Option<Store
     }
 }
 
-/// The bucket of a source whose line slot is known where it is in lines; in a hash map it is looked
-/// up.
+/// The bucket of a source. In lines its line slot must be known; in a hash map it is looked up.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn find_in<W: Maps>(
     maps: &W,
@@ -123,8 +122,8 @@ fn unbucketed<W: Maps>(maps: &W, packet: &SourcePacket) -> (Packed, Change) {
     (outcome, Change::NONE)
 }
 
-/// Charges a packet to its bucket: no outcome when the bucket is leaving. As in [`judge`], the
-/// packet may have come later than it says.
+/// Charges a packet to its bucket. No outcome if the bucket is being removed. As in [`judge`], the
+/// packet may have arrived later than it says.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge<W: Maps>(maps: &W, bucket: &impl SourceBucket, packet: &SourcePacket) -> SourceCharge {
     let mut stored = Change::NONE;
@@ -134,9 +133,8 @@ fn charge<W: Maps>(maps: &W, bucket: &impl SourceBucket, packet: &SourcePacket) 
     }
 }
 
-/// The steady state: a bucket that is up to date, and one exchange that nobody was in the way of.
-/// `None` for all else. Apart from [`charge_again`], because the verifier walks a loop for every
-/// way into it.
+/// The steady state: an up-to-date bucket, and one undisturbed exchange. `None` for everything
+/// else. Separate from [`charge_again`], because the verifier walks a loop for every path into it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge_at_once<W: Maps>(
     maps: &W,
@@ -158,7 +156,7 @@ fn charge_at_once<W: Maps>(
     }
     let latest = packet.now.plus(clock::SLACK);
     let later = Charge::of_frame(limit, latest, packet.size);
-    // Over it for long: then the time does not matter.
+    // It has long been over the limit, so the exact time does not matter.
     if !later.is_over_until_now(word.tat()) {
         let charge = later.at(limit, maps.now(packet.now), packet.size.is_super_frame());
         let reason = charge.attempt(&bucket.word(), word, stored)?;
@@ -166,12 +164,12 @@ fn charge_at_once<W: Maps>(
             return Some(Outcome::new(reason, limit.rule));
         }
     }
-    // The word of a bucket that is leaving is over any limit.
+    // The word of a bucket that is being removed is over any limit.
     if word.is_gone() { None } else { Some(Outcome::over(limit)) }
 }
 
-/// Counts the packets of a frame that was dropped. A CPU that drops many of one source in a row
-/// holds them back and adds them to the bucket together: [`limiter_common::wire::Uncounted`].
+/// Counts the packets of a dropped frame. A CPU that drops many packets of one source in a row
+/// accumulates them and adds them to the bucket together: [`limiter_common::wire::Uncounted`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn count_drop<W: Maps>(
     maps: &W,
@@ -196,7 +194,7 @@ pub(crate) fn count_drop<W: Maps>(
     }
 }
 
-/// Counts packets that were dropped, in the bucket of their key.
+/// Counts dropped packets in the bucket of their key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn count_over<W: Maps>(maps: &W, bucket_key: &BucketKey, packets: u64) {
     if let Some(bucket) = find(maps, bucket_key) {
@@ -204,7 +202,7 @@ pub fn count_over<W: Maps>(maps: &W, bucket_key: &BucketKey, packets: u64) {
     }
 }
 
-/// Carries the upper bits of the counts of a bucket, when that is due.
+/// Carries the upper bits of a bucket's counts if necessary.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn carry_on<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &impl SourceBucket) {
     if bucket.is_due() {
@@ -212,7 +210,7 @@ pub(crate) fn carry_on<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &impl 
     }
 }
 
-/// Adds up what this CPU holds of the last source, and begins with this one.
+/// Adds this CPU's accumulated drops of the last source to its bucket, and begins with this one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn begin_drops<W: Maps>(maps: &W, bucket_key: &BucketKey) {
     let Some(cell) = maps.uncounted() else {
@@ -240,8 +238,8 @@ pub fn count_source<W: Maps>(maps: &W, bucket_key: &BucketKey, passed: bool, pac
     }
 }
 
-/// Takes back what [`judge`] has done to a bucket whose packet it let pass: the change of the word
-/// from `old` to `new`, where nobody has charged it since; otherwise it stays charged.
+/// Undoes what [`judge`] did to a bucket for a packet that passed: the change of the word from
+/// `old` to `new`, if nobody has charged it since. Otherwise it stays charged.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_bucket_key<W: Maps>(
     maps: &W,

@@ -1,4 +1,4 @@
-//! A packet on its way into the source table, and its outcome there, in the form that crosses to
+//! A packet for the source table, and its outcome there, in the form in which they are passed to
 //! subprograms.
 
 use core::hint::black_box;
@@ -13,28 +13,27 @@ use crate::maps::Maps;
 use crate::outcome::Packed;
 use crate::register::{OutParameter, Register};
 
-/// A packet on its way into the source table.
+/// A packet for the source table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourcePacket {
-    /// Bucket key of the bucket that it is charged to.
+    /// Key of the bucket to which it is charged.
     pub bucket_key: BucketKey,
-    /// The rule set that judges it.
+    /// The rule set by which it is judged.
     pub generation: Generation,
     /// The size of the frame.
     pub size: FrameSize,
     /// Time of arrival, or up to [`crate::clock::SLACK`] before.
     pub now: Ticks,
-    /// True if the action of a limit that the packet is over is to be carried out later.
+    /// True if the action of an exceeded limit is carried out later.
     pub deferred: bool,
 }
 
-/// What has no register of its own: `generation:25 | deferred:1 | kind:8`, from bit 16,
-/// 8 and 0.
+/// Fields without their own register: `generation:25 | deferred:1 | kind:8`, from bit 16, 8 and 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rest {
     generation: Generation,
     deferred: bool,
-    /// That of the bucket key.
+    /// Kind of the bucket key.
     kind: EntryKind,
 }
 
@@ -71,7 +70,7 @@ impl SourcePacket {
         [bucket_key.word(), rest.raw(), size.raw(), now.get()]
     }
 
-    /// Takes what [`SourcePacket::registers`] gave, at the hook of some maps.
+    /// Restores the result of [`SourcePacket::registers`], at the hook of some maps.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn of_registers<W: Maps>([word, rest, size, now]: [u64; 4]) -> Self {
         let Rest { generation, deferred, kind } = Rest::from_raw(rest);
@@ -82,10 +81,10 @@ impl SourcePacket {
     }
 }
 
-/// Outcome of a packet, if that is known, and what the packet changed in the bucket of its source.
+/// Outcome of a packet, if known, and its change of the source's bucket.
 pub type SourceCharge = (Option<Packed>, Change);
 
-/// Makes a [`Register`] of an outcome with what the packet changed, which is left in the out
+/// Makes a [`Register`] of an outcome with the packet's change, which is passed in the out
 /// parameter.
 macro_rules! with_change {
     ($outcome:ty, $lost:expr) => {
@@ -106,7 +105,7 @@ macro_rules! with_change {
             fn put_out_parameter<'a>(self, out: impl FnOnce() -> Option<&'a OutParameter>) {
                 if let Some(OutParameter { words: [old, new] }) = out() {
                     old.set(self.1.old);
-                    // Plain zeros in both would be made a call of memset by the compiler, as in
+                    // The compiler would turn plain zeros in both into a call of memset, as in
                     // `Facts::clear`.
                     new.set(black_box(self.1.new));
                 }

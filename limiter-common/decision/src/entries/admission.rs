@@ -1,19 +1,19 @@
-//! The budget of new entries: token buckets of each CPU's own, so that no word is shared.
+//! The budget of new entries: token buckets of each CPU, so that no word is shared.
 //!
 //! The first bucket measures the *demand*: every packet without an entry is charged to it. While it
-//! has room, each gets an entry. It bounds what inserts cost and how fast a table turns over. When
-//! no more of it is left than a second brings back, there is *pressure*, until the demand falls:
-//! then an entry goes to who came back lately ([`super::fingerprint`]), out of a second bucket of
-//! the same rate. Once that owes more than half of what the first may, it takes one coming more for
-//! each step ([`STEP_BITS`]) that it owes beyond. So:
+//! has tokens, each gets an entry. It bounds the cost of inserts and the turnover of a table. When
+//! no more is left than a second brings back, there is *pressure* until the demand falls: then
+//! entries go to sources and keys that came back recently ([`super::fingerprint`]), from a second
+//! bucket of the same rate. Once that bucket owes more than half of what the first may, each
+//! further step of debt ([`STEP_BITS`]) requires one more visit. So:
 //!
 //! - a flood that sends each address once costs others one packet, and uses up nothing;
 //! - one that sends each address `k` times makes others come `k + 1` times;
-//! - who came more often is ahead of who came less, and nobody who came as often as it takes is
-//!   turned away.
+//! - sources that came more often take precedence, and a source that came often enough is never
+//! turned away.
 //!
 //! A packet over the demand's budget marks the table as flooded for [`super::HYSTERESIS`]: until
-//! then no entry leaves that was used more than once within [`limiter_common::wire::KEEP`].
+//! then no entry is evicted that was used more than once within [`limiter_common::wire::KEEP`].
 
 use limiter_common::bucket_key::BUSY;
 use limiter_common::time::{SECOND, Ticks};
@@ -29,25 +29,25 @@ use crate::register::variants;
 /// shared word a few times a second.
 const RENEW: u64 = HYSTERESIS >> 3;
 
-/// Comings that it takes at least to get an entry under pressure.
+/// Minimum number of visits to get an entry under pressure.
 const LEAST: u64 = 2;
 
-/// The answer to a packet that wants an entry.
+/// The answer to a packet that needs an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admittance {
     /// An entry may be made.
     Granted,
-    /// Pressure, and nobody with this name came lately.
+    /// Under pressure, and this name did not come recently.
     FirstSeen,
-    /// Pressure, and it came back, but not as often as it takes now.
+    /// Under pressure, and it came back, but not as often as required now.
     OverBudget,
 }
 
 variants!(Admittance: Granted FirstSeen, else OverBudget; lost OverBudget);
 
-/// Answers a packet that wants an entry for a name
+/// Answers a packet that needs an entry for a name
 /// ([`limiter_common::bucket_key::BucketKey::name`]), and charges it to the budgets of this CPU.
-/// Nobody is named [`limiter_common::bucket_key::EMPTY`] or [`BUSY`], and nobody gets an entry so.
+/// [`limiter_common::bucket_key::EMPTY`] and [`BUSY`] are no names, and get no entry.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn admit<W: Maps>(maps: &W, kind: EntryKind, name: u64, now: Ticks) -> Admittance {
     let (Some(entry_table), Some(admission)) = (maps.entry_table(kind), maps.admission(kind))
@@ -74,7 +74,7 @@ pub fn admit<W: Maps>(maps: &W, kind: EntryKind, name: u64, now: Ticks) -> Admit
     Admittance::Granted
 }
 
-/// Charges the demand with one more packet without an entry; false under pressure.
+/// Charges the demand with another packet without an entry; false under pressure.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn demand(entry_table: &impl EntryTableWords, admission: &AdmissionCells, now: Ticks) -> bool {
     let Some(next) = charge(entry_table, Ticks::new(admission.tat.get()), now) else {
@@ -85,7 +85,7 @@ fn demand(entry_table: &impl EntryTableWords, admission: &AdmissionCells, now: T
     !is_pressed(entry_table, next, now)
 }
 
-/// Comings that it takes to get an entry under pressure, if [`Admission::returned`] is at `start`.
+/// Number of visits required for an entry under pressure, if [`Admission::returned`] is at `start`.
 ///
 /// [`Admission::returned`]: limiter_common::wire::Admission::returned
 #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -93,14 +93,14 @@ fn takes(entry_table: &impl EntryTableWords, start: Ticks, now: Ticks) -> u64 {
     LEAST + (start.since(now.plus(calm(entry_table))).get() >> STEP_BITS)
 }
 
-/// The part of the budget of those that came back for which it takes [`LEAST`] comings.
+/// The part of the budget for returning sources and keys for which [`LEAST`] visits suffice.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn calm(entry_table: &impl EntryTableWords) -> Ticks {
     Ticks::new(entry_table.tolerance().get() >> 1)
 }
 
-/// The time until which the budget of those that came back is used. Past what a cell can count it
-/// is only where the clock ran backwards: the budget begins anew then.
+/// The time until which the budget for returning sources and keys is used. It exceeds what a cell
+/// can count only if the clock ran backwards: then the budget starts again.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn owed(entry_table: &impl EntryTableWords, tat: Ticks, now: Ticks) -> Ticks {
     let most = Ticks::new(u64::from(MOST) << STEP_BITS);
@@ -108,29 +108,29 @@ fn owed(entry_table: &impl EntryTableWords, tat: Ticks, now: Ticks) -> Ticks {
     if tat > now && tat <= horizon { tat } else { now }
 }
 
-/// True if a CPU whose demand is at `tat` would give an entry to anybody.
+/// True if a CPU whose demand is at `tat` would give an entry to any packet.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_open(entry_table: &impl EntryTableWords, tat: Ticks, now: Ticks) -> bool {
     charge(entry_table, tat, now).is_some_and(|next| !is_pressed(entry_table, next, now))
 }
 
-/// True if a demand that is at `tat` leaves no more than what comes back in a second.
+/// True if a demand at `tat` leaves no more than what comes back in a second.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn is_pressed(entry_table: &impl EntryTableWords, tat: Ticks, now: Ticks) -> bool {
     tat.since(now) > entry_table.tolerance().since(Ticks::new(SECOND))
 }
 
-/// The theoretical arrival time of a CPU's demand after one more entry, `None` without room in it.
+/// The theoretical arrival time of a CPU's demand after one more entry; `None` if it has no tokens.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge(entry_table: &impl EntryTableWords, tat: Ticks, now: Ticks) -> Option<Ticks> {
     let horizon = now.plus(entry_table.tolerance());
-    // Past the horizon it is only where the clock ran backwards: the budget begins anew.
+    // Past the horizon the clock must have run backwards: the budget starts again.
     let start = if tat > now && tat <= horizon { tat } else { now };
     let next = start.plus(entry_table.cost());
     if next > horizon { None } else { Some(next) }
 }
 
-/// Notes that no entry could leave for a new one.
+/// Notes that no entry could be evicted for a new one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn full<W: Maps>(maps: &W, kind: EntryKind, now: Ticks) {
     if let Some(admission) = maps.admission(kind) {
@@ -141,11 +141,11 @@ pub fn full<W: Maps>(maps: &W, kind: EntryKind, now: Ticks) {
     }
 }
 
-/// True if there are more new entries than may be.
+/// True if there are too many new entries.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_flooded(entry_table: &impl EntryTableWords, now: Ticks) -> bool {
     let left = Ticks::new(entry_table.flood_until().load()).since(now).get();
-    // Much more than that is left only where the clock ran backwards.
+    // Much more is left only if the clock ran backwards.
     left != 0 && left <= 2 * HYSTERESIS
 }
 
@@ -155,7 +155,7 @@ fn mark(entry_table: &impl EntryTableWords, now: Ticks) {
     let until = word.load();
     let next = now.plus(Ticks::new(HYSTERESIS));
     if !is_flooded(entry_table, now) || next.since(Ticks::new(until)).get() >= RENEW {
-        // Another CPU's mark is as good.
+        // Another CPU's mark is just as good.
         word.compare_exchange(until, next.get());
     }
 }

@@ -1,11 +1,10 @@
-//! The bucket that packets share whose sources have no entry: one for each /24 of IPv4 and each /48
-//! of IPv6 and each limit, with that limit; and over all of them a budget of as many packets as
-//! there may be new entries. Of that, who is first seen has what others leave: a packet whose
-//! source came lately may use all of it, one that was not seen before half of what is there at
-//! once.
+//! The bucket shared by packets whose sources have no entry: one for each limit and each /24 of
+//! IPv4 or /48 of IPv6, with that limit; and over all of them, a budget of as many packets as the
+//! allowed new entries. A packet whose source came recently may use all of that budget; one that
+//! was not seen before may use half of what is available at once.
 //!
-//! The buckets are an array that a seeded hash points into. Prefixes that meet in one bucket share
-//! it, so it errs to the safe side: nobody passes more than the limit of one source, through it.
+//! The buckets are an array, indexed by a seeded hash. Prefixes that collide share a bucket, which
+//! errs on the safe side: through it, nobody passes more than the limit of one source.
 
 use limiter_common::bucket::{Slot, Word};
 use limiter_common::bucket_key::BucketKey;
@@ -25,17 +24,16 @@ use crate::rounds::Rounds;
 /// Exchanges of one charge before the packet is dropped.
 const TRIES: u64 = 4;
 
-/// A packet without an entry: the slot of its limit, and whether it is the first of its source that
-/// was seen lately.
+/// A packet without an entry: the slot of its limit, and whether its source was not seen recently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unplaced {
     /// The slot of the limit.
     pub slot: Slot,
-    /// True if the source did not come lately.
+    /// True if the source was not seen recently.
     pub first_seen: bool,
 }
 
-/// The bit of [`Unplaced::first_seen`] beside a slot.
+/// The bit of [`Unplaced::first_seen`] in the register with the slot.
 const FIRST_SEEN: u32 = 31;
 
 impl Register for Unplaced {
@@ -76,8 +74,7 @@ pub fn judge_aggregate<W: Maps>(
     if passes { Reason::Aggregate } else { over(limit, Reason::OverAggregate) }
 }
 
-/// The TAT of the bucket that a source without an entry shares: an entry that is made now starts
-/// with it.
+/// The TAT of the shared bucket of a source without an entry: an entry made now starts with it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn debt<W: Maps>(maps: &W, origin: &BucketKey, slot: Slot) -> Ticks {
     let cell =
@@ -88,7 +85,7 @@ pub fn debt<W: Maps>(maps: &W, origin: &BucketKey, slot: Slot) -> Ticks {
     }
 }
 
-/// Charges the shared bucket and the budget over all of them, both or none.
+/// Charges the shared bucket and the overall budget, both or neither.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn share<W: Maps>(
     maps: &W,
@@ -105,7 +102,7 @@ fn share<W: Maps>(
     let horizon = now.plus(Ticks::new(all));
     let all = Charge::of_parts([now.get(), entry_table.cost().get(), horizon.get()]);
     let total = entry_table.total();
-    // Most packets of a flood find no room in it, and need no more.
+    // Most packets of a flood fail here.
     if all.apply(Word::from_raw(total.load()).tat()).is_none() {
         return false;
     }
@@ -113,11 +110,11 @@ fn share<W: Maps>(
         return false;
     };
     let one = Charge::of_frame(limit, now, size.at_hook(W::SUPER_FRAMES));
-    // A packet that loses the race for the second one leaves the first charged: the safe side.
+    // A packet that loses the race for the second leaves the first charged, which is the safe side.
     charge(&cell, &one) && charge(&total, &all)
 }
 
-/// Charges one word. One that other CPUs change at every try counts as used up.
+/// Charges one word. If other CPUs change it at every attempt, it counts as used up.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge(cell: &impl crate::cell::Cell, charge: &Charge) -> bool {
     let mut tries = Rounds::new();
@@ -133,7 +130,7 @@ fn charge(cell: &impl crate::cell::Cell, charge: &Charge) -> bool {
     false
 }
 
-/// The reason of a packet without room in a shared bucket: `reason`, but in shadow mode.
+/// The reason for a packet over a shared bucket: `reason`, except in shadow mode.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn over(limit: &Limit, reason: Reason) -> Reason {
     match limit.over() {

@@ -1,13 +1,13 @@
-//! Fingerprints: who came within the last seconds and found no entry.
+//! Fingerprints: which sources and keys came within the last seconds and got no entry.
 //!
 //! A packet under pressure leaves a *cell* of four bytes: 16 bits of a secret hash of its source or
-//! key, how often that came, and when it came last. Spoofed addresses do not come back; users do.
-//! Two cells stand in a word, which is chosen by more bits of the hash. In a full word the cell
-//! that was touched longer ago gives way. So memory is fixed, and a flood of `F` first packets a
-//! second over `W` words forgets a source that is silent for a second with the probability that
-//! two others came to its word: `1 - (1 + F / W) * e^(-F / W)`, 9 % for a million a second.
+//! key, how often it came, and when it last came. Spoofed addresses do not come back; users do. A
+//! word has two cells, and is chosen by more bits of the hash. In a full word the cell that was
+//! touched longer ago is replaced. So memory is fixed, and a flood of `F` first packets per second
+//! over `W` words forgets a source that is silent for a second with the probability that two others
+//! came to its word: `1 - (1 + F / W) * e^(-F / W)`, 9 % for a million per second.
 //!
-//! Packets of the same step ([`STEP_BITS`]) count as one: what is sent twice at once did not come
+//! Packets of the same step ([`STEP_BITS`]) count once: what is sent twice at once did not come
 //! back.
 
 use limiter_common::hash::scatter;
@@ -20,11 +20,11 @@ use crate::maps::Maps;
 /// Bits of the ticks of a step, the unit of time in cells: 16.8 ms.
 pub const STEP_BITS: u32 = 29;
 
-/// The highest count of a cell. Over it, another coming is not counted.
+/// The highest count of a cell. Further visits are not counted.
 pub const MOST: u32 = 63;
 
-/// Steps for which a cell is remembered: 8.6 s. Half of what its time can distinguish, so that one
-/// that was left for longer mostly counts as forgotten.
+/// Steps for which a cell is remembered: 8.6 s. Half of the range of its time, so that a cell
+/// untouched for longer usually counts as forgotten.
 pub const KEPT: u64 = 512;
 
 /// Bits of a cell: `fingerprint:16 | count:6 | step:10`, from bit 16, 10 and 0. A count of 0 is an
@@ -34,8 +34,8 @@ const COUNT_AT: u32 = 10;
 const FINGERPRINT_AT: u32 = 16;
 const CELL: u64 = 0xffff_ffff;
 
-/// Notes a packet of a source or key, by its hash: how often it came within the last seconds, with
-/// this packet, from 1 to [`MOST`].
+/// Records a packet of a source or key by its hash. Returns how often it came within the last
+/// seconds, including this packet, from 1 to [`MOST`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn come_back<W: Maps>(maps: &W, hash: u64, now: Ticks) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "21 bits are left")]
@@ -46,19 +46,19 @@ pub fn come_back<W: Maps>(maps: &W, hash: u64, now: Ticks) -> u32 {
     let before = word.load();
     let (after, count) = touch(before, hash & 0xffff, now);
     if after != before {
-        // A lost exchange is another CPU's packet: this one is not counted.
+        // A lost exchange means another CPU's packet: this one is not counted.
         word.compare_exchange(before, after);
     }
     count
 }
 
-/// The hash of a name ([`limiter_common::bucket_key::BucketKey::name`]) by which it is noted.
+/// The hash by which a name is recorded ([`limiter_common::bucket_key::BucketKey::name`]).
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn hash(name: u64, seed: u64) -> u64 {
     scatter(name ^ seed)
 }
 
-/// A word after a packet with a fingerprint, and how often that came: see [`come_back`].
+/// The word after a packet with a fingerprint, and how often that came: see [`come_back`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub const fn touch(word: u64, fingerprint: u64, now: Ticks) -> (u64, u32) {
     let step = now.get() >> STEP_BITS & STEPS;
@@ -81,7 +81,7 @@ pub const fn touch(word: u64, fingerprint: u64, now: Ticks) -> (u64, u32) {
     (word & !(CELL << shift) | cell << shift, count)
 }
 
-/// Steps since a cell was touched; more than any for an empty one.
+/// Steps since a cell was touched; more than any other for an empty cell.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn age(cell: u64, step: u64) -> u64 {
     if cell >> COUNT_AT & MOST as u64 == 0 { STEPS + 1 } else { step.wrapping_sub(cell) & STEPS }

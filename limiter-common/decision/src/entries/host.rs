@@ -1,4 +1,4 @@
-//! The settings of a table of entries in ordinary memory: for the host.
+//! The settings of an entry table in ordinary memory, for the host.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,7 +28,7 @@ impl HostEntryTable {
         }
     }
 
-    /// The value as it would stand in the map.
+    /// The value in the form of the map.
     pub fn read(&self) -> EntryTable {
         EntryTable {
             cursor: self.cursor.load(Ordering::Acquire),

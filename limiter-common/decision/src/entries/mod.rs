@@ -31,8 +31,7 @@ use limiter_common::time::{SECOND, Ticks};
 
 use crate::cell::Cell as SharedWord;
 
-/// Time, after the last packet that got no entry, for which there count as more new ones than may
-/// be.
+/// Time after the last packet without an entry for which there count as too many new ones.
 pub const HYSTERESIS: u64 = SECOND;
 
 /// [`limiter_common::wire::EntryTable`] in place.
@@ -55,7 +54,7 @@ pub trait EntryTableWords {
     fn total(&self) -> impl SharedWord;
 }
 
-/// [`limiter_common::wire::Admission`] in place: this CPU's alone.
+/// [`limiter_common::wire::Admission`] in place, only for this CPU.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct AdmissionCells {
@@ -77,24 +76,24 @@ pub struct AdmissionCells {
 
 const _: () = assert!(size_of::<AdmissionCells>() == size_of::<limiter_common::wire::Admission>());
 
-/// Adds one to a count of this CPU's.
+/// Increments a counter of this CPU.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn bump(count: &Cell<u64>) {
     count.set(count.get().wrapping_add(1));
 }
 
-/// The rule by which entries may leave.
+/// The rule by which entries may be evicted.
 #[derive(Clone, Copy, Debug)]
 pub struct EvictionPolicy {
-    /// Arrival of the packet that wants an entry.
+    /// Arrival of the packet that needs an entry.
     pub now: Ticks,
-    /// Time for which an entry stays that was used more than once.
+    /// Time for which an entry stays if it was used more than once.
     pub keep: Ticks,
 }
 
 impl EvictionPolicy {
-    /// True if an entry may leave that drained, or was used last, at `since` and has counted
-    /// `packets`. An entry that still owes may not.
+    /// True if an entry may be evicted that drained, or was last used, at `since` and has counted
+    /// `packets`. An entry with a debt may not.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn allows(&self, since: Ticks, packets: u64) -> bool {
         let once = packets <= 1;

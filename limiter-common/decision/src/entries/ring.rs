@@ -1,9 +1,9 @@
-//! The eviction ring: the choice of the slot for a new entry.
+//! The eviction ring: chooses the slot for a new entry.
 //!
-//! Every second look follows the cursor, which meets entries in the order in which they came. The
-//! other looks are scattered, so that a stretch of entries that may not leave does not hide those
-//! that may. With a share `p` of entries that may not leave, scattered over the table, a packet
-//! finds no room with probability `p` to the power of [`PROBES`].
+//! Every second probe follows the cursor, which meets entries in the order in which they came. The
+//! other probes are scattered, so that a stretch of entries that may not be evicted does not hide
+//! others. If a share `p` of entries, scattered over the table, may not be evicted, a packet finds
+//! no space with probability `p` to the power of [`PROBES`].
 
 use limiter_common::bucket_key::{BUSY, EMPTY};
 use limiter_common::hash::scatter;
@@ -16,10 +16,10 @@ use crate::maps::Maps;
 use crate::outcome::Insert;
 use crate::register::Register;
 
-/// Ring slots that are looked at for one new entry.
+/// Ring slots examined for one new entry.
 pub const PROBES: u32 = 16;
 
-/// A ring slot taken for a new entry.
+/// A ring slot claimed for a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The index of the slot.
@@ -28,7 +28,7 @@ pub struct Claim {
     pub before: u64,
 }
 
-/// The index of no ring slot.
+/// The index that stands for no ring slot.
 const NOWHERE: u64 = 0xffff_ffff;
 
 impl Register for Option<Claim> {
@@ -53,8 +53,8 @@ impl Register for Option<Claim> {
     }
 }
 
-/// The slot for the look with this number, and the policy for entries that leave for a packet that
-/// came at `now`.
+/// The slot for the probe with this number, and the eviction policy for a packet that came at
+/// `now`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn look<W: Maps>(
     maps: &W,
@@ -65,7 +65,7 @@ pub fn look<W: Maps>(
     let entry_table = maps.entry_table(kind)?;
     let flooded = admission::is_flooded(&entry_table, now);
     let index = next(&entry_table, entry_table.entries(), number);
-    // Without a flood the second half of the looks takes what has drained, however lately.
+    // Without a flood the second half of the probes evicts entries that drained, however recently.
     let patient = flooded || number < PROBES >> 1;
     Some((
         index,
@@ -73,13 +73,14 @@ pub fn look<W: Maps>(
     ))
 }
 
-/// The ring slot to look at.
+/// The ring slot to examine.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn next(entry_table: &impl EntryTableWords, entries: u64, probe: u32) -> u32 {
     let cursor = entry_table.cursor();
     let ticket = cursor.load();
     let place = if probe & 1 == 0 {
-        // A lost exchange is another CPU's step: both look at the same ring slot, and one takes it.
+        // A lost exchange means another CPU's step: both examine the same ring slot, and one claims
+        // it.
         cursor.compare_exchange(ticket, ticket.wrapping_add(1));
         ticket
     } else {
@@ -91,15 +92,15 @@ fn next(entry_table: &impl EntryTableWords, entries: u64, probe: u32) -> u32 {
     index
 }
 
-/// The state of a ring slot: [`EMPTY`], or the name of its entry; `None` while another CPU has the
-/// slot.
+/// The state of a ring slot: [`EMPTY`], or the name of its entry; `None` while another CPU has
+/// claimed the slot.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn state(slot: &impl Cell) -> Option<u64> {
     let state = slot.load();
     if state == BUSY { None } else { Some(state) }
 }
 
-/// Counts an entry that left for another one.
+/// Counts an entry that was evicted for another one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn count_evicted<W: Maps>(maps: &W, kind: EntryKind) {
     if let Some(admission) = maps.admission(kind) {
@@ -107,14 +108,14 @@ pub fn count_evicted<W: Maps>(maps: &W, kind: EntryKind) {
     }
 }
 
-/// Claims a ring slot that has no entry: the state becomes [`BUSY`]. `None` when another CPU was
+/// Claims a ring slot without an entry: its state becomes [`BUSY`]. `None` if another CPU was
 /// faster.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn claim(slot: &impl Cell, index: u32, before: u64) -> Option<Claim> {
     if slot.compare_exchange(before, BUSY) { Some(Claim { index, before }) } else { None }
 }
 
-/// Gives a ring slot that was taken to the entry that was made, by the name of that, or back.
+/// Assigns a claimed ring slot to the entry that was made, by its name, or releases it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn complete<W: Maps>(maps: &W, kind: EntryKind, index: u32, made: Insert, name: u64) -> Insert {
     let state = match made {

@@ -1,11 +1,11 @@
 //! The bucket of one source in a way of its line.
 //!
-//! Between the look at the name and the charge, the way may go to another source. Three readings
-//! make a charge exact: the word, then the limit and the name, and then the word once more, by the
-//! exchange. A way goes to another source only when it has drained, and its time only grows with
-//! that. So an exchange that succeeds says that the way went to nobody since the word was read, and
-//! the name was read in between: it is the bucket of this source. A word that is not this source's
-//! any more reads as one that is leaving.
+//! Between reading the name and the charge, the way may be given to another source. Three readings
+//! make a charge exact: the word, then the limit and the name, and then the word again, by the
+//! exchange. A way is given to another source only after it has drained, and its time only grows
+//! with that. So a successful exchange proves that the way was not given away since the word was
+//! read, and the name was read in between: it is the bucket of this source. A word that no longer
+//! belongs to this source reads as one that is being removed.
 
 use core::cell::Cell as Local;
 
@@ -14,12 +14,11 @@ use limiter_common::bucket::{Generation, MAX_SLOTS, Resolved, Slot, Word};
 use super::{Entry, Line, counts};
 use crate::cell::{Cell, SourceBucket};
 
-/// The parts of [`Resolved`] by which a charge is computed: a newer generation can mean the same
-/// limit.
+/// The parts of [`Resolved`] on which a charge depends: a newer generation can mean the same limit.
 const LIMIT: u64 =
     Resolved::new(Generation::new(0), Slot::new(MAX_SLOTS - 1), Slot::new(0), true).raw();
 
-/// A bucket in a line, for one source. As a [`Cell`], its word.
+/// A bucket in a line, for one source. As a [`Cell`] it is its word.
 #[derive(Clone, Debug)]
 pub struct LineBucket<L: Line> {
     entry: L::Entry,
@@ -31,21 +30,21 @@ pub struct LineBucket<L: Line> {
 struct LineResolved<L: Line> {
     entry: L::Entry,
     name: u64,
-    /// The limit that was read last: charges are computed from it.
+    /// The limit that was read last, by which charges are computed.
     seen: Local<u64>,
-    /// [`LIMIT`] once the limit was read, and 0 before.
+    /// [`LIMIT`] once the limit was read, otherwise 0.
     compared: Local<u64>,
 }
 
 impl<L: Line> LineBucket<L> {
-    /// The bucket of a source, in an entry that has its name.
+    /// The bucket of a source, in an entry with its name.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn new(entry: L::Entry, name: u64) -> Self {
         Self::with(entry, name, 0, 0)
     }
 
-    /// The bucket of a source in its entry, that was found before. Its limit is read before
-    /// anything else.
+    /// The bucket of a source in an entry that was found before. Reads its limit before anything
+    /// else.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn resume(entry: L::Entry, name: u64) -> Self {
         Self::with(entry, name, 0, LIMIT)
@@ -64,12 +63,12 @@ impl<L: Line> LineBucket<L> {
         &self.entry
     }
 
-    /// True if the way is still this source's, with the limit that was read last.
+    /// True if the way still belongs to this source, with the limit that was read last.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn stands(&self) -> bool {
         let LineResolved { entry, name, seen, compared, .. } = &self.resolved;
         let limit = (entry.resolved().load() ^ seen.get()) & compared.get();
-        // In one comparison: the verifier walks both sides of each, in every try.
+        // In a single comparison, because the verifier walks both sides of each in every attempt.
         limit | (entry.name().load() ^ name) == 0
     }
 }
@@ -106,7 +105,7 @@ impl<L: Line> Cell for LineResolved<L> {
         self.entry.resolved().acquire_fence();
     }
 
-    /// Never: a limit changes under the lock alone, by [`super::repoint`].
+    /// Always fails: a limit changes only under the lock, by [`super::repoint`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn compare_exchange(&self, _current: u64, _new: u64) -> bool {
         false

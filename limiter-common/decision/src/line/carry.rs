@@ -1,4 +1,4 @@
-//! The carry: upper bits of the counts of an entry go to the head of its line ([`super::counts`]).
+//! Carries the upper bits of an entry's counts to the head of its line ([`super::counts`]).
 
 use limiter_common::bucket_key::BucketKey;
 
@@ -10,14 +10,14 @@ use crate::call::call;
 use crate::cell::Cell as _;
 use crate::maps::Maps;
 
-/// Forgets what was carried of a way that goes to another source. The caller has the lock.
+/// Clears the carried counts of a way that is given to another source. The caller holds the lock.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn begin(line: &impl Line, way: u32) {
     change(line, Head::Passed, way, |_| 0);
     change(line, Head::Dropped, way, |_| 0);
 }
 
-/// Carries what is due of the counts of a source.
+/// Carries the counts of a source if necessary.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn carry<W: Maps>(maps: &W, bucket_key: &BucketKey) {
     let (Some(LineSlot { line, way }), Some(name)) =
@@ -35,7 +35,7 @@ pub fn carry<W: Maps>(maps: &W, bucket_key: &BucketKey) {
         && entry.name().load() == name
     {
         let counts = entry.counts();
-        // One more half, modulo 2^32, is one less.
+        // Adding one more half modulo 2^32 subtracts one.
         if is_due(counts & 0xffff_ffff) {
             change(&line, Head::Passed, way, |halves| halves.wrapping_add(1));
             entry.count_passed(HALF);
@@ -48,7 +48,7 @@ pub fn carry<W: Maps>(maps: &W, bucket_key: &BucketKey) {
     unlock(&line);
 }
 
-/// Changes the bits of a way. Nobody else does: the caller has the lock.
+/// Changes the bits of a way. Nobody else does, because the caller holds the lock.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn change(line: &impl Line, head: Head, way: u32, change: impl FnOnce(u64) -> u64) {
     let cell = line.head(head);

@@ -1,5 +1,5 @@
-//! The insertion of an entry into the line table by the rules of [`crate::entries`]: new ones have
-//! a budget, and while there are more than may be, those that were used lately stay.
+//! Inserts an entry into the line table by the rules of [`crate::entries`]: new entries have a
+//! budget, and while there are too many, recently used ones stay.
 
 use limiter_common::bucket_key::BucketKey;
 use limiter_common::time::Ticks;
@@ -13,7 +13,7 @@ use crate::entries::bump;
 use crate::maps::Maps;
 use crate::outcome::Insert;
 
-/// Makes the entry of a source in one of its lines, if they have room, and counts the result.
+/// Makes the entry of a source in one of its lines, if they have space, and counts the result.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn enter<W: Maps>(maps: &W, bucket_key: &BucketKey, bucket: &Bucket, now: Ticks) -> Insert {
     let made = insert(maps, bucket_key, bucket, now);

@@ -1,4 +1,4 @@
-//! A line in ordinary memory, or mapped from the kernel: for the host.
+//! A line in ordinary memory, or mapped from the kernel, for the host.
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use super::lock::HELD;
 use super::{Entry, Head, Line, NOBODY, counts};
 use crate::cell::Cell;
 
-/// Readings of an entry that changes hands meanwhile, before it counts as one that is leaving.
+/// Attempts to read an entry that changes owners meanwhile, before it counts as being removed.
 const READINGS: u32 = 4;
 
 /// [`wire::LineEntry`] in atomics: the same layout.
@@ -53,12 +53,12 @@ const _: () = assert!(
 pub struct LiveEntry {
     /// The name of the source: [`limiter_common::bucket_key::BucketKey::name`].
     pub name: u64,
-    /// The bucket, with all of its counts.
+    /// The bucket, with its complete counts.
     pub bucket: Bucket,
 }
 
 impl HostLine {
-    /// The line as it stands.
+    /// The current content of the line.
     pub fn read(&self) -> wire::Line {
         wire::Line {
             lock: self.lock.load(Ordering::Acquire),
@@ -69,13 +69,13 @@ impl HostLine {
         }
     }
 
-    /// The buckets that are in it, each whole: `live`.
+    /// The buckets in the line, each read consistently: `live`.
     pub fn live_entries(&self) -> impl Iterator<Item = LiveEntry> {
         (1_u32..).zip(&self.entries).filter_map(|(way, entry)| self.live(way, entry))
     }
 
-    /// The bucket of one source, all of it, while others charge it and while the entry may change
-    /// hands. `None` for nobody's, and for one that is being made or left.
+    /// The bucket of one source, read consistently while others charge it and while the entry may
+    /// change owners. `None` for an unused entry, and for one that is being made or removed.
     fn live(&self, way: u32, entry: &HostEntry) -> Option<LiveEntry> {
         let carried = || {
             let words = [&self.carried_passed, &self.carried_dropped];
@@ -88,12 +88,13 @@ impl HostLine {
             }
             let [passed, dropped] = carried();
             let read = entry.read();
-            // Of a count that is due, a part may be in both places while somebody has the lock.
+            // While somebody holds the lock, a part of a count that is being carried may be in both
+            // places.
             let locked = self.lock.load(Ordering::Acquire) == HELD;
             let is_carried = locked && counts::is_due(read.counts());
             let whole = !is_carried && [passed, dropped] == carried();
-            // The CPU that makes an entry stores the leaving word first, then the name, and the
-            // word last.
+            // The CPU that makes an entry first stores the removal word, then the name, and finally
+            // the word.
             let stands = read.name == name && entry.name.load(Ordering::Acquire) == name;
             let word = Word::from_raw(entry.word.load(Ordering::Acquire));
             if whole && stands && !word.is_gone() && !Word::from_raw(read.word).is_gone() {

@@ -1,8 +1,8 @@
-//! The insertion of an entry, and the eviction of the one before it.
+//! Inserts an entry, and evicts the previous one.
 //!
-//! The parts are subprograms that are called one after the other, and not one from the other: they
-//! share 512 bytes of stack with their callers. Each works out by itself where the lines of the
-//! source are.
+//! The parts are subprograms that are called one after the other instead of from each other,
+//! because they share 512 bytes of stack with their callers. Each finds the lines of the source by
+//! itself.
 
 use limiter_common::bucket::Word;
 use limiter_common::bucket_key::BucketKey;
@@ -26,7 +26,7 @@ use crate::register::Register;
 pub struct LineInsert {
     /// The result as for a hash map: made, exists or refused.
     pub insert: Insert,
-    /// True if another entry left for it.
+    /// True if another entry was evicted for it.
     pub evicted: bool,
 }
 
@@ -44,10 +44,10 @@ impl Register for LineInsert {
     }
 }
 
-/// Makes the entry of a source, if there is none and another one may leave.
+/// Makes the entry of a source, if there is none and another one may be evicted.
 ///
-/// [`Insert::Exists`] as well where another CPU makes an entry in the same lines for longer than
-/// this one waits: the caller looks again, and finds the entry or goes without.
+/// Also [`Insert::Exists`] if another CPU makes an entry in the same lines for longer than this one
+/// waits: the caller looks again, and finds the entry or continues without it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn insert<W: Maps>(
     maps: &W,
@@ -59,12 +59,12 @@ pub(super) fn insert<W: Maps>(
     if !call!(lock_lines(maps; bucket_key)) {
         return made;
     }
-    // A source gets its entry under the lock of its first line alone: nobody else makes one now.
+    // A source gets its entry only under the lock of its first line, so nobody else makes one now.
     if call!(line_slot(maps; bucket_key)).is_none() {
         made.insert = Insert::Refused;
         let mut choice = call!(choose(maps; bucket_key, now));
         if choice.line().is_some() && !call!(leave(maps; bucket_key, choice, now)) {
-            // Once more, because that entry was charged since, or went to another source.
+            // Try again, because that entry was charged meanwhile, or given to another source.
             choice = make_room(maps, bucket_key, now);
         }
         if choice.line().is_some() {
@@ -78,7 +78,7 @@ pub(super) fn insert<W: Maps>(
     made
 }
 
-/// Has one entry leave, if any may.
+/// Evicts an entry, if any may be evicted.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn make_room<W: Maps>(maps: &W, bucket_key: &BucketKey, now: Ticks) -> Choice {
     let choice = call!(choose(maps; bucket_key, now));
@@ -89,26 +89,26 @@ fn make_room<W: Maps>(maps: &W, bucket_key: &BucketKey, now: Ticks) -> Choice {
     }
 }
 
-/// The word with which an entry begins.
+/// The first word of an entry.
 ///
-/// The time of a bucket that owes nothing becomes the present one, which means the same: so the
-/// time in a way grows from one source to the next, and a charge that was computed for the one
-/// before cannot be stored.
+/// The time of a bucket without a debt is replaced by the present time, which means the same. So
+/// the time in a way grows from one source to the next, and a charge computed for the previous one
+/// cannot be stored.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn beginning(word: Word, now: Ticks) -> Word {
     let now = arrival(now);
     Word::new(if word.tat() > now { word.tat() } else { now }, word.scale())
 }
 
-/// The arrival of a packet, for the question which entries have drained before it. At the first
-/// tick of all, so have the entries of nobody.
+/// The arrival of a packet, for comparing which entries drained before it. At the very first tick,
+/// unused entries have drained as well.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn arrival(now: Ticks) -> Ticks {
     if now.get() == 0 { Ticks::new(1) } else { now }
 }
 
-/// Takes the locks of both lines of a source. Who wants two takes the lower index first, so no two
-/// wait for each other.
+/// Takes the locks of both lines of a source, the lower index first, so that no two CPUs wait for
+/// each other.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn lock_lines<W: Maps>(maps: &W, bucket_key: &BucketKey) -> bool {
     let kind = bucket_key.kind();
@@ -131,7 +131,7 @@ pub fn lock_lines<W: Maps>(maps: &W, bucket_key: &BucketKey) -> bool {
     false
 }
 
-/// Gives the locks of both lines of a source back.
+/// Releases the locks of both lines of a source.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn unlock_lines<W: Maps>(maps: &W, bucket_key: &BucketKey) {
     let kind = bucket_key.kind();
@@ -149,8 +149,8 @@ pub fn unlock_lines<W: Maps>(maps: &W, bucket_key: &BucketKey) {
     }
 }
 
-/// Chooses the entry that leaves for a source: one that was not used more than once lately, or
-/// else, without a flood, the one that drained first.
+/// Chooses the entry to evict for a source: one that was not used more than once recently, or else,
+/// without a flood, the one that drained first.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn choose<W: Maps>(maps: &W, bucket_key: &BucketKey, now: Ticks) -> Choice {
     let (kind, now) = (bucket_key.kind(), arrival(now));
@@ -181,8 +181,8 @@ pub fn choose<W: Maps>(maps: &W, bucket_key: &BucketKey, now: Ticks) -> Choice {
     if oldest.is_some() { oldest.chosen(ChosenLine::Overflow) } else { Choice::NONE }
 }
 
-/// The entry that leaves in a line of the source itself: in the first one while few others must
-/// stay there, else in the one of both where fewer must.
+/// The entry to evict in one of the source's own lines: in the first one while few others must stay
+/// there, otherwise in the one with fewer entries that must stay.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn emptier<W: Maps>(maps: &W, kind: EntryKind, place: &Place, now: Ticks, keep: Ticks) -> Choice {
     let Some(line) = maps.line(kind, place.first()) else {
@@ -212,9 +212,9 @@ fn line_of<W: Maps>(maps: &W, kind: EntryKind, place: &Place, choice: Choice) ->
     maps.line(kind, index)
 }
 
-/// Has an entry leave, unless it was charged since it was chosen: its word is [`Word::GONE`] then.
-/// One of the overflow leaves under the lock of its line, which [`settle`] gives back, and the
-/// first line of the newcomer says from then on that there is something to look for.
+/// Marks an entry with [`Word::GONE`], unless it was charged since it was chosen. An overflow entry
+/// is evicted under the lock of its line, which [`settle`] releases, and the newcomer's first line
+/// is marked as having spilled.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn leave<W: Maps>(maps: &W, bucket_key: &BucketKey, choice: Choice, now: Ticks) -> bool {
     let kind = bucket_key.kind();
@@ -249,7 +249,7 @@ pub fn leave<W: Maps>(maps: &W, bucket_key: &BucketKey, choice: Choice, now: Tic
     false
 }
 
-/// Gives an entry whose word is [`Word::GONE`] to a source. True if it was somebody's.
+/// Gives an entry whose word is [`Word::GONE`] to a source. True if it belonged to another one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn settle<W: Maps>(
     maps: &W,
@@ -268,7 +268,7 @@ pub fn settle<W: Maps>(
     let Some(entry) = line.entry(choice.way()) else {
         return false;
     };
-    // Nobody else writes name, limit and counts: that takes the lock.
+    // Nobody else writes name, limit and counts, because that needs the lock.
     let before = entry.name().load();
     carry::begin(&line, choice.way());
     entry.name().compare_exchange(before, name);

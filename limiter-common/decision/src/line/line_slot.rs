@@ -1,4 +1,4 @@
-//! The line slot of a source: the way in which it has its entry.
+//! The line slot of a source: the way that holds its entry.
 
 use limiter_common::bucket::Word;
 use limiter_common::bucket_key::BucketKey;
@@ -20,7 +20,7 @@ pub struct LineSlot {
     pub way: u32,
 }
 
-/// The register of no line slot.
+/// The register value for no line slot.
 const NOWHERE: u64 = u64::MAX;
 
 impl Register for Option<LineSlot> {
@@ -59,21 +59,22 @@ fn find<L: Line>(line: &L, start: u32, name: u64) -> Option<(u32, L::Entry)> {
     None
 }
 
-/// The lines of a source; `None` if its family is in a hash map, or it can have no entry.
+/// The lines of a source; `None` if its family is in a hash map, or it cannot have an entry.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn place_of<W: Maps>(maps: &W, bucket_key: &BucketKey) -> Option<Place> {
     Some(Place::of(bucket_key.name()?, maps.lines(bucket_key.kind())?))
 }
 
-/// True if an entry, whose name was read, is being made or left. Otherwise its limit, read after
-/// this, is no older than the name: who makes an entry stores the name first and the word last.
+/// True if an entry, whose name has been read, is being made or removed. Otherwise its limit, read
+/// after this, is no older than the name, because making an entry stores the name first and the
+/// word last.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn is_being_made(entry: &impl Entry) -> bool {
     entry.name().acquire_fence();
     Word::from_raw(entry.word().load_acquire()).is_gone()
 }
 
-/// The bucket of a source, and its line slot. `None` as well while it is being made: a packet that
+/// The bucket of a source, and its line slot. Also `None` while it is being made: a packet that
 /// then asks for the lock waits for that.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn in_line_slot<W: Maps>(
@@ -98,8 +99,8 @@ pub fn in_line_slot<W: Maps>(
     Some((line_slot, LineBucket::new(entry, name)))
 }
 
-/// The bucket of a source in the line slot where it was found. If that is another source's by now,
-/// no exchange succeeds.
+/// The bucket of a source in the line slot where it was found. If that belongs to another source
+/// now, no exchange succeeds.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn bucket_in<W: Maps>(
     maps: &W,
@@ -110,7 +111,7 @@ pub fn bucket_in<W: Maps>(
     Some(LineBucket::resume(entry, bucket_key.name()?))
 }
 
-/// The bucket of a source, as [`in_line_slot`] finds it, all of it in a subprogram.
+/// The bucket of a source, found like [`in_line_slot`] does, entirely in a subprogram.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn bucket_again<W: Maps>(maps: &W, bucket_key: &BucketKey) -> Option<LineBucket<W::Line>> {
     let LineSlot { line, way } = call!(line_slot(maps; bucket_key))?;
@@ -121,7 +122,7 @@ pub fn bucket_again<W: Maps>(maps: &W, bucket_key: &BucketKey) -> Option<LineBuc
     Some(LineBucket::new(entry, bucket_key.name()?))
 }
 
-/// The line slot of a source that is not in its first line.
+/// The line slot of a source outside its first line.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn elsewhere<W: Maps>(maps: &W, bucket_key: &BucketKey) -> Option<LineSlot> {
     let (kind, name, place) = (bucket_key.kind(), bucket_key.name()?, place_of(maps, bucket_key)?);
@@ -151,8 +152,8 @@ pub fn line_slot<W: Maps>(maps: &W, bucket_key: &BucketKey) -> Option<LineSlot> 
     }
 }
 
-/// Points the bucket of a source, in its line slot, at another limit, if it still has the one that
-/// was seen: under the lock, so that the way goes to nobody meanwhile.
+/// Points the bucket of a source, in its line slot, to another limit, if it still has the one in
+/// `seen`. Holds the lock, so that the way is not given away meanwhile.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn repoint<W: Maps>(
     maps: &W,

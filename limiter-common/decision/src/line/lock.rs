@@ -10,7 +10,7 @@ const FREE: u64 = 0;
 /// The state of [`Head::Lock`] while somebody makes an entry.
 pub(super) const HELD: u64 = 1;
 
-/// Takes the lock of a line, in a bounded number of tries.
+/// Takes the lock of a line, in a bounded number of attempts.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn take_lock<L: Line>(line: &L) -> bool {
     let mut tries = Rounds::new();
@@ -22,7 +22,7 @@ pub fn take_lock<L: Line>(line: &L) -> bool {
     false
 }
 
-/// Gives the lock of a line back.
+/// Releases the lock of a line.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn unlock(line: &impl Line) {
     line.head(Head::Lock).compare_exchange(HELD, FREE);

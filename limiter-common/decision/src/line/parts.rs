@@ -1,10 +1,10 @@
-//! The parts of a line in place: its head, and the entries in its ways.
+//! The parts of a line in place: its head, and its entries.
 
 use limiter_common::wire::LINE_WAYS;
 
 use crate::cell::Cell;
 
-/// The name in an entry of nobody.
+/// The name in an unused entry.
 pub const NOBODY: u64 = 0;
 
 /// The last way. Ways are counted behind the head of a line.
@@ -14,7 +14,7 @@ const _: () = assert!(LAST_WAY as usize == LINE_WAYS && (LINE_WAYS + 1).is_power
 
 /// An entry in place.
 pub trait Entry: Clone {
-    /// The address, by which its bucket crosses to a subprogram.
+    /// The address, by which its bucket is passed to a subprogram.
     #[cfg(target_arch = "bpf")]
     fn address(&self) -> *mut u8;
 
@@ -27,17 +27,17 @@ pub trait Entry: Clone {
     /// The word with the limit: [`limiter_common::bucket::Resolved`].
     fn resolved(&self) -> impl Cell;
 
-    /// Packets that passed, in the lower half, and that were dropped, in the upper one. What was
-    /// carried to the head of the line is not in it: [`super::carry()`].
+    /// Packets that passed, in the lower half, and that were dropped, in the upper half. Without
+    /// what was carried to the head of the line: [`super::carry()`].
     fn counts(&self) -> u64;
 
     /// Sets both counts. Only the CPU that makes the entry calls this.
     fn begin_counts(&self, passed: u64, dropped: u64);
 
-    /// Counts packets that passed, by atomic addition, modulo 2^32.
+    /// Counts passed packets by atomic addition, modulo 2^32.
     fn count_passed(&self, packets: u64);
 
-    /// Counts packets that were dropped, by atomic addition, modulo 2^32.
+    /// Counts dropped packets by atomic addition, modulo 2^32.
     fn count_dropped(&self, packets: u64);
 }
 
@@ -46,11 +46,11 @@ pub trait Entry: Clone {
 pub enum Head {
     /// The lock: held by the CPU that makes an entry.
     Lock,
-    /// 0 until a source whose first line this is went to the overflow.
+    /// 0 until a source with this first line goes to the overflow.
     Spilled,
-    /// Halves that were carried of the packets that passed: [`super::carry()`].
+    /// Carried halves of passed packets: [`super::carry()`].
     Passed,
-    /// Halves that were carried of the packets that were dropped.
+    /// Carried halves of dropped packets.
     Dropped,
 }
 
@@ -59,24 +59,24 @@ pub trait Line: Clone {
     /// The highest number of a way: a power of two less one.
     const LAST: u32 = LAST_WAY;
 
-    /// Tries to get the lock. The lock is held for four looks at lines, about as long as twenty
-    /// tries take, so a packet that loses all of them met a CPU that was held up.
+    /// Attempts to take the lock. It is held for four looks at lines, about as long as twenty
+    /// attempts take, so a packet that fails in all of them met a CPU that was suspended.
     const LOCK_TRIES: u64 = 256;
 
-    /// The most entries that must stay in the first line of a source, for it to take a way there
-    /// without a look at the second one.
+    /// The most entries that must stay in the first line of a source for it to take a way there
+    /// without looking at the second one.
     const PREFERRED: u64 = 4;
 
     /// The type of an entry.
     type Entry: Entry;
 
-    /// The index among all lines, by which it crosses to a subprogram.
+    /// The index among all lines, by which it is passed to a subprogram.
     #[cfg(target_arch = "bpf")]
     fn number(&self) -> u64;
 
     /// A word of the head.
     fn head(&self, word: Head) -> impl Cell;
 
-    /// The entry at a way up to [`Line::LAST`]; `None` where the head of the line is.
+    /// The entry at a way up to [`Line::LAST`]; `None` at the place of the head.
     fn entry(&self, way: u32) -> Option<Self::Entry>;
 }

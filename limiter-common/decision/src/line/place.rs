@@ -1,21 +1,21 @@
-//! The place of a source: the lines in which it may have its entry.
+//! The place of a source: the lines that may hold its entry.
 
 use limiter_common::hash::scatter;
 
-/// One line in 2^5 is of the overflow.
+/// One line in 2^5 belongs to the overflow.
 const OVERFLOW_BITS: u32 = 5;
 
 /// The lines of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lines {
-    /// Number of lines: those that sources have, and behind them the overflow.
+    /// Number of lines: first those of sources, then the overflow.
     pub count: u32,
     /// The seed of the hash that chooses lines.
     pub seed: u64,
 }
 
 impl Lines {
-    /// Number of lines of the overflow: none of fewer than 32.
+    /// Number of overflow lines: none if there are fewer than 32 lines.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn overflow(&self) -> u32 {
         self.count >> OVERFLOW_BITS
@@ -42,13 +42,13 @@ impl Place {
         Self { hash: scatter(name ^ lines.seed), lines }
     }
 
-    /// Index of the first line. Its lock is the one under which the source gets an entry.
+    /// Index of the first line. The source gets an entry only under its lock.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn first(&self) -> u32 {
         part(self.hash >> 32, self.lines.own())
     }
 
-    /// Index of the second line: another one, unless there is only one.
+    /// Index of the second line: a different one, unless there is only one.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn second(&self) -> u32 {
         let (first, second) = (self.first(), part(self.hash, self.lines.own()));
@@ -61,13 +61,13 @@ impl Place {
         }
     }
 
-    /// True if the second line is the first one: the only one of its table.
+    /// True if the second line equals the first: the table has only one.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn is_one(&self) -> bool {
         self.lines.own() == 1
     }
 
-    /// Index of the line of the overflow; `None` in a table that has none.
+    /// Index of the overflow line; `None` in a table without overflow.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn overflow(&self) -> Option<u32> {
         if self.lines.overflow() == 0 {
@@ -76,13 +76,13 @@ impl Place {
         Some(self.lines.own() + part(self.hash >> 16, self.lines.overflow()))
     }
 
-    /// The number by which the ways of a line are taken in turn.
+    /// The number that permutes the ways of a line.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn start(&self) -> u32 {
         (self.hash & 0xffff_ffff) as u32
     }
 
-    /// The lines that a source may stand in, in the order in which they are looked at.
+    /// The lines that may hold a source, in search order.
     #[cfg(not(target_arch = "bpf"))]
     pub fn all(&self) -> impl Iterator<Item = u32> + use<> {
         let second = Some(self.second()).filter(|_| !self.is_one());
@@ -90,13 +90,13 @@ impl Place {
     }
 }
 
-/// A number below `count`, of the lower half of a hash: each as often.
+/// A uniformly distributed number below `count`, from the lower half of a hash.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn part(hash: u64, count: u32) -> u32 {
     ((hash & 0xffff_ffff).wrapping_mul(count as u64) >> 32) as u32
 }
 
-/// The way that is looked at in a step.
+/// The way for a step of the search.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn way(start: u32, step: u32, last: u32) -> u32 {
     (start ^ step) & last

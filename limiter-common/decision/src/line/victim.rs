@@ -1,4 +1,4 @@
-//! The entry of a line that may leave for another one.
+//! The entry of a line that may be evicted for another one.
 
 use core::hint::black_box;
 
@@ -11,39 +11,39 @@ use crate::call::call;
 use crate::cell::Cell as _;
 use crate::register::Register;
 
-/// The bits of a victim with its way, in place of the lowest ones of its time.
+/// The bits of a victim that hold its way, in place of the lowest bits of its time.
 const WAYS: u64 = super::parts::LAST_WAY as u64;
 
-/// The position of the bits with the number of entries of the line that must stay.
+/// The position of the number of entries of the line that must stay.
 const STAYING: u32 = 3;
 
-/// The position of the bit of a choice for a packet that is dropped.
+/// The position of the bit of a choice for a dropped packet.
 const DROPS: u32 = 5;
 
-/// The bits of a victim that are not of its time.
+/// The bits of a victim that do not belong to its time.
 const LOW: u64 = WAYS << STAYING | WAYS;
 
 /// A time at which nothing drains.
 const NEVER: u64 = MAX_TICKS;
 
-/// The entry of a line that drained first of those that may leave, if it has one.
+/// The entry of a line that drained first among those that may be evicted, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Victim(u64);
 
 impl Victim {
-    /// The victim of a line whose lock the caller has.
+    /// The victim of a line whose lock the caller holds.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn of<L: Line>(line: &L, start: u32, now: Ticks, keep: Ticks) -> Self {
         Self(call!(victim(; line, start, now, now.since(keep))))
     }
 
-    /// True if an entry may leave.
+    /// True if an entry may be evicted.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn is_some(self) -> bool {
         self.0 < NEVER & !LOW
     }
 
-    /// Entries of the line that must stay.
+    /// Number of entries of the line that must stay.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn staying(self) -> u64 {
         self.0 >> STAYING & WAYS
@@ -56,18 +56,18 @@ impl Victim {
     }
 }
 
-/// The line of a newcomer in which an entry leaves for it.
+/// The newcomer's line in which an entry is evicted for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChosenLine {
     /// The first candidate line.
     First = 1,
     /// The second candidate line.
     Second = 2,
-    /// The one of the overflow.
+    /// The overflow line.
     Overflow = 3,
 }
 
-/// The entry that leaves for a newcomer, with its line; or none.
+/// The entry to evict for a newcomer, with its line; or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice(u64);
 
@@ -86,10 +86,10 @@ impl Register for Choice {
 }
 
 impl Choice {
-    /// Nobody may leave.
+    /// No entry may be evicted.
     pub(super) const NONE: Self = Self(0);
 
-    /// The line; `None` if nobody may leave.
+    /// The line; `None` if no entry may be evicted.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn line(self) -> Option<ChosenLine> {
         match self.0 >> STAYING & 3 {
@@ -117,7 +117,7 @@ impl Choice {
         self.0 >> DROPS & 1 != 0
     }
 
-    /// True if an entry with this word drained when the chosen one did.
+    /// True if an entry with this word drained at the time of the chosen one.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn is(self, word: Word) -> bool {
         word.tat().get() & !LOW == self.0 & !LOW
@@ -125,13 +125,15 @@ impl Choice {
 }
 
 /// The register of a `Victim`: its time, with the way in the last bits and the number of entries
-/// that stay over them. An entry of nobody is the oldest of all.
+/// that stay above them. An unused entry is the oldest of all.
 ///
-/// The way and not the entry: the verifier knows more of a number than of a pointer that could be
-/// any of them. In one word, so that it has one number to follow; that takes the last bits of the
-/// time. And without a loop or a branch: it walks both sides of each, for every way.
+/// Holds the way instead of the entry, because the verifier knows more about a number than about a
+/// pointer to any of several values. In one word, so that it tracks a single number; that takes the
+/// last bits of the time. Without a loop or a branch, because it walks both sides of each for every
+/// way.
 ///
-/// Entries that drained by `since` may leave, and those of one packet that drained before `now`.
+/// Entries that drained by `since` may be evicted, and those of one packet that drained before
+/// `now`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, since: Ticks) -> u64 {
     // The number of entries that stay is above the start: so few words are kept that the subprogram
@@ -151,7 +153,7 @@ pub fn victim<L: Line>(line: &L, start: u32, now: Ticks, since: Ticks) -> u64 {
     oldest & !(WAYS << STAYING) | (start >> 32 & WAYS) << STAYING
 }
 
-/// The victim of the ways before and of one more, and the number of entries that stay, over the
+/// The victim among the previous ways and one more, and the number of entries that stay, above the
 /// start.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn older<L: Line>(
@@ -166,29 +168,29 @@ fn older<L: Line>(
         return [oldest, start];
     };
     let left = left(&entry, now, since);
-    // [`NEVER`] has all bits of a time, so the sum has the highest bit then, and only then.
+    // [`NEVER`] has all bits of a time, so only then does the sum have the highest bit.
     let stays = black_box((left | LOW).wrapping_add(1)) >> 63;
     let candidate = left & !LOW | u64::from(way);
     let less = candidate.wrapping_sub(oldest);
     [oldest.wrapping_add(less & is_negative(less)), start.wrapping_add(stays << 32)]
 }
 
-/// The time since when an entry may leave, or [`NEVER`]. An entry that drains at this very instant
-/// stays: the time in a way has to grow from one source to the next. An entry of nobody has a time
-/// of 0, and was never used. Times have 63 bits, so a difference of two has its sign in the last.
-/// The time of one that is leaving is past any other.
+/// The time since which an entry may be evicted, or [`NEVER`]. An entry that drains at this very
+/// instant stays, because the time in a way must grow from one source to the next. An unused entry
+/// has the time 0. Times have 63 bits, so the difference of two has its sign in the last bit. The
+/// time of an entry that is being removed is later than any other.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn left(entry: &impl Entry, now: Ticks, since: Ticks) -> u64 {
     let drained = Word::from_raw(entry.word().load()).tat().get();
-    // All ones for one that was not used more than once.
+    // All ones for an entry that was not used more than once.
     let once = is_negative(counts::packets(entry.counts()).wrapping_sub(2));
     let lately = is_negative(since.get().wrapping_sub(drained));
     let may_leave = is_negative(drained.wrapping_sub(now.get())) & (once | !lately);
     drained | NEVER & !may_leave
 }
 
-/// All ones if the sign bit is set, otherwise 0. The compiler must know nothing of the word: else
-/// it makes a branch.
+/// All ones if the sign bit is set, otherwise 0. The word must be opaque to the compiler, which
+/// would otherwise make a branch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn is_negative(word: u64) -> u64 {
     0_u64.wrapping_sub(black_box(word) >> 63)

@@ -1,9 +1,9 @@
-//! One packet in one table, after the look ([`super::peek`]): the charge, and taking it back.
+//! Charges one packet in one table after the check ([`super::peek`]), and undoes that.
 //!
-//! All tables are looked at before any is charged, so a packet that one of them drops is charged to
-//! none. Another CPU may use up a limit between the look and the charge: then what was charged
-//! already is given back, word by word, where nobody has charged the word since; otherwise it stays
-//! charged, which errs to the safe side. Then there is a second look.
+//! All tables are checked before any is charged, so a packet that one of them drops is charged to
+//! none. Another CPU may use up a limit between the check and the charge. Then earlier charges are
+//! undone word by word, if nobody has charged the word since; otherwise it stays charged, which
+//! errs on the safe side. Then there is a second check.
 
 use limiter_common::bucket::Slot;
 use limiter_common::verdict::Reason;
@@ -25,10 +25,10 @@ use crate::meter::Charged;
 use crate::register::variants;
 use crate::rounds::Rounds;
 
-/// Does in one table what the look has planned. A bucket that was made meanwhile is looked up.
-/// Looks once more at a packet of which another CPU has used up the limit since the look: not every
-/// rule drops what is over its limit. If the packet loses the race after that look too, it is over
-/// the limit, whatever its rule does.
+/// Carries out the plan of the check in one table. Looks up a bucket that was made meanwhile.
+/// Checks again if another CPU has used up the limit since the check, because not every rule drops
+/// packets over its limit. If the packet loses the race after that as well, it counts as over the
+/// limit, whatever its rule does.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge<W: Maps>(
     maps: &W,
@@ -43,8 +43,8 @@ pub fn charge<W: Maps>(
         return TableResult::READY;
     }
     let found = bucket.cloned().or_else(|| target::bucket(maps, scratch, index));
-    // Behind this the bucket is not asked again whether it is there: without `CAP_PERFMON`, the
-    // verifier would walk on with a bucket that is there and has no address.
+    // After this, the bucket's presence is not tested again: without `CAP_PERFMON`, the verifier
+    // would continue with a bucket that is present but has no address.
     let Some(bucket) = found else {
         let result = call!(charge_shared(maps, scratch; index));
         if result != TableResult::OVER || index >= MAX_TABLES {
@@ -58,7 +58,7 @@ pub fn charge<W: Maps>(
     };
     let result = match charge_at_once(maps, scratch, &bucket, account, index) {
         AtOnce::ALL => {
-            // The account says so since the look.
+            // The check has written this to the account.
             maps.count_rule(account.rule.get(), Reason::Conforming, scratch.size::<W>(), true);
             bucket.count(true, scratch.size::<W>().packets());
             return TableResult::READY;
@@ -77,7 +77,7 @@ pub fn charge<W: Maps>(
     call!(charge_planned(maps, scratch; &bucket, index))
 }
 
-/// Charges the second one of two limits, the first one of which is charged.
+/// Charges the second of two limits, after the first.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_rest<W: Maps>(
     maps: &W,
@@ -97,7 +97,7 @@ pub fn charge_rest<W: Maps>(
     end(maps, scratch, Some(bucket), index, charged)
 }
 
-/// Does what is planned for a key with a bucket.
+/// Carries out the plan for a key with a bucket.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_planned<W: Maps>(
     maps: &W,
@@ -108,7 +108,7 @@ pub fn charge_planned<W: Maps>(
     charge_by_plan(maps, scratch, Some(bucket), index)
 }
 
-/// Does what is planned for a key without a bucket, and for a table without keys.
+/// Carries out the plan for a key without a bucket, or for a table without keys.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_shared<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> TableResult {
     charge_by_plan(maps, scratch, None, index)
@@ -139,7 +139,7 @@ fn charge_by_plan<W: Maps>(
     end(maps, scratch, bucket, index, charged)
 }
 
-/// Ends a charge: counts the packet, or takes back what was charged.
+/// Ends a charge: counts the packet, or undoes the charges.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn end<W: Maps>(
     maps: &W,
@@ -156,21 +156,21 @@ fn end<W: Maps>(
     if matches!(charged, RecordCharge::Over) { TableResult::OVER } else { TableResult::CONTENDED }
 }
 
-/// The part of a planned charge that is left to do.
+/// What remains to be done of a planned charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ChargePlan {
     /// Nothing is left.
     Done = 0,
-    /// The limits are to be charged that the account names.
+    /// The limits in the account must be charged.
     Charge = 1,
-    /// Other CPUs were in the way.
+    /// Other CPUs interfered.
     Contended = 2,
 }
 
 variants!(ChargePlan: Done Charge, else Contended; lost Contended);
 
-/// The first half of [`charge`]: leaves in the account which limits to charge.
+/// The first half of [`charge`]: writes into the account which limits to charge.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn plan_charge<W: Maps>(
     maps: &W,
@@ -205,8 +205,8 @@ pub fn plan_charge<W: Maps>(
     ChargePlan::Charge
 }
 
-/// Notes that a packet passed whose limits are charged, and counts it. `soft` says that it was over
-/// a soft one.
+/// Records and counts a packet that passed with its limits charged. `soft` means that it was over a
+/// soft limit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn note_passed<W: Maps>(
     maps: &W,
@@ -223,7 +223,7 @@ pub fn note_passed<W: Maps>(
     if matches!(plan, Plan::Charge)
         && let Some(record) = maps.record(account.target().0)
     {
-        // A packet under its soft limit at the look may be over it now, and the other way round.
+        // A packet under its soft limit at the check may be over it now, or vice versa.
         let within = if budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming };
         let reason = if soft { Reason::Marked } else { within };
         account.reason.set(reason.index());
@@ -236,7 +236,7 @@ pub fn note_passed<W: Maps>(
     if matches!(plan, Plan::Class) {
         call!(count_class(maps, scratch; index, true, true));
     }
-    // A table without keys has no bucket but the budget.
+    // A table without keys has no bucket except the budget.
     let counted = if !budget.is_own() && bucket.is_none() {
         budget_bucket(maps, budget)
     } else {
@@ -245,7 +245,7 @@ pub fn note_passed<W: Maps>(
     count_passed(maps, counted, scratch, index);
 }
 
-/// Charges every limit of a record; true if a soft one was over.
+/// Charges every limit of a record; true if a soft limit was exceeded.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn charge_limits<W: Maps>(
     maps: &W,
@@ -271,7 +271,7 @@ pub enum RecordCharge {
     Soft = 1,
     /// The packet is over a hard one.
     Over = 2,
-    /// Other CPUs were in the way.
+    /// Other CPUs interfered.
     Contended = 3,
 }
 
@@ -321,9 +321,9 @@ fn count_passed<W: Maps>(maps: &W, bucket: Option<W::Keyed>, scratch: &Scratch, 
     }
 }
 
-/// Counts a packet that passes under the rule of account `index`; takes it back when `add` is
-/// false. The class of the source table is left out: its rule is that of the outcome, which is
-/// counted at the end.
+/// Counts a packet that passes under the rule of account `index`, or undoes that if `add` is false.
+/// Skips the class of the source table: its rule is that of the outcome, which is counted at the
+/// end.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn count<W: Maps>(maps: &W, scratch: &Scratch, account: &Account, index: u32, add: bool) {
     if index == SOURCE_CLASS {
@@ -333,7 +333,7 @@ fn count<W: Maps>(maps: &W, scratch: &Scratch, account: &Account, index: u32, ad
     maps.count_rule(account.rule.get(), reason, scratch.size::<W>(), add);
 }
 
-/// Takes back the charges of the account.
+/// Undoes the charges of the account.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn give_back<W: Maps>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>, index: u32) {
     let budget = scratch.account(index).map_or(BudgetRef::OWN, |account| account.budget.get());
@@ -343,7 +343,7 @@ pub fn give_back<W: Maps>(maps: &W, scratch: &Scratch, bucket: Option<&W::Keyed>
     }
 }
 
-/// Takes back a whole account: its charges and its counts.
+/// Undoes a whole account: its charges and its counts.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn undo<W: Maps>(maps: &W, bucket: Option<&W::Keyed>, scratch: &Scratch, index: u32) {
     let Some(account) = scratch.account(index) else {

@@ -1,4 +1,4 @@
-//! The check of a packet against the limits of a record, without charging it.
+//! Checks a packet against the limits of a record, without charging it.
 
 use core::hint::black_box;
 
@@ -14,7 +14,7 @@ use crate::meter::Peek;
 use crate::register::number;
 use crate::rounds::Rounds;
 
-/// The result of a check against all limits of a record: a number, as [`super::TableResult`] is.
+/// The result of a check against all limits of a record: a number, like [`super::TableResult`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Check(pub(super) u32);
@@ -26,7 +26,7 @@ impl Check {
     pub const SOFT: Self = Self(1);
     /// The packet is over a hard one.
     pub const OVER: Self = Self(2);
-    /// The bucket was pointed at another rule meanwhile.
+    /// The bucket was pointed to another rule meanwhile.
     pub const MOVED: Self = Self(3);
 }
 
@@ -34,7 +34,7 @@ number! {
     Check: |check| u64::from(check.0), |raw| Self((raw & 0xffff_ffff) as u32), lost Self::MOVED;
 }
 
-/// Checks the limits that a packet is charged to, in a subprogram.
+/// Checks the limits to which a packet is charged, in a subprogram.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn check_target<W: Maps>(
     maps: &W,
@@ -77,7 +77,7 @@ pub fn check_limits<W: Maps>(
 
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn role(record: &Record, place: u32) -> Role {
-    // All of them in one word, and not that of one: see [`Scratch::unknown`].
+    // All limits in one word, instead of this one's: see [`Scratch::unknown`].
     let [a, b, c, d] = &record.limits;
     let roles = u32::from_le_bytes([a.role, b.role, c.role, d.role]);
     Role::from_raw((black_box(roles) >> (place.wrapping_mul(8) & 31) & 0xff) as u8)

@@ -5,7 +5,7 @@ use limiter_common::time::Ticks;
 use super::scratch::Scratch;
 use crate::maps::Maps;
 
-/// The exact time of arrival. The clock is read if that is not known yet.
+/// The exact time of arrival. Reads the clock if it is not known yet.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn read_clock<W: Maps>(maps: &W, scratch: &Scratch) -> Ticks {
     if !scratch.is_exact() {

@@ -1,12 +1,12 @@
-//! Compact keys: keys that have their buckets where sources have theirs.
+//! Compact keys: keys whose buckets are stored like those of sources.
 //!
-//! A table is compact ([`Table::compact`]) if the source table had room for each of its rules, and
-//! its keys differ in one IPv4 address, the source or the destination, and one fact of 16 bits
-//! alone, such as a port. The key of an IPv4 packet is a [`BucketKey::compact`] there: it has a
-//! bucket of the same form and in the same kind of place as a source, leaves as that does, and is
-//! judged by the same code. The limit of its rule stands beside the record.
+//! A table is compact ([`Table::compact`]) if the source table could hold each of its rules, and
+//! its keys differ only in one IPv4 address, the source or the destination, and one fact of 16
+//! bits, such as a port. The key of an IPv4 packet is a [`BucketKey::compact`] there: its bucket
+//! has the form of a source's and the same kind of place, is evicted in the same way, and is judged
+//! by the same code. The limit of its rule is stored beside the record.
 //!
-//! The order is that of all tables: look everywhere, charge the source, charge everywhere.
+//! The order is that of all tables: check everywhere, charge the source, charge everywhere.
 
 use limiter_common::bucket_key::BucketKey;
 use limiter_common::wire::{Table, field};
@@ -15,7 +15,7 @@ use super::key::{KeyFacts, lacks_none};
 use crate::packet::Facts;
 use limiter_common::compact::{ADDRESS, NUMBER, value_of, without_room};
 
-/// True if the key of a packet that is in a table is compact.
+/// True if the key of a packet in a table is compact.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn is_compact(table: &Table, key_facts: &KeyFacts) -> bool {
     let [first, ..] = key_facts.words();
@@ -23,8 +23,7 @@ pub(super) const fn is_compact(table: &Table, key_facts: &KeyFacts) -> bool {
     table.compact != 0 && has_room && key_facts.has() & field::V4 as u64 != 0
 }
 
-/// 1 if the key of a packet that is in a table is compact ([`is_compact`]), else 0; without a
-/// branch.
+/// 1 if the key of a packet in a table is compact ([`is_compact`]), otherwise 0; without a branch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn compact_bit(table: &Table, key_facts: &KeyFacts) -> u32 {
     // The number is below 2^16.

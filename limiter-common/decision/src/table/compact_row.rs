@@ -1,9 +1,9 @@
-//! A packet in the tables where its key is compact ([`super::compact`]): its keys stand in a row,
-//! and are looked at and charged there, one after the other.
+//! A packet in the tables where its key is compact ([`super::compact`]): its keys are in a row, and
+//! are checked and charged there one after the other.
 //!
-//! The order is that of all tables: look everywhere, charge the source, charge everywhere. A look
-//! leaves the exchange that charges the bucket. A key without a bucket, or with one that is not up
-//! to date, has none: it is judged when it is charged.
+//! The order is that of all tables: check everywhere, charge the source, charge everywhere. A check
+//! stores the exchange that charges the bucket. A key without an up-to-date bucket has no exchange:
+//! it is judged when it is charged.
 
 use core::cell;
 
@@ -31,7 +31,7 @@ use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::stored::either;
 
-/// Looks at the limits of all compact keys of a packet; the outcome if it is over one.
+/// Checks the limits of all compact keys of a packet. Returns the outcome if it is over one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn look_compact<W: Maps>(maps: &W, scratch: &Scratch) -> Option<Packed> {
     let compact = scratch.compact.get();
@@ -54,8 +54,8 @@ pub fn look_compact<W: Maps>(maps: &W, scratch: &Scratch) -> Option<Packed> {
     None
 }
 
-/// Charges the compact keys of a packet from a place of the row on, after the look. If one drops
-/// it, the outcome: what was charged before is taken back, in the source table as well.
+/// Charges the compact keys of a packet after the check, from a place of the row on. Returns the
+/// outcome if one drops it: then the earlier charges are undone, in the source table as well.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_compact<W: Maps>(maps: &W, scratch: &Scratch, first: u32) -> Option<Packed> {
     let length = scratch.compact_keys.get();
@@ -83,8 +83,8 @@ pub fn charge_compact<W: Maps>(maps: &W, scratch: &Scratch, first: u32) -> Optio
     None
 }
 
-/// Judges a packet by one table alone, where its key is compact: the reason there, and the number
-/// of the rule.
+/// Judges a packet by one table alone where its key is compact. Returns the reason there and the
+/// number of the rule.
 #[cfg(not(target_arch = "bpf"))]
 pub fn judge_compact_alone<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> (Reason, u32) {
     scratch.compact.set(1 << (index & (MAX_TABLES - 1)));
@@ -108,9 +108,9 @@ fn charge(scratch: &Scratch, place: u32) -> CompactCharge {
     scratch.compact_charge(place).map_or_else(CompactCharge::none, cell::Cell::get)
 }
 
-/// Leaves the key of a packet in a compact table at a place of the row. Looks at the limit, and
-/// leaves the exchange that charges it; none where it is not known. True if the packet is over the
-/// limit: then it is counted.
+/// Writes the key of a packet in a compact table to a place of the row. Checks the limit, and
+/// stores the exchange that charges it, if known. True if the packet is over the limit: then it is
+/// counted.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn look_at_compact<W: Maps>(maps: &W, scratch: &Scratch, index: u32, place: u32) -> bool {
     let (Some(table), Some(word), Some(charge)) = (
@@ -133,7 +133,7 @@ pub fn look_at_compact<W: Maps>(maps: &W, scratch: &Scratch, index: u32, place: 
     }
 }
 
-/// [`look_at_compact`], in the bucket of the key.
+/// [`look_at_compact`] in the bucket of the key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn look_in<W: Maps>(
     maps: &W,
@@ -161,15 +161,15 @@ fn look_in<W: Maps>(
     over
 }
 
-/// The look at the limit of a bucket that is up to date.
+/// The check of the limit of an up-to-date bucket.
 pub(super) struct Look {
-    /// The exchange that charges the packet; none if it is over the limit.
+    /// The exchange that charges the packet; `None` if it is over the limit.
     pub(super) exchange: Option<Change>,
     pub(super) rule: u32,
 }
 
-/// Looks at the limit of a bucket; none if that is not up to date, or its limit drops nothing. The
-/// time of arrival is exact, unless this is the first look.
+/// Checks the limit of a bucket; `None` if the bucket is not up to date, or its limit drops
+/// nothing. The time of arrival is exact, unless this is the first check.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn look<W: Maps>(
     maps: &W,
@@ -189,7 +189,7 @@ pub(super) fn look<W: Maps>(
     let slack = if is_first { SLACK } else { Ticks::ZERO };
     let mut charge = Charge::of_frame(limit, scratch.now().plus(slack), scratch.size::<W>());
     if is_first {
-        // Over it for long: then the time does not matter.
+        // It has long been over the limit, so the exact time does not matter.
         if charge.is_over_until_now(word.tat()) {
             return Some(Look { exchange: None, rule });
         }
@@ -202,8 +202,8 @@ pub(super) fn look<W: Maps>(
     Some(Look { exchange, rule })
 }
 
-/// Charges a compact key by the exchange that the look has left, counts the packet, and leaves that
-/// it conforms; false where there is none, or another CPU was faster.
+/// Charges a compact key by the stored exchange, counts the packet, and records that it conforms.
+/// False if there is no exchange, or another CPU was faster.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_at_compact<W: Maps>(maps: &W, scratch: &Scratch, place: u32) -> bool {
     let bucket_key = bucket_key(scratch, place);
@@ -222,8 +222,8 @@ pub fn charge_at_compact<W: Maps>(maps: &W, scratch: &Scratch, place: u32) -> bo
     true
 }
 
-/// Charges a compact key by the exchange that the look has left, and counts the packet; false where
-/// another CPU was faster.
+/// Charges a compact key by the stored exchange, and counts the packet; false if another CPU was
+/// faster.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn exchange<W: Maps>(
     maps: &W,
@@ -233,7 +233,7 @@ pub(super) fn exchange<W: Maps>(
     charge: CompactCharge,
 ) -> bool {
     let CompactCharge { change: Change { old, new }, rule, .. } = charge;
-    // In a line, an exchange is good for the limit that was read last.
+    // In a line, an exchange is valid for the limit that was read last.
     bucket.resolved().load();
     if !bucket.word().compare_exchange(old, new) {
         return false;
@@ -244,9 +244,9 @@ pub(super) fn exchange<W: Maps>(
     true
 }
 
-/// Ends a charge that was judged without an exchange. A packet that passes is counted under the
-/// rule; of the reasons there and before, the more specific one is that of the packet. Where it is
-/// dropped, what was charged before is taken back.
+/// Ends a charge that was judged without an exchange. A passing packet is counted under the rule;
+/// its reason is the more specific one of this and the earlier reason. If it is dropped, the
+/// earlier charges are undone.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn settle_compact<W: Maps>(
     maps: &W,
@@ -278,7 +278,7 @@ pub fn settle_compact<W: Maps>(
     None
 }
 
-/// Takes back the charges of compact keys before a place of the row, and the counts.
+/// Undoes the charges and counts of compact keys before a place of the row.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_compact<W: Maps>(maps: &W, scratch: &Scratch, end: u32) {
     let mut rounds = Rounds::new();
@@ -290,7 +290,7 @@ pub fn undo_compact<W: Maps>(maps: &W, scratch: &Scratch, end: u32) {
     }
 }
 
-/// Takes back the charge of the compact key at a place of the row, and the counts.
+/// Undoes the charge and the counts of the compact key at a place of the row.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_at_compact<W: Maps>(maps: &W, scratch: &Scratch, place: u32) {
     let CompactCharge { change: Change { old, new }, rule, reason, .. } = charge(scratch, place);

@@ -1,4 +1,4 @@
-//! The departure of a packet that is charged to limits which let packets wait.
+//! The departure of a packet that is charged to limits whose packets may wait.
 
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -13,11 +13,11 @@ use crate::meter::{self, Undo};
 use crate::outcome::Packed;
 use crate::rounds::Rounds;
 
-/// Holds the packet back until it conforms to every limit that account `index` has charged, where
-/// its rule says so. The charges are done, so this changes no verdict.
+/// Delays the packet until it conforms to every limit that account `index` has charged, if its rule
+/// says so. The charges are done, so this changes no verdict.
 ///
-/// Each charge raised the TAT of its bucket, so of two packets of one bucket the one that is
-/// charged later departs later.
+/// Each charge raised the TAT of its bucket, so of two packets of one bucket the one charged later
+/// departs later.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn delay<W: Maps>(maps: &W, scratch: &Scratch, index: u32) {
     let Some(account) = scratch.account(index) else {
@@ -40,33 +40,33 @@ pub fn delay<W: Maps>(maps: &W, scratch: &Scratch, index: u32) {
         call!(wait_for(maps, scratch; index, number));
     }
     let departure = Ticks::new_within(scratch.conforms_at.get());
-    // Also of a packet that conforms now: the queue has no order between one with a time and one
-    // without.
+    // Also for a packet that conforms now: the queue does not order packets with and without a
+    // time.
     scratch.depart_at(departure);
     let wait = departure.since(now).get();
     if wait == 0 {
         return;
     }
-    // ECN's congestion mark, if the rule, or the budget that it is charged to, has it.
+    // ECN's congestion mark, if the rule or its budget has it.
     let marked = u32::from(if wait < longest >> 1 { 0 } else { record.soft_action });
     account.reason.set(Reason::Delayed.index());
     account.weight.set(MARKED);
     account.action.set(marked);
     if index == SOURCE_CLASS {
-        // Of the source table the outcome is reported, and not the account.
+        // For the source table the outcome is reported instead of the account.
         let outcome = Packed::from_raw(scratch.source_outcome.get());
         scratch.source_outcome.set(outcome.passed_as(Reason::Delayed.index(), marked).raw());
     }
 }
 
-/// Notes when the packet conforms to the limit that account `index` charged as `number`, if that is
-/// later than what was noted before.
+/// Records when the packet conforms to the limit that account `index` charged as `number`, if that
+/// is later than recorded before.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn wait_for<W: Maps>(maps: &W, scratch: &Scratch, index: u32, number: u32) {
     let Some(account) = scratch.account(index) else {
         return;
     };
-    // A bucket in time has one word, so its word and its limit have one index.
+    // A bucket measured in time has one word, so its word and its limit have the same index.
     if let Some(undo) = account.undos.get(number as usize & (MAX_LIMITS - 1))
         && let (Charge::Word(index), old, new) = undo.get()
         && let Some(record) = maps.record(account.target().0)
@@ -79,7 +79,7 @@ pub fn wait_for<W: Maps>(maps: &W, scratch: &Scratch, index: u32, number: u32) {
     }
 }
 
-/// How long packets over the limits of a record wait, which all have the same longest wait.
+/// How long packets over the limits of a record wait: all limits have the same longest wait.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn longest_wait(record: &Record) -> Ticks {
     let [first, ..] = &record.limits;

@@ -1,10 +1,9 @@
-//! The insertion of the entry of a key, and the eviction of another one for it: see
-//! [`crate::entries`].
+//! Inserts the entry of a key, and evicts another one for it: see [`crate::entries`].
 //!
-//! The bucket of one that leaves is claimed as for a conversion ([`super::refresh`]): its words get
-//! another scale bit, so no charge that was under way can be stored. If nothing is used of any of
-//! its limits then, it is removed; a packet that waits for the conversion looks the key up again.
-//! Otherwise the claim is given up, and the words go on.
+//! The bucket to be evicted is claimed as for a conversion ([`super::refresh`]): its words get the
+//! other scale bit, so that no pending charge can be stored. If all of its limits are then unused,
+//! it is removed; a packet that waits for the conversion looks the key up again. Otherwise the
+//! claim is given up, and the words stay in use.
 
 use limiter_common::bucket::{Resolved, Slot};
 use limiter_common::bucket_key::{BUSY, EMPTY};
@@ -24,7 +23,7 @@ use crate::maps::{Keyed, Maps};
 use crate::outcome::Insert;
 use crate::rounds::{MAX_TRIES, Rounds};
 
-/// Makes the bucket of the key of a table, only if there is none and there is room.
+/// Makes the bucket of a table's key, if there is none and there is space.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn insert<W: Maps>(
     maps: &W,
@@ -42,8 +41,8 @@ pub(super) fn insert<W: Maps>(
     call!(make_keyed(maps, scratch; table, resolved, index, before))
 }
 
-/// Makes the bucket of the key of a table, with this word, and gives it the ring slot `index` whose
-/// state was `before`; frees the slot if there is no bucket then.
+/// Makes the bucket of a table's key with this word, and assigns it the ring slot `index`, whose
+/// state was `before`. Frees the slot if the bucket was not made.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn make_keyed<W: Maps>(
     maps: &W,
@@ -60,19 +59,20 @@ pub fn make_keyed<W: Maps>(
     if matches!(made, Insert::Made) {
         maps.set_ring_key(index, key);
     }
-    // The new state is a number that the slot has not had, so a CPU that saw the key before does
+    // The new state is a number that the slot has not had, so a CPU that saw the previous key does
     // not remove this one.
     ring::complete(maps, EntryKind::Keyed, index, made, before.max(BUSY) + 1)
 }
 
-/// A number for a key: two have the same one by chance alone, and nobody outside knows which.
+/// A number for a key: two keys have the same number only by chance, and nobody outside can find
+/// such keys.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn name<W: Maps>(maps: &W, key: &KeyCell) -> u64 {
     let seed = maps.entry_table(EntryKind::Keyed).map_or(0, |entry_table| entry_table.seed());
     key.get().hash(seed).max(BUSY + 1)
 }
 
-/// Takes a ring slot for one more key, if their table has room.
+/// Claims a ring slot for one more key, if their table has space.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn reserve<W: Maps>(maps: &W, scratch: &Scratch) -> Option<Claim> {
     let now = scratch.now();
@@ -87,7 +87,7 @@ fn reserve<W: Maps>(maps: &W, scratch: &Scratch) -> Option<Claim> {
     None
 }
 
-/// One look for a ring slot for a key.
+/// Examines one ring slot for a key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn probe_keyed<W: Maps>(maps: &W, scratch: &Scratch, number: u32, now: Ticks) -> Option<Claim> {
     let (index, EvictionPolicy { now, keep }) = ring::look(maps, EntryKind::Keyed, number, now)?;
@@ -102,8 +102,8 @@ pub fn probe_keyed<W: Maps>(maps: &W, scratch: &Scratch, number: u32, now: Ticks
     ring::claim(&slot, index, state)
 }
 
-/// Removes the key of a ring slot whose state was `state`, if it may leave; true if the slot has no
-/// entry now. Exactly one CPU gets `true` for each entry.
+/// Removes the key of a ring slot whose state was `state`, if it may be removed. True if the slot
+/// has no entry now. Exactly one CPU gets `true` for each entry.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn evict_keyed<W: Maps>(
     maps: &W,
@@ -113,8 +113,8 @@ pub fn evict_keyed<W: Maps>(
     now: Ticks,
     keep: Ticks,
 ) -> bool {
-    // A copy of this CPU's own: the slot may get another key meanwhile. A torn one is found by the
-    // state that is read after it.
+    // Copied, because the slot may get another key meanwhile. The state that is read afterwards
+    // detects a torn copy.
     let key = &scratch.leaving;
     maps.ring_key(index, key);
     let Some(slot) = maps.ring_slot(EntryKind::Keyed, index) else {
@@ -129,17 +129,17 @@ pub fn evict_keyed<W: Maps>(
     if !retire(maps, scratch, &bucket, &EvictionPolicy { now, keep }) {
         return false;
     }
-    // Removed by this CPU alone: it won the exchange above.
+    // Only this CPU removes it, because it won the exchange above.
     maps.remove_keyed(key);
     true
 }
 
-/// The time for which a bucket stays that a packet has found: 1 ms. The packet may be about to
-/// charge it, and a hash map uses the element of an entry that left again at once. So no bucket is
-/// taken from a packet by its own search for room in another table.
+/// Time for which a bucket stays after a packet has found it: 1 ms. The packet may be about to
+/// charge it, and a hash map reuses the element of a removed entry at once. So a packet's own
+/// search for space in another table cannot remove its bucket.
 const REST: Ticks = Ticks::from_nanos(1_000_000);
 
-/// Makes a bucket leave, if it may; the caller removes it then. Exactly one CPU gets `true`.
+/// Marks a bucket as removed, if allowed; the caller then removes it. Exactly one CPU gets `true`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn retire<W: Maps>(
     maps: &W,
@@ -172,8 +172,8 @@ fn retire<W: Maps>(
     false
 }
 
-/// True if nothing is used of any limit of the bucket. True as well if its rule is not known any
-/// more: then it was not used for as many rule changes as there are slots.
+/// True if all limits of the bucket are unused, or if its rule is no longer known: then it was not
+/// used for as many rule changes as there are slots.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn is_drained<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, resolved: Resolved) -> bool {
     let count = match maps.record(resolved.slot()) {
@@ -197,7 +197,7 @@ fn is_drained<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, resolved:
     used == 0
 }
 
-/// Sets the scale bit of every word, so that nobody charges it under the rule before.
+/// Flips the scale bit of every word, so that nobody charges it under the old rule.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn freeze(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
     let mut rounds = Rounds::new();

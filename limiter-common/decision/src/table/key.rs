@@ -10,11 +10,11 @@ use super::key_cell::KeyCell;
 use crate::maps::Maps;
 use crate::packet::Facts;
 
-/// The number of the [`FlagClass`] of a packet, 0 of other protocols than TCP.
+/// The number of the [`FlagClass`] of a packet; 0 for protocols other than TCP.
 ///
 /// A packet that cannot be distinguished from an attempt to open a connection counts as one: TCP
 /// whose flags were cut off, and a chain of headers too deep to know the protocol. Otherwise tiny
-/// fragments and long chains were a way around the limit.
+/// fragments and long chains would evade the limit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn flag_class(facts: &Facts) -> u8 {
     match facts.tcp_flags() {
@@ -24,8 +24,8 @@ fn flag_class(facts: &Facts) -> u8 {
     }
 }
 
-/// The number of the class of TCP flags: four bits of it for each combination of those that count,
-/// so that there is no branch for each.
+/// The number of the class of TCP flags, from a table of four bits for each combination of relevant
+/// flags, so that no branches are needed.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn class_of(flags: u8) -> u8 {
     let row = (flags & (FIN | SYN | RST) | (flags & ACK) >> 1) as u32;
@@ -52,10 +52,10 @@ const CLASSES: u64 = {
     classes
 };
 
-/// The kind of fragment that a packet counts as.
+/// The kind of fragment as which a packet counts.
 ///
-/// Behind a chain of headers too deep to walk there may be any: it counts as a later one. Otherwise
-/// long chains were a way around a budget of fragments.
+/// A chain of headers too deep to walk may hide any kind: it counts as a later fragment. Otherwise
+/// long chains would evade a budget of fragments.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn fragment_class(facts: &Facts) -> Fragment {
     if matches!(facts.reach(), Reach::TooDeep) { Fragment::Later } else { facts.fragment() }
@@ -63,7 +63,7 @@ fn fragment_class(facts: &Facts) -> Fragment {
 
 /// The facts of a packet in the form of a key: everything that a table may ask for.
 ///
-/// Made once a packet. So a key is a mask for each table, and nothing there branches: without
+/// Made once per packet. So each table only needs a mask for its key, without branches: without
 /// `CAP_PERFMON`, the verifier follows both sides of every branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
@@ -79,7 +79,7 @@ pub struct KeyFacts {
 /// Bit of [`KeyFacts::has`]: the packet inside the tunnel is IPv4.
 const INNER_V4: u32 = 1 << 31;
 
-/// Bits of [`field`] that say of which family a table is.
+/// Bits of [`field`] for the family of a table.
 const FAMILIES: u32 = field::V4 | field::V6;
 
 const _: () = assert!(field::OUT == field::IN << Direction::Out as u32);
@@ -153,15 +153,15 @@ impl KeyFacts {
     }
 }
 
-/// True if a packet is in a table: it has all that the table asks for, and is one that its rules
-/// are for.
+/// True if a packet is in a table: it has all required facts, and the values on which all rules
+/// agree.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn is_in(table: &Table, key_facts: &KeyFacts) -> bool {
     let (lacks, families) = compared(table, key_facts);
     lacks == 0 && families != 0
 }
 
-/// 1 if a packet is in a table ([`is_in`]), else 0; without a branch.
+/// 1 if a packet is in a table ([`is_in`]), otherwise 0; without a branch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn in_bit(table: &Table, key_facts: &KeyFacts) -> u32 {
     let (lacks, families) = compared(table, key_facts);
@@ -169,16 +169,15 @@ pub(super) fn in_bit(table: &Table, key_facts: &KeyFacts) -> u32 {
     (lacks_none(lacks) & is_one & 1) as u32
 }
 
-/// 1 for 0, else 0, and bits above. In a form that the compiler makes no comparison of, and so no
-/// branch.
+/// 1 for 0, otherwise 0, with arbitrary bits above. Written so that the compiler makes no
+/// comparison, and so no branch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn lacks_none(bits: u64) -> u64 {
     let halved = bits >> 1 | bits & 1;
     !(halved.wrapping_add(u64::MAX >> 1) >> 63)
 }
 
-/// Facts and agreed bits that a packet lacks of a table, 0 if it has them all; and the families of
-/// both.
+/// Facts and agreed bits of a table that a packet lacks, 0 if it has all; and the common families.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn compared(table: &Table, key_facts: &KeyFacts) -> (u64, u64) {
     let fields = table.fields as u64;
@@ -188,7 +187,7 @@ const fn compared(table: &Table, key_facts: &KeyFacts) -> (u64, u64) {
     (lacks, fields & families & key_facts.has)
 }
 
-/// The key of a packet in a table; `None` where it is not in it.
+/// The key of a packet in a table; `None` if it is not in the table.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn locate(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<TableKey> {
     if is_in(table, key_facts) { Some(key_in(table, facts, key_facts)) } else { None }
@@ -206,11 +205,11 @@ pub(super) fn key_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Tabl
     let [v4_destination, v6_destination] = &table.destination_masks;
     let ([high, low], [inner_high, inner_low]) = (facts.source_words(), facts.inner_words());
     let source = [mix(inner, inner_high, high), mix(inner, inner_low, low)];
-    // Masks of keys that the table does not ask for are zero.
+    // Masks of facts that the table does not ask for are zero.
     let [to_high, to_low] =
         masked(facts.destination_words(), v4_destination, v6_destination, is_v4);
     let [from_high, from_low] = masked(source, v4_source, v6_source, is_v4);
-    // The id stands in the first four bytes, where the words have nothing.
+    // The id is in the first four bytes, where the words have nothing.
     let id: u64 = bytemuck::cast([table.id, 0]);
     let words = [
         first & first_mask | id,
@@ -224,7 +223,7 @@ pub(super) fn key_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Tabl
     bytemuck::cast(words)
 }
 
-/// The name of the key of a packet in a table that it is in, if all keys of the table fit into one.
+/// The name of the key of a packet in a table, if names can hold all keys of the table.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn name_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<KeyName> {
     let KeyFacts { words: [_, second, third], has, .. } = *key_facts;
@@ -240,8 +239,8 @@ pub(super) fn name_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Opt
     Some(KeyName::of_words(table.id, address, second, third))
 }
 
-/// Bits of the facts that are others than those on which all rules of the table agree. The second
-/// word is that of the outer packet: [`Table::agreed`] has none of the version inside.
+/// Bits of the facts that differ from the values on which all rules of the table agree. The second
+/// word is that of the outer packet: [`Table::agreed`] does not contain the inner version.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn differs(table: &Table, key_facts: &KeyFacts) -> u64 {
     let [first, second, third] = key_facts.words;
@@ -252,15 +251,14 @@ const fn differs(table: &Table, key_facts: &KeyFacts) -> u64 {
         | (third ^ third_value) & third_mask
 }
 
-/// All ones if a bit is set, else zero. The compiler does not see that there are only these two,
-/// and makes no branch.
+/// All ones if a bit is set, otherwise zero. Opaque to the compiler, so that it makes no branch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn mask_of(bits: u64, bit: u32) -> u64 {
     black_box(bits >> bit.trailing_zeros() & 1).wrapping_neg()
 }
 
-/// Mixed and not chosen, which would make a pointer with an offset that depends on the way there:
-/// the verifier grants it only with `CAP_PERFMON`.
+/// Mixed instead of selected: a selection would make a pointer with an offset that depends on the
+/// path, which the verifier allows only with `CAP_PERFMON`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn mix(mask: u64, ones: u64, zeros: u64) -> u64 {
     ones & mask | zeros & !mask
@@ -272,7 +270,7 @@ fn masked([high, low]: [u64; 2], v4: &[u64; 2], v6: &[u64; 2], is_v4: u64) -> [u
     [high & mix(is_v4, *v4_high, *v6_high), low & mix(is_v4, *v4_low, *v6_low)]
 }
 
-/// Puts a key into its memory, and names it.
+/// Stores a key in its memory, with its name.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn put<W: Maps>(maps: &W, place: &KeyCell, key: TableKey) {
     place.set(key, |key| maps.key_name(key));

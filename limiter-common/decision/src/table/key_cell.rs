@@ -4,8 +4,8 @@ use core::cell::Cell;
 
 use limiter_common::wire::{KeyName, TableKey};
 
-/// A key in memory of the packet under way, with the name that its bucket is looked up by. On the
-/// host, buckets are looked up by the keys themselves, and names are not used.
+/// A key in the memory of the current packet, with the name by which its bucket is looked up. On
+/// the host, buckets are looked up by the keys themselves, and names are unused.
 #[derive(Debug)]
 #[repr(C)]
 pub struct KeyCell {
@@ -33,7 +33,7 @@ impl KeyCell {
         self.name.set(name(&key));
     }
 
-    /// Replaces the name alone: [`KeyCell::get`] has another key then.
+    /// Replaces only the name: [`KeyCell::get`] then returns another key.
     #[cfg(target_arch = "bpf")]
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_name(&self, name: KeyName) {

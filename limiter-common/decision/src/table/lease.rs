@@ -1,8 +1,8 @@
-//! A limit that several nodes share: while its lease lives, that decides alone. Otherwise the limit
-//! of the record does, which is this node's own share.
+//! A limit that several nodes share: while its lease is valid, only the lease decides. Otherwise
+//! the limit of the record does, which is this node's own share.
 //!
-//! A budget has leases all the time. A key has some while it needs them: it asks once half of its
-//! share is used, or where it has none. So a flood of keys that send one packet asks for nothing.
+//! A budget always has leases. A key has them while it needs some: it asks once half of its share
+//! is used, or if it has no share. So a flood of keys that send one packet each asks for nothing.
 
 use limiter_common::bucket::Slot;
 #[cfg(not(target_arch = "bpf"))]
@@ -20,8 +20,8 @@ use crate::maps::{Lease, Maps};
 use crate::meter::repeat;
 use crate::meter::{Arrival, Charged, Peek};
 
-/// The lease of the limit at a place of the record in a slot, if nodes share it and it has one;
-/// `leases` are those of the packet's key.
+/// The lease of the limit at a place of the record in a slot, if nodes share it and it has one.
+/// `leases` belong to the packet's key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn lease_of<W: Maps>(
     maps: &W,
@@ -51,28 +51,28 @@ pub(super) const fn is_set(mask: u8, place: u32) -> bool {
 pub(super) struct LeaseRef<L> {
     lease: L,
     index: u32,
-    /// True if nothing passes without a living lease.
+    /// True if nothing passes without a valid lease.
     closed: bool,
 }
 
 impl<L: Lease> LeaseRef<L> {
-    /// True if the lease decides: it lives, or nothing else may.
+    /// True if the lease decides: it is valid, or nothing else may.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn decides(&self, arrival: &Arrival) -> bool {
         self.closed || arrival.now < self.lease.expires()
     }
 
-    /// The total that a packet would raise `used` to; `None` if there is no room for it.
+    /// The total to which a packet would raise `used`; `None` if it does not fit.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn room(&self, used: u64, arrival: &Arrival) -> Option<u64> {
-        // The daemon stores `granted` first: who sees the new end sees what is granted until then.
+        // The daemon stores `granted` first: whoever sees the new end also sees the new grant.
         let lives = arrival.now < self.lease.expires();
         self.lease.used().acquire_fence();
         let left = self.lease.granted().saturating_sub(used);
         if lives && arrival.units <= left { Some(used.wrapping_add(arrival.units)) } else { None }
     }
 
-    /// Looks at the lease without charging the packet. Its refusal is counted.
+    /// Checks the lease without charging the packet. Counts a denial.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn peek(&self, arrival: &Arrival) -> Peek {
         match self.room(self.lease.used().load(), arrival) {
@@ -81,20 +81,20 @@ impl<L: Lease> LeaseRef<L> {
         }
     }
 
-    /// Counts a packet as refused, by the lease or by the share: it is demand for the next lease.
+    /// Counts a packet as denied, by the lease or by the share: this is demand for the next lease.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn refuse(&self, arrival: &Arrival) -> Peek {
         self.lease.deny(arrival.units);
         Peek::Over
     }
 
-    /// Tries once to charge the packet, and notes in account `index` how to take that back.
+    /// Tries once to charge the packet, and records in account `index` how to undo that.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn attempt(&self, scratch: &Scratch, arrival: &Arrival, index: u32) -> Charged {
         self.exchange(arrival, |old, new| scratch.note(index, Charge::Lease(self.index), old, new))
     }
 
-    /// Tries once to charge the packet, and notes the total before it and after it.
+    /// Tries once to charge the packet, and passes the totals before and after to `note`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn exchange(&self, arrival: &Arrival, note: impl FnOnce(u64, u64)) -> Charged {
         let used = self.lease.used();
@@ -110,8 +110,8 @@ impl<L: Lease> LeaseRef<L> {
     }
 }
 
-/// Takes a charge to a lease back, if nobody has charged it since; otherwise it stays charged, the
-/// safe side.
+/// Undoes a charge to a lease, if nobody has charged it since; otherwise it stays charged, which is
+/// the safe side.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_lease<W: Maps>(maps: &W, index: u32, old: u64, new: u64) {
     if let Some(lease) = maps.lease(index) {
@@ -157,7 +157,7 @@ mod tests {
         Arrival { now, offset, units, is_super_frame: false }
     }
 
-    /// A look and a charge, which must agree; the units used afterwards.
+    /// Checks and charges, which must agree. Returns the units used afterwards.
     fn charge(lease: &HostLease, arrival: &Arrival) -> Option<u64> {
         let looked = of(lease).peek(arrival);
         let charged = of(lease).attempt(&Scratch::empty(), arrival, 0);
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(charge(&held, &at(0, 11)), None);
         assert_eq!(charge(&held, &at(0, 10)), Some(110));
         assert_eq!(charge(&held, &at(0, 1)), None);
-        // The refusal of a look is demand; that of a charge was one of a look before.
+        // A denied check is demand; a denied charge was preceded by a check.
         let lease = held.read();
         assert_eq!((lease.used, lease.denied, lease.granted), (110, 12, 110));
     }
@@ -193,7 +193,7 @@ mod tests {
             assert!(!of(&held).decides(&at(now, 1)));
             assert_eq!(charge(&held, &at(now, 1)), None, "{now}");
         }
-        // One that never was decides at no time.
+        // A lease that was never set never decides.
         assert!(!of(&HostLease::default()).decides(&at(0, 1)));
         assert_eq!(charge(&HostLease::default(), &at(0, 1)), None);
     }
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!((charge(&held, &at(0, 40)), charge(&held, &at(0, 1))), (Some(40), Some(41)));
         take_back(&&held, 0, 40);
         assert_eq!(held.read().used, 41);
-        // The one that followed can be taken back, and then the one before.
+        // The later charge can be undone, and then the earlier one.
         take_back(&&held, 40, 41);
         take_back(&&held, 0, 40);
         assert_eq!(held.read().used, 0);

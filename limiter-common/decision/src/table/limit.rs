@@ -1,5 +1,5 @@
-//! One limit of a record. In the kernel each of these is a function of its own: every algorithm is
-//! in it, and the verifier walks it once.
+//! One limit of a record. In the kernel each of these is a separate function: it contains every
+//! algorithm, and the verifier walks it once.
 
 use core::cell::Cell;
 
@@ -46,7 +46,7 @@ fn arrival<W: Maps>(maps: &W, scratch: &Scratch, spec: &LimitSpec) -> Arrival {
     Arrival { now: scratch.now(), offset: wall_offset(maps), units, is_super_frame }
 }
 
-/// Looks at one limit without charging the packet. A limit that does not count the packet conforms.
+/// Checks one limit without charging the packet. A limit that does not count the packet conforms.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn peek_limit<W: Maps>(
     maps: &W,
@@ -75,7 +75,7 @@ pub fn peek_limit<W: Maps>(
     }
 }
 
-/// Charges the packet to one limit, and notes in account `index` how to take that back.
+/// Charges the packet to one limit, and records in account `index` how to undo that.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_limit<W: Maps>(
     maps: &W,
@@ -89,8 +89,7 @@ pub fn charge_limit<W: Maps>(
     meter::repeat(|| call!(attempt_limit(maps, scratch; bucket, slot, place, scale, index)))
 }
 
-/// Tries once to charge the packet to one limit: [`Charged::Contended`] when another CPU was
-/// faster.
+/// Tries once to charge the packet to one limit: [`Charged::Contended`] if another CPU was faster.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn attempt_limit<W: Maps>(
     maps: &W,
@@ -124,10 +123,9 @@ pub fn attempt_limit<W: Maps>(
     charged
 }
 
-/// The used part of the limit at a place of the record `after`, now that the record `before` was
-/// changed into it; [`Used::KEPT`] if its words mean the same, [`Used::resized`] for a log of
-/// another size. All of it if the record `before` is not known. The instant of the change is left
-/// in the scratch.
+/// The used part of the limit at a place of the record `after`, which replaced the record `before`;
+/// [`Used::KEPT`] if its words keep their meaning, [`Used::resized`] for a log of another size. All
+/// of it if the record `before` is unknown. Writes the instant of the change into the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_used<W: Maps>(
     maps: &W,
@@ -156,23 +154,23 @@ pub fn limit_used<W: Maps>(
     Used::amount(call!(limit_converted(maps; before, after, place, used)))
 }
 
-/// A limit goes on with its words.
+/// The limit keeps its words.
 const KEPT: u64 = 1;
 
-/// A log goes on with another size.
+/// The log continues with another size.
 const RESIZED: u64 = 2;
 
-/// A rate goes on with what it owes.
+/// The rate keeps its debt.
 const RAISED: u64 = 3;
 
 /// What is available stays available.
 const CONVERTED: u64 = 4;
 
-/// The limit before is not known.
+/// The old limit is unknown.
 const UNKNOWN: u64 = 5;
 
-/// How the limit at a place of the record `before` goes on in that of `after`: one of the constants
-/// above.
+/// How the limit at a place of the record `before` continues in the record `after`: one of the
+/// constants above.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_change<W: Maps>(maps: &W, before: Slot, after: Slot, place: u32) -> u64 {
     match (limit_at(maps, before, place), limit_at(maps, after, place)) {
@@ -191,15 +189,15 @@ pub fn limit_change<W: Maps>(maps: &W, before: Slot, after: Slot, place: u32) ->
     }
 }
 
-/// All of a limit, which was used up now; nothing of one that is not there.
+/// The whole limit, used up at the present; 0 if it does not exist.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_whole<W: Maps>(maps: &W, scratch: &Scratch, slot: Slot, place: u32) -> u64 {
     scratch.changed_at.set(scratch.now().get());
     spec(maps, slot, place).map_or(0, meter::carry::capacity_of)
 }
 
-/// Corrects the instant in the scratch to the one of which the limit at the place of the record
-/// `after` is seeded, which came into force at `at`: [`meter::seeded_at`].
+/// Corrects the instant in the scratch to the one with which the limit at the place of the record
+/// `after`, which came into force at `at`, is seeded: [`meter::seeded_at`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn seed_at<W: Maps>(maps: &W, scratch: &Scratch, after: Slot, place: u32, at: Ticks) {
     if let Some(new) = spec(maps, after, place) {
@@ -208,8 +206,8 @@ pub fn seed_at<W: Maps>(maps: &W, scratch: &Scratch, after: Slot, place: u32, at
     }
 }
 
-/// The used part of the limit at a place of the record `after`, which goes on with what that of the
-/// record `before` owes: [`meter::raised`].
+/// The used part of the limit at a place of the record `after`, which keeps the debt of the record
+/// `before`: [`meter::raised`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_raised<W: Maps>(maps: &W, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
     match (spec(maps, before, place), spec(maps, after, place)) {
@@ -218,8 +216,8 @@ pub fn limit_raised<W: Maps>(maps: &W, before: Slot, after: Slot, place: u32, us
     }
 }
 
-/// The used part of the limit at a place at an instant, in its measure. The instant that counts is
-/// left in the scratch: [`meter::used_at`].
+/// The used part of the limit at a place at an instant, in its measure. Writes the effective
+/// instant into the scratch: [`meter::used_at`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_fill<W: Maps>(
     maps: &W,
@@ -237,7 +235,7 @@ pub fn limit_fill<W: Maps>(
     carried.used
 }
 
-/// The used part of the limit at a place of the record `after`, from that of the record `before`:
+/// The used part of the limit at a place of the record `after`, converted from the record `before`:
 /// [`meter::converted`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_converted<W: Maps>(maps: &W, before: Slot, after: Slot, place: u32, used: u64) -> u64 {
@@ -247,7 +245,7 @@ pub fn limit_converted<W: Maps>(maps: &W, before: Slot, after: Slot, place: u32,
     }
 }
 
-/// The instant at which the record `before` was changed into `after`, for the key under way.
+/// The instant at which the record `before` was changed to `after`, for the current key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_changed_at<W: Maps>(maps: &W, scratch: &Scratch, before: Slot, after: Slot) -> Ticks {
     let ended = maps.record(before).map_or(0, |record| record.ended);
@@ -262,7 +260,7 @@ pub fn limit_changed_at<W: Maps>(maps: &W, scratch: &Scratch, before: Slot, afte
 pub struct Used(u64);
 
 impl Used {
-    /// Words mean the same under the limits of both records, so they are kept as they are. No
+    /// The words have the same meaning under the limits of both records, so they are kept. No
     /// amount is as large.
     pub const KEPT: Self = Self(u64::MAX);
 
@@ -275,7 +273,7 @@ impl Used {
         Self(amount)
     }
 
-    /// Packets of a log, which goes on with a ring of another size.
+    /// Packets of a log that continues with a ring of another size.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn resized(packets: u64) -> Self {
         Self(Self::RESIZED | packets & 0xff)
@@ -319,9 +317,9 @@ impl Register for NthWord {
     }
 }
 
-/// Leaves in `scratch.fresh` one word of the limit at `place` of the record `after`: the word at
-/// the same place of `before` if that is kept, the entry of a log of another size, otherwise one
-/// that means the used part `used` since the instant in the scratch.
+/// Writes one word of the limit at `place` of the record `after` to `scratch.fresh`: the word at
+/// the same place of `before` if it is kept, the entry of a resized log, otherwise a word for the
+/// used part `used` since the instant in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_word<W: Maps>(
     maps: &W,
@@ -357,7 +355,7 @@ pub(super) fn fresh(scratch: &Scratch, index: u32) -> Option<&Cell<u64>> {
 
 const _: () = assert!(WORDS.is_power_of_two() && MAX_LIMITS.is_power_of_two());
 
-/// Gives back everything that account `index` has charged to a bucket and to leases.
+/// Undoes everything that account `index` has charged to a bucket and to leases.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn give_back<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, index: u32) {
     let Some(account) = scratch.account(index) else {

@@ -1,5 +1,5 @@
-//! The slot of a key's rule: one look-up for each shape of the table, the highest rank wins. Only
-//! keys without a bucket, and those after a change of the rules, come here.
+//! Looks up the slot of a key's rule: once for each shape of the table, and the highest rank wins.
+//! Only for keys without a bucket, and after a change of the rules.
 
 use limiter_common::bucket::Slot;
 use limiter_common::wire::{MAX_SHAPES, Shape, TableKey, TrieValue};
@@ -9,7 +9,7 @@ use crate::call::call;
 use crate::maps::Maps;
 use crate::rounds::Rounds;
 
-/// The most specific rule for the key in `scratch`; [`Slot::NONE`] when there is none.
+/// The most specific rule for the key in `scratch`; [`Slot::NONE`] if there is none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn most_specific<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> Slot {
     let generation = scratch.generation();
@@ -31,7 +31,7 @@ pub fn most_specific<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> Slot {
     if best == 0 { Slot::NONE } else { Slot::new(TrieValue::from_raw(best).slot()) }
 }
 
-/// The raw [`TrieValue`] of the rule of one shape for the key in `scratch`, 0 when there is none.
+/// The raw [`TrieValue`] of the rule of one shape for the key in `scratch`; 0 if there is none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn of_shape<W: Maps>(maps: &W, scratch: &Scratch, index: u32, number: u32) -> u64 {
     let generation = scratch.generation();
@@ -44,14 +44,14 @@ pub fn of_shape<W: Maps>(maps: &W, scratch: &Scratch, index: u32, number: u32) -
     maps.table_rule(generation, &scratch.probe).raw()
 }
 
-/// The key of the rule trie for keys of a shape.
+/// The key of the rule trie for a shape.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn probe(key: &TableKey, shape: &Shape, ordinal: u32) -> TableKey {
     let [first, second, third, to_high, to_low, from_high, from_low]: [u64; 7] =
         bytemuck::cast(*key);
     let [first_mask, second_mask, third_mask, high_mask, low_mask, ..]: [u64; 7] =
         bytemuck::cast(shape.mask);
-    // Stands in the first four bytes, of which the mask has none.
+    // In the first four bytes, which the mask does not contain.
     let ordinal: u64 = bytemuck::cast([ordinal, 0]);
     bytemuck::cast([
         first & first_mask | ordinal,

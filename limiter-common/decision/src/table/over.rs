@@ -22,7 +22,7 @@ pub(super) struct Over {
     pub(super) stale: Stale,
 }
 
-/// Reads the action; for a class, checks whether its budget has room.
+/// Reads the action; for a class, checks its budget.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn over<W: Maps>(maps: &W, scratch: &Scratch, action: u32) -> Over {
     let gone = Over {
@@ -47,15 +47,15 @@ pub(super) fn over<W: Maps>(maps: &W, scratch: &Scratch, action: u32) -> Over {
                     Over { plan: Plan::Class, reason: Reason::Class, ..goes_on }
                 }
                 Check::OVER => Over { plan: Plan::Class, ..gone },
-                // Moved.
+                // The bucket was pointed to another rule meanwhile.
                 _ => Over { result: TableResult::STALE, stale: target.stale, ..gone },
             },
         },
     }
 }
 
-/// Applies the action of a source table's limit to a packet that is over it; a class is charged at
-/// the account [`SOURCE_CLASS`].
+/// Applies the action of a source table's limit to a packet over it. A class is charged at the
+/// account [`SOURCE_CLASS`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn over_source<W: Maps>(maps: &W, scratch: &Scratch, outcome: Packed) -> Packed {
     let outcome = outcome.unpack();
@@ -87,8 +87,8 @@ pub fn over_source<W: Maps>(maps: &W, scratch: &Scratch, outcome: Packed) -> Pac
     Outcome { reason, counted: reason, ..outcome }.pack()
 }
 
-/// Counts a packet under the budget of the class that account `index` sends it to, if it does;
-/// takes it back when `add` is false.
+/// Counts a packet under the budget of the class to which account `index` sends it, if it does, or
+/// undoes that if `add` is false.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn count_class<W: Maps>(maps: &W, scratch: &Scratch, index: u32, passed: bool, add: bool) {
     let Some(account) = scratch.account(index) else {
@@ -98,7 +98,7 @@ pub fn count_class<W: Maps>(maps: &W, scratch: &Scratch, index: u32, passed: boo
         return;
     }
     let (slot, reason) = if passed {
-        // It may wait there, and its action may be that of the wait by now.
+        // It may wait there, and its action may have become that of the wait.
         let waits = account.reason.get() == Reason::Delayed.index();
         let reason = if waits { Reason::Delayed } else { Reason::Conforming };
         (account.target().0, reason)

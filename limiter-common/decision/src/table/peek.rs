@@ -1,4 +1,4 @@
-//! The look at one packet in one table: the plan for what is to be done there.
+//! Checks one packet in one table, and plans what to do there.
 
 use limiter_common::verdict::Reason;
 use limiter_common::wire::RULE_NONE;
@@ -14,7 +14,7 @@ use super::wish::{ask, find_leases, need_leases};
 use crate::call::call;
 use crate::maps::{Keyed as _, Maps};
 
-/// Looks at the packet in one table and plans what to do there.
+/// Checks the packet in one table and plans what to do there.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn peek<W: Maps>(
     maps: &W,
@@ -61,7 +61,7 @@ pub fn peek<W: Maps>(
             if let Some(account) = scratch.account(index) {
                 account.set_target(&target);
             }
-            // Leases of another key are none of this one's, nor of the overflow bucket.
+            // Leases of another key do not belong to this one, nor to the overflow bucket.
             scratch.forget_leases();
             if target.record.leased != 0 && target.budget.is_own() {
                 call!(find_leases(maps, scratch; index));
@@ -87,8 +87,8 @@ pub fn peek<W: Maps>(
                     plan = Plan::Count;
                     reason = Reason::Shadow;
                 }
-                // A packet in the overflow bucket shares it with strangers: no ban, answer or other
-                // way for what they did.
+                // A packet in the overflow bucket shares it with strangers: it is not banned,
+                // answered or redirected for what they did.
                 Check::OVER if target.budget.is_overflow() => {
                     reason = Reason::OverAggregate;
                     result = TableResult::OVER;
@@ -101,7 +101,7 @@ pub fn peek<W: Maps>(
                     result = over.result;
                     stale = over.stale;
                 }
-                // Moved.
+                // The bucket was pointed to another rule meanwhile.
                 _ => {
                     stale = target.stale;
                     result = TableResult::STALE;

@@ -1,5 +1,4 @@
-//! Rules of one or two plain limits, which most rules are: looked at and charged without a
-//! subprogram.
+//! Rules of one or two plain limits, as most rules have: checked and charged without a subprogram.
 
 use limiter_common::frame_size::FrameSize;
 use limiter_common::window::WallOffset;
@@ -12,12 +11,12 @@ use crate::cell::Cell;
 use crate::maps::{Keyed as _, Maps};
 use crate::meter::{self, Arrival, Charged, Peek, Undo};
 
-/// The size of a frame, read where it is needed: kept until then, it would be on the stack.
+/// The size of a frame, read where it is needed: keeping it would take stack.
 pub(super) trait Size: Copy + Fn() -> FrameSize {}
 
 impl<F: Copy + Fn() -> FrameSize> Size for F {}
 
-/// The arrival of a packet at a plain limit, which asks no wall clock.
+/// The arrival of a packet at a plain limit, which does not need the wall clock.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn plain_arrival(scratch: &Scratch, spec: &LimitSpec, size: impl Size) -> Arrival {
     let size = size();
@@ -26,7 +25,7 @@ fn plain_arrival(scratch: &Scratch, spec: &LimitSpec, size: impl Size) -> Arriva
     Arrival { now, offset: WallOffset::from_raw(0), units, is_super_frame }
 }
 
-/// Checks the limits that a packet is charged to: the common case, [`Record::plain`], without a
+/// Checks the limits to which a packet is charged: the common case, [`Record::plain`], without a
 /// subprogram.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn check_at_once<W: Maps>(
@@ -60,21 +59,21 @@ fn check_plain(
         Peek::Over => Check::OVER,
         Peek::Moved => Check::MOVED,
     };
-    // One way on from here, and not one for each way through the arithmetic.
+    // One path from here on, instead of one for each path through the arithmetic.
     Check(scratch.unknown(check))
 }
 
-/// Limits that [`charge_at_once`] has charged: a number, as [`super::TableResult`] is.
+/// Which limits [`charge_at_once`] has charged: a number, like [`super::TableResult`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct AtOnce(u32);
 
 impl AtOnce {
     pub(super) const ALL: Self = Self(0);
-    /// Nothing: the packet is over the first one.
+    /// None: the packet is over the first one.
     pub(super) const OVER: Self = Self(1);
-    /// The first one. The second one would not take the packet, or another CPU was in the way.
+    /// The first one. The second one would not take the packet, or another CPU interfered.
     pub(super) const FIRST: Self = Self(2);
-    /// Nothing: these limits are not charged so, or another CPU was in the way.
+    /// None: these limits are not charged in this way, or another CPU interfered.
     pub(super) const NONE: Self = Self(3);
 }
 
@@ -82,8 +81,8 @@ impl AtOnce {
 pub(super) const FIRST: u32 = 0;
 pub(super) const SECOND: u32 = 1;
 
-/// The common case of [`super::charge()`]: [`Record::plain`], in the bucket of the key as the
-/// look has found it.
+/// The common case of [`super::charge()`]: [`Record::plain`], in the bucket of the key that the
+/// check has found.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn charge_at_once<W: Maps>(
     maps: &W,
@@ -94,7 +93,7 @@ pub(super) fn charge_at_once<W: Maps>(
 ) -> AtOnce {
     let (slot, scale) = account.target();
     if scratch.size::<W>().is_super_frame() {
-        // Their charge takes more stack than is left here; the general way has it.
+        // Charging these takes more stack than is left here; the general route has it.
         return AtOnce::NONE;
     }
     let size = || scratch.size::<W>().at_hook(false);
@@ -128,11 +127,11 @@ fn charge_plain(
         Charged::Over => AtOnce::OVER,
         Charged::Contended | Charged::Moved => AtOnce::NONE,
     };
-    // One way on from here, and not one for each way through the arithmetic.
+    // One path from here on, instead of one for each path through the arithmetic.
     AtOnce(scratch.unknown(charged))
 }
 
-/// Looks at a plain limit in its word: [`super::limit::peek_limit`], [`Record::plain`].
+/// Checks a plain limit in its word: [`super::limit::peek_limit`], [`Record::plain`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn peek_plain(
     scratch: &Scratch,

@@ -1,16 +1,16 @@
-//! The route of a packet in plain tables, which most are in: tables where its key has a bucket that
-//! is up to date, and a rule of one or two plain limits. One look-up a table, then an exchange for
-//! each limit. No account is kept, and most takes no subprogram.
+//! The route for packets in plain tables, as most are: tables where the key has an up-to-date
+//! bucket, and a rule of one or two plain limits. One look-up per table, then an exchange for each
+//! limit, without accounts and mostly without subprograms.
 //!
-//! The order is that of the general route, [`super::run_tables`]: look everywhere, charge the
-//! source, charge everywhere. Tables where the key of the packet is compact ([`super::compact`])
-//! are looked at after the others, and charged before them. The general route is for the rest: keys
-//! without a bucket or with one that is not up to date, other limits, ranges, flows, and what
-//! follows from a limit other than a drop. Nothing is charged or counted then.
+//! The order is that of the general route, [`super::run_tables`]: check everywhere, charge the
+//! source, charge everywhere. Tables where the packet's key is compact ([`super::compact`]) are
+//! checked after the others, and charged before them. The general route is for the rest: keys
+//! without an up-to-date bucket, other limits, ranges, flows, and any consequence of a limit other
+//! than a drop. This route has then charged and counted nothing.
 //!
-//! The buckets are kept from the look to the charge, in places without gaps. So the verifier walks
-//! one way for each number of them, and not one for each choice of tables, and every place is a
-//! constant, which it follows a pointer to. Compact keys beside full ones are looked up again.
+//! The buckets are kept from the check to the charge, in places without gaps. So the verifier walks
+//! one path for each number of them, instead of one for each choice of tables, and every place is a
+//! constant, through which it follows a pointer. Compact keys beside full ones are looked up again.
 
 use limiter_common::bucket_key::BucketKey;
 use limiter_common::verdict::Reason;
@@ -67,7 +67,7 @@ macro_rules! take_at {
 /// The tables that a packet is in.
 #[derive(Clone, Copy)]
 pub struct Row {
-    /// The indices of those where its key is full, one after the other: four bits each.
+    /// The indices of the tables where its key is full, in sequence: four bits each.
     full: u32,
     full_count: u32,
 }
@@ -76,7 +76,7 @@ impl Row {
     const NONE: Self = Self { full: 0, full_count: 0 };
 }
 
-/// The number of full keys of a packet that goes the general route.
+/// The number of full keys that stands for the general route.
 const GENERAL: u32 = MAX_TABLES + 1;
 
 /// `full_count:8 | full:32`.
@@ -100,10 +100,10 @@ impl Register for Row {
 pub enum Plain {
     /// The plain route judged the packet: its outcome.
     Judged(Packed),
-    /// Another CPU was faster at the compact key at a place: what is charged before stays. From
-    /// [`judge_compact`] alone.
+    /// Another CPU was faster at the compact key at a place: earlier charges stay. Only from
+    /// [`judge_compact`].
     Overtaken(u32),
-    /// The packet has to go the general route. Nothing is charged, and nothing is counted.
+    /// The packet needs the general route. Nothing has been charged or counted.
     General,
 }
 
@@ -139,7 +139,7 @@ impl From<Option<Packed>> for Plain {
 }
 
 /// Judges a packet whose facts are in the scratch, by `tables` tables and by the source table. The
-/// packet may have come up to [`SLACK`] after the time in the scratch.
+/// packet may have arrived up to [`SLACK`] after the time in the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn judge_plain<W: Maps>(maps: &W, scratch: &Scratch, tables: u32) -> Plain {
     let row = call!(line_up(maps, scratch; tables));
@@ -159,7 +159,7 @@ pub fn judge_plain<W: Maps>(maps: &W, scratch: &Scratch, tables: u32) -> Plain {
     }
 }
 
-/// [`judge_plain`] of a packet without full keys.
+/// [`judge_plain`] for a packet without full keys.
 #[expect(clippy::absurd_extreme_comparisons, reason = "the first place is 0")]
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn judge_compact<W: Maps>(maps: &W, scratch: &Scratch) -> Plain {
@@ -193,7 +193,7 @@ pub fn judge_compact<W: Maps>(maps: &W, scratch: &Scratch) -> Plain {
     Plain::Judged(if compact_count == 0 { outcome } else { passed(outcome) })
 }
 
-/// [`judge_plain`] of a packet with full keys.
+/// [`judge_plain`] for a packet with full keys.
 #[expect(clippy::absurd_extreme_comparisons, reason = "the first place is 0")]
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn judge_full<W: Maps>(maps: &W, scratch: &Scratch, row: Row) -> Plain {
@@ -242,8 +242,8 @@ pub fn judge_full<W: Maps>(maps: &W, scratch: &Scratch, row: Row) -> Plain {
     Plain::Judged(passed(Packed::from_raw(scratch.source_outcome.get())))
 }
 
-/// Finds the tables that a packet is in, and leaves its compact keys in the scratch; the general
-/// route if its flow counts. Without a branch for what a packet is in, after which the verifier
+/// Finds the tables that contain a packet, and writes its compact keys into the scratch. Chooses
+/// the general route if flows count. Without a branch for each table, after which the verifier
 /// would walk on for each choice.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn line_up<W: Maps>(maps: &W, scratch: &Scratch, tables: u32) -> Row {
@@ -269,7 +269,7 @@ pub fn line_up<W: Maps>(maps: &W, scratch: &Scratch, tables: u32) -> Row {
         let is_in = in_bit(table, &key_facts);
         let is_compact = is_in & compact_bit(table, &key_facts);
         let is_full = is_in ^ is_compact;
-        // If this one is not compact, the next one overwrites it.
+        // If this key is not compact, the next one overwrites it.
         word.set(compact_in(table, &scratch.facts, &key_facts).word());
         row.full |= (index & is_full.wrapping_neg()) << ((row.full_count & 7) * 4);
         row.full_count += is_full;
@@ -282,8 +282,8 @@ pub fn line_up<W: Maps>(maps: &W, scratch: &Scratch, tables: u32) -> Row {
     row
 }
 
-/// Looks at the limit of a compact key, and leaves the exchange that charges it; its bucket. An
-/// error ends the route: the outcome of a packet that is over the limit, which is counted, or none.
+/// Checks the limit of a compact key, and stores the exchange that charges it. Returns its bucket.
+/// An error ends the route: the outcome of a packet over the limit, which is counted, or none.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn look_at_once<W: Maps>(
     maps: &W,
@@ -310,7 +310,7 @@ fn look_at_once<W: Maps>(
             let bucket_key = BucketKey::compact(word.get());
             either!(&bucket, bucket => count_drop(maps, &bucket_key, bucket, packets));
         } else {
-            // Not at once, of which the verifier would walk every way for each place.
+            // Not inline: the verifier would walk every path of it for each place.
             call!(count_over(maps; &BucketKey::compact(word.get()), packets));
         }
         return Err(Some(Outcome::new(Reason::OverLimit, rule).pack()));
@@ -319,8 +319,8 @@ fn look_at_once<W: Maps>(
     Ok(bucket)
 }
 
-/// Charges a compact key by the exchange that the look has left, and counts the packet; false where
-/// another CPU was faster.
+/// Charges a compact key by the stored exchange, and counts the packet; false if another CPU was
+/// faster.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn exchange_compact<W: Maps>(maps: &W, scratch: &Scratch, kept: W::Kept, place: u32) -> bool {
     let (Some(word), Some(charge)) = (scratch.compact_key(place), scratch.compact_charge(place))

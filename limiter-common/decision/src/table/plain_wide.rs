@@ -1,5 +1,5 @@
-//! The full keys of a packet in plain tables: how one is looked up, looked at, charged, and taken
-//! back. [`super::plain_tables`] says in which order.
+//! The full keys of a packet in plain tables: how each is looked up, checked, charged and undone.
+//! [`super::plain_tables`] has the order.
 
 use limiter_common::bucket::{Resolved, Slot};
 use limiter_common::time::Ticks;
@@ -22,8 +22,8 @@ use crate::meter::{Charged, Peek, repeat};
 use crate::outcome::{Outcome, Packed};
 use crate::rounds::Rounds;
 
-/// Looks at the limits of a full key, and leaves the exchange that charges the first one in the
-/// account; its bucket. An error ends the route, as in [`super::judge_compact`].
+/// Checks the limits of a full key, and stores the exchange that charges the first one in the
+/// account. Returns its bucket. An error ends the route, as in [`super::judge_compact`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn look_full<W: Maps>(
     maps: &W,
@@ -44,7 +44,7 @@ pub(super) fn look_full<W: Maps>(
     }
 }
 
-/// The bucket of the packet's key in a table, if it has one and its name is found without ranges.
+/// The bucket of the packet's key in a table, if there is one and its name does not need ranges.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn find_full<W: Maps>(maps: &W, scratch: &Scratch, index: u32, place: u32) -> Option<W::Keyed> {
     let table = maps.table(scratch.generation(), index)?;
@@ -56,8 +56,8 @@ fn find_full<W: Maps>(maps: &W, scratch: &Scratch, index: u32, place: u32) -> Op
     maps.keyed(scratch.key(place)?)
 }
 
-/// Leaves the key of the packet in a table at a place. In the program, the name alone where that is
-/// no hash.
+/// Writes the key of the packet in a table to a place. In the program, only its name, unless that
+/// is a hash.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn set_key<W: Maps>(maps: &W, scratch: &Scratch, index: u32, place: u32) {
     if let Some(table) = maps.table(scratch.generation(), index)
@@ -69,7 +69,7 @@ pub fn set_key<W: Maps>(maps: &W, scratch: &Scratch, index: u32, place: u32) {
             return key.set_name(name);
         }
         put(maps, key, key_in(table, &scratch.facts, &key_facts));
-        // On the host, buckets are found by the keys themselves.
+        // On the host, buckets are looked up by the keys themselves.
         #[cfg(not(target_arch = "bpf"))]
         debug_assert!(
             name_in(table, &scratch.facts, &key_facts)
@@ -80,21 +80,20 @@ pub fn set_key<W: Maps>(maps: &W, scratch: &Scratch, index: u32, place: u32) {
     }
 }
 
-/// True if nothing but a drop follows for a packet that is over a limit of a record.
+/// True if a packet over a limit of a record is only dropped.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 const fn drops(record: &Record) -> bool {
     !record.is_shadow(true) && record.action == 0
 }
 
-/// True if the packet is in one table, where its key is full, and in no other one: one that loses
-/// the race there can begin again.
+/// True if the packet is in a single table, where its key is full: then it can start again if it
+/// loses the race there.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn is_alone(scratch: &Scratch) -> bool {
     scratch.sources.get() == 0 && scratch.compact_keys.get() == 0 && scratch.full_keys.get() == 1
 }
 
-/// The look at the full key of a bucket; [`Peek::Moved`] where the packet has to go the general
-/// route.
+/// Checks the full key of a bucket; [`Peek::Moved`] if the packet needs the general route.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn look_at_full<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, place: u32) -> Peek {
     let resolved = Resolved::from_raw(bucket.resolved().load());
@@ -114,7 +113,7 @@ pub fn look_at_full<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, pla
     if old & 1 != u64::from(resolved.scale()) {
         return Peek::Moved;
     }
-    // Where more than a drop follows.
+    // If more than a drop follows.
     let over = if drops(record) { Peek::Over } else { Peek::Moved };
     let recent = scratch.now();
     let tat = Ticks::new_within(old >> 1);
@@ -124,7 +123,7 @@ pub fn look_at_full<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, pla
     let units = first.plain_units(size);
     let later = gcra::Charge::of_units(&rate, recent.plus(SLACK), units, is_super_frame);
     account.rule.set(record.rule);
-    // Over the limit for long: then the time does not matter.
+    // It has long been over the limit, so the exact time does not matter.
     if later.is_over_until_now(tat) {
         bucket.touch(recent);
         return over;
@@ -163,14 +162,14 @@ pub fn peek_second<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, plac
     }
 }
 
-/// The rule of a full key, after the look.
+/// The rule of a full key, after the check.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn rule(scratch: &Scratch, place: u32) -> u32 {
     scratch.account(place).map_or(RULE_NONE, |account| account.rule.get())
 }
 
-/// Charges a full key, and counts the packet; where it is dropped, or has to begin again, what was
-/// charged before is taken back.
+/// Charges a full key and counts the packet. If it is dropped or must start again, the earlier
+/// charges are undone.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn charge_full<W: Maps>(
     maps: &W,
@@ -195,9 +194,9 @@ pub(super) fn charge_full<W: Maps>(
     Ok(())
 }
 
-/// Charges what is not charged yet of a full key: the second limit, and the first one where another
-/// CPU was faster. The outcome of a packet that is dropped; none for one that passes, or begins
-/// again: then the account has no limits left.
+/// Charges the rest of a full key: the second limit, and the first one if another CPU was faster.
+/// Returns the outcome of a dropped packet; `None` for one that passes, or starts again: then the
+/// account has no limits left.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_others<W: Maps>(
     maps: &W,
@@ -223,7 +222,7 @@ pub fn charge_others<W: Maps>(
     call!(fail_full(maps, scratch; bucket, place, over))
 }
 
-/// Tries once to charge a limit of a full key, and notes in the account how to take that back.
+/// Tries once to charge a limit of a full key, and records in the account how to undo that.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn attempt_one<W: Maps>(
     maps: &W,
@@ -247,8 +246,8 @@ pub fn attempt_one<W: Maps>(
     }
 }
 
-/// Takes back what was charged and counted, of a packet that lost the race at a full key: its
-/// outcome, none if it begins again.
+/// Undoes the charges and counts of a packet that lost the race at a full key. Returns its outcome;
+/// `None` if it starts again.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn fail_full<W: Maps>(
     maps: &W,
@@ -282,7 +281,7 @@ pub fn fail_full<W: Maps>(
     Some(Outcome::new(reason, rule(scratch, place)).pack())
 }
 
-/// Takes back the charges and the counts of a full key.
+/// Undoes the charges and the counts of a full key.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_full<W: Maps>(maps: &W, scratch: &Scratch, place: u32) {
     maps.count_rule(rule(scratch, place), Reason::Conforming, scratch.size::<W>(), false);

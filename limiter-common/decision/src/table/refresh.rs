@@ -30,10 +30,10 @@ use crate::maps::{Keyed, Maps};
 use crate::outcome::Insert;
 use crate::rounds::Rounds;
 
-/// Looks at a bucket that another packet converts before this one gives up.
+/// Looks at a bucket that another packet converts, before this packet gives up.
 const MAX_WAITS: u64 = 64;
 
-/// `previous` of a bucket whose former rule is not known any more.
+/// `previous` of a bucket whose old rule is no longer known.
 const UNKNOWN: Slot = NO_RECORD;
 
 /// Refreshes what the account names: makes the bucket of the key in `scratch`, or brings it or a
@@ -51,7 +51,7 @@ pub fn refresh<W: Maps>(maps: &W, scratch: &Scratch, index: u32) {
         return;
     }
     let slot = call!(most_specific(maps, scratch; index));
-    // Unknown, or the compiler leaves out the mask that the verifier sees the bound by.
+    // Unknown, because otherwise the compiler omits the mask by which the verifier sees the bound.
     let Some(key) = scratch.key(scratch.unknown(index)) else {
         return;
     };
@@ -59,7 +59,8 @@ pub fn refresh<W: Maps>(maps: &W, scratch: &Scratch, index: u32) {
         return call!(update(maps, scratch; &bucket, slot, false));
     }
     let resolved = Resolved::new(scratch.generation(), slot, Slot::NONE, false);
-    // Packets that a rule blocks get no entry: a flood to a blocked port must not fill the table.
+    // Packets that a rule blocks get no entry, so that a flood to a blocked port cannot fill the
+    // table.
     let blocked = maps.record(slot).is_some_and(Record::is_block);
     if blocked || matches!(insert(maps, scratch, (index, key), resolved), Insert::Refused) {
         // This key gets no bucket. The account remembers its rule, or that it has none, so that the
@@ -81,13 +82,13 @@ pub(super) fn refresh_budget<W: Maps>(maps: &W, scratch: &Scratch, stale: Stale)
     }
 }
 
-/// Points a bucket at the record in `target`, and converts its words when that is another one than
-/// before. `shared` says that it is a budget.
+/// Points a bucket to the record in `target`, and converts its words if that is a different one.
+/// `shared` means that it is a budget.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn update<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, target: Slot, shared: bool) {
-    // Another CPU may have pointed the key at a newer record than this packet's rule set has, which
-    // names the budget: the budget is of that generation then, or its rule would not be known
-    // later.
+    // Another CPU may have pointed the key to a newer record than that of this packet's rule set,
+    // and that record names the budget. Then the budget belongs to that generation; otherwise its
+    // rule would be unknown later.
     let generation = match maps.record(target) {
         Some(after) if !scratch.generation().knows(after.since) => {
             Generation::new(u64::from(after.since))
@@ -135,7 +136,7 @@ pub fn update<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, target: S
     bucket.resolved().compare_exchange(claim.raw(), settled.raw());
 }
 
-/// Lets the packet that converts the bucket finish.
+/// Waits for the packet that converts the bucket.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn wait(bucket: &impl Keyed) {
     let mut rounds = Rounds::new();
@@ -172,9 +173,9 @@ pub fn store_fresh(scratch: &Scratch, bucket: &impl Keyed, scale: bool) {
     }
 }
 
-/// Leaves in `scratch.fresh` the words that mean under `after` what those of the bucket mean under
-/// `before`. A bucket that owed anything under a rule that is not known any more counts as used up:
-/// anything else could grant what neither rule would have.
+/// Writes to `scratch.fresh` the words that mean under `after` what those of the bucket mean under
+/// `before`. A bucket with any debt under an unknown rule counts as used up: anything else could
+/// grant what neither rule would have.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn convert<W: Maps>(
     maps: &W,
@@ -199,7 +200,7 @@ fn convert<W: Maps>(
             break;
         }
         let used = if place < u32::from(old_limits) {
-            // A limit that nodes begin to share, or end to, was charged elsewhere.
+            // A limit that nodes begin or cease to share was charged elsewhere.
             let from = if is_set(moved, place) { NO_RECORD } else { from };
             call!(limit_used(maps, scratch; bucket, from, to, place))
         } else if unknown {
@@ -211,7 +212,7 @@ fn convert<W: Maps>(
     }
 }
 
-/// Leaves the words of the limit at a place in the scratch.
+/// Writes the words of the limit at a place to the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn limit_words<W: Maps>(
     maps: &W,
@@ -239,7 +240,7 @@ pub fn limit_words<W: Maps>(
     }
 }
 
-/// True if any word holds anything.
+/// True if any word is not empty.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn is_used(scratch: &Scratch, bucket: &impl Keyed) -> bool {
     let mut any = 0;

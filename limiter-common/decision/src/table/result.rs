@@ -6,24 +6,24 @@ use limiter_common::wire::{MAX_BUDGETS, MAX_LIMITS, MAX_RECORDS, Record, WORDS};
 
 use crate::register::number;
 
-/// The result of a subprogram. A number and no enum: to make one of a register is a branch for each
-/// variant, and the verifier walks all that follows for each.
+/// The result of a subprogram. A number instead of an enum: converting a register to an enum takes
+/// a branch for each variant, and the verifier walks everything that follows for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct TableResult(u32);
 
 impl TableResult {
-    /// The subprogram found nothing in the way.
+    /// Nothing prevents the next step.
     pub const READY: Self = Self(0);
     /// The packet is over the limit.
     pub const OVER: Self = Self(1);
-    /// A bucket is to be refreshed first.
+    /// A bucket must be refreshed first.
     pub const STALE: Self = Self(2);
-    /// Other CPUs were in the way.
+    /// Other CPUs interfered.
     pub const CONTENDED: Self = Self(3);
 }
 
-/// The place of a packet in a table: a number, as [`TableResult`] is.
+/// The position of a packet in a table: a number, like [`TableResult`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Begun(u32);
@@ -51,7 +51,8 @@ pub(super) const WORD_COUNT: u64 = 32;
 
 const _: () = assert!(PLACES == MAX_LIMITS as u64 && WORD_COUNT == WORDS as u64);
 
-/// A slot that is not [`Slot::NONE`] and never holds a record: `RECORDS` is not made that large.
+/// A slot other than [`Slot::NONE`] that never holds a record, because `RECORDS` is never that
+/// large.
 pub(super) const NO_RECORD: Slot = Slot::new(MAX_RECORDS);
 
 /// A bucket that must be brought up to the rules in force before a packet can be charged.
@@ -60,10 +61,10 @@ pub(super) const NO_RECORD: Slot = Slot::new(MAX_RECORDS);
 pub(super) struct Stale(u32);
 
 impl Stale {
-    /// The bucket of the packet's key, which is made if there is none.
+    /// The bucket of the packet's key. It is made if there is none.
     pub(super) const KEY: Self = Self(u32::MAX);
 
-    /// The budget that the record in a slot is charged to.
+    /// The budget to which the record in a slot is charged.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn budget_of(slot: Slot) -> Self {
         Self(slot.index())
@@ -75,7 +76,7 @@ impl Stale {
         self.0 == Self::KEY.0
     }
 
-    /// The slot of [`Stale::budget_of`]; [`Slot::NONE`] of [`Stale::KEY`].
+    /// The slot of [`Stale::budget_of`]; [`Slot::NONE`] for [`Stale::KEY`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn slot(self) -> Slot {
         Slot::new(self.0)
@@ -88,7 +89,7 @@ impl Default for Stale {
     }
 }
 
-/// The bucket that the limits of a record are charged to.
+/// The bucket to which the limits of a record are charged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub(super) struct BudgetRef(u32);
@@ -97,8 +98,8 @@ impl BudgetRef {
     /// The bucket of the packet's key.
     pub(super) const OWN: Self = Self(0);
 
-    /// The shared budget of a record; without one, the bucket that keys without a bucket share, the
-    /// overflow bucket of its rule.
+    /// The shared budget of a record; without one, the overflow bucket of its rule, which keys
+    /// without a bucket share.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn of(record: &Record) -> Self {
         let overflow = (MAX_BUDGETS + 1).wrapping_add(record.rule);
@@ -117,14 +118,14 @@ impl BudgetRef {
         self.0 > MAX_BUDGETS
     }
 
-    /// The index into `BUDGETS`; none of [`BudgetRef::OWN`].
+    /// The index into `BUDGETS`; meaningless for [`BudgetRef::OWN`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn index(self) -> u32 {
         self.0.wrapping_sub(1)
     }
 }
 
-/// A record and the bucket that its limits are charged to.
+/// A record and the bucket to which its limits are charged.
 pub(super) struct ChargeTarget<'m, K> {
     pub(super) record: &'m Record,
     /// The slot of the record.
@@ -133,26 +134,26 @@ pub(super) struct ChargeTarget<'m, K> {
     /// The scale bit of the bucket's words.
     pub(super) scale: bool,
     pub(super) budget: BudgetRef,
-    /// The bucket to refresh when the words turn out to belong to another rule.
+    /// The bucket to refresh if the words turn out to belong to another rule.
     pub(super) stale: Stale,
 }
 
 impl<K> ChargeTarget<'_, K> {
-    /// The reason that a packet within the limits is counted under.
+    /// The reason for counting a packet within the limits.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn within(&self) -> Reason {
         if self.budget.is_overflow() { Reason::Aggregate } else { Reason::Conforming }
     }
 }
 
-/// The wish of the key under way for leases.
+/// Whether the current key wants leases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Wish {
-    /// The key has leases, or has asked for them, or its limits are this node's alone.
+    /// The key has leases, or has asked for them, or its limits belong to this node alone.
     #[default]
     Settled = 0,
-    /// The key has none, and needs none so far.
+    /// The key has no leases, and needs none so far.
     Free = 1,
     Asks = 2,
 }

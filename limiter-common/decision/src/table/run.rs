@@ -1,4 +1,4 @@
-//! The order of a packet's way through the tables: look everywhere, then charge everywhere.
+//! The order of a packet's way through the tables: check everywhere, then charge everywhere.
 
 use core::hint::black_box;
 
@@ -113,13 +113,13 @@ pub fn run_tables<W: Maps>(maps: &W, scratch: &Scratch, tables: u32) -> Packed {
     finish(scratch, tables)
 }
 
-/// Remembers the flow of a packet that passes.
+/// Records the flow of a packet that passes.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn remember_flow<W: Maps>(maps: &W, scratch: &Scratch) {
     super::flow::seen(maps, &scratch.facts, scratch.now());
 }
 
-/// Begins the look at a table: its key is left in `scratch`, if it has one.
+/// Begins the check of a table: writes its key into `scratch`, if it has one.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn begin<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> Begun {
     let generation = scratch.generation();
@@ -155,8 +155,8 @@ pub fn begin<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> Begun {
     begun
 }
 
-/// Puts the class of a range into the key in `scratch`, if that has a value of it; false where the
-/// table has no more ranges.
+/// Puts the class of a range into the key in `scratch`, if the key's value is in the range; false
+/// if the table has no more ranges.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn class_range<W: Maps>(maps: &W, scratch: &Scratch, index: u32, number: u32) -> bool {
     if let Some(table) = maps.table(scratch.generation(), index)
@@ -172,11 +172,11 @@ pub fn class_range<W: Maps>(maps: &W, scratch: &Scratch, index: u32, number: u32
 
 const _: () = assert!(MAX_RANGES.is_power_of_two());
 
-/// Refreshes in one look before the packet is dropped as contended: of the key's bucket, of the
-/// rule's budget, and of the budget of the class that it sends the packet to.
+/// Refreshes in one check before the packet is dropped as contended: of the key's bucket, of the
+/// rule's budget, and of the budget of the class to which it sends the packet.
 const MAX_REFRESHES: u64 = 3;
 
-/// Refreshes a bucket that a look found stale, and looks again.
+/// Refreshes a bucket that a check found stale, and checks again.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn peek_again<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> TableResult {
     let mut result = TableResult::STALE;
@@ -225,14 +225,13 @@ pub(super) fn judge_source<W: Maps>(maps: &W, scratch: &Scratch) -> Packed {
     let packet = SourcePacket { bucket_key, generation, size, now, deferred: true };
     let (outcome, Change { old, new }) = call!(judge(maps; &packet));
     scratch.source_old.set(old);
-    // Plain zeros in both would be made a call of memset by the compiler, as in `Facts::clear`.
+    // The compiler would turn plain zeros in both into a call of memset, as in `Facts::clear`.
     scratch.source_new.set(black_box(new));
     outcome
 }
 
-/// [`judge_source`] of a packet in plain tables, if the source table may have a rule; an error ends
-/// that route: the outcome of a packet that is dropped there, or none where it has to go the
-/// general one.
+/// [`judge_source`] of a packet in plain tables, if the source table may have a rule. An error ends
+/// that route: the outcome of a packet dropped there, or none if it needs the general route.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn charge_source<W: Maps>(maps: &W, scratch: &Scratch) -> Result<(), Option<Packed>> {
     if scratch.sources.get() == 0 {
@@ -293,8 +292,8 @@ pub fn note_dropped<W: Maps>(
     Outcome::new(Reason::Contended, rule).pack()
 }
 
-/// The outcome of a packet that every table lets pass. Of what the tables say, the most specific
-/// reason wins, the first one among equals.
+/// The outcome of a packet that every table passes. The most specific reason of all tables wins,
+/// and the first one among equals.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn finish(scratch: &Scratch, tables: u32) -> Packed {
     let source = Packed::from_raw(scratch.source_outcome.get());
@@ -315,7 +314,7 @@ fn finish(scratch: &Scratch, tables: u32) -> Packed {
     outcome
 }
 
-/// Takes back everything that was charged before table `index`, and counts the drop there.
+/// Undoes everything that was charged before table `index`, and counts the drop there.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn fail<W: Maps>(maps: &W, scratch: &Scratch, index: u32, result: TableResult) -> Packed {
     let outcome = call!(note_dropped(maps, scratch; None::<&W::Keyed>, index, result));

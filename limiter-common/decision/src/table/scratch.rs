@@ -1,5 +1,5 @@
-//! The memory of the packet under way. It is in a per-CPU map: the stack of the XDP program is too
-//! small, and the program's parts are verified one by one and share nothing else.
+//! The memory of the current packet. It is in a per-CPU map, because the stack of the XDP program
+//! is too small, and the program's parts are verified separately and share nothing else.
 
 use core::cell::Cell;
 use core::hint::black_box;
@@ -21,8 +21,8 @@ use crate::outcome::Packed;
 use crate::packet::Facts;
 use crate::register::OutParameter;
 
-/// Number of accounts: one a table, one for a class that the source table sends the packet to, and
-/// those of the limiter's own budgets. A power of two, so that a masked index is within it.
+/// Number of accounts: one per table, one for a class to which the source table sends the packet,
+/// and those of limiter's own budgets. A power of two, so that a masked index is within bounds.
 pub const ACCOUNTS: usize = 2 * MAX_TABLES as usize;
 
 /// The account of the source table's class.
@@ -34,12 +34,12 @@ pub const REPLIES: u32 = SOURCE_CLASS + 1;
 /// The account of the budget of new bans.
 pub const BANS: u32 = SOURCE_CLASS + 2;
 
-/// The account of a packet in one table: the plan, and the charges that were made.
+/// The account of a packet in one table: the plan, and the charges made.
 #[derive(Default)]
 #[repr(C)]
 pub struct Account {
     pub(super) plan: Cell<u32>,
-    /// The slot of the record when it needs no bucket to be known, otherwise [`Slot::NONE`].
+    /// The slot of the record if it is known without a bucket, otherwise [`Slot::NONE`].
     pub(super) fixed: Cell<u32>,
     /// The bucket that must be refreshed before the packet can be charged.
     pub(super) stale: Cell<Stale>,
@@ -47,9 +47,9 @@ pub struct Account {
     pub(super) budget: Cell<BudgetRef>,
     /// The slot of the record whose limits are charged, and below it the scale bit of its words.
     pub(super) slot: Cell<u32>,
-    /// The rule that the packet fell under.
+    /// The rule of the packet.
     pub(super) rule: Cell<u32>,
-    /// The action of that rule that follows.
+    /// The action of that rule to carry out.
     pub(super) action: Cell<u32>,
     /// The number of the reason that the rule counts.
     pub(super) reason: Cell<u32>,
@@ -57,16 +57,16 @@ pub struct Account {
     pub(super) weight: Cell<u32>,
     /// The leases of the key.
     pub(super) leases: Cell<KeyLeases>,
-    /// Number of charges that were made.
+    /// Number of charges made.
     pub(super) charges: Cell<u32>,
-    /// Number of limits that are charged, of a packet in plain tables.
+    /// Number of limits to charge, for a packet in plain tables.
     pub(super) limits: Cell<u32>,
-    /// The exchanges that take those charges back.
+    /// The exchanges that undo these charges.
     pub(super) undos: [UndoCells; MAX_LIMITS],
 }
 
 impl Account {
-    /// Sets what is to be charged, with nothing charged yet.
+    /// Sets what to charge, with nothing charged yet.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn set_target<K>(&self, target: &ChargeTarget<'_, K>) {
         self.charges.set(0);
@@ -74,7 +74,7 @@ impl Account {
         self.slot.set(target.slot.index() << 1 | u32::from(target.scale));
     }
 
-    /// The slot that [`Account::set_target`] has left, and the scale bit of the words.
+    /// The slot set by [`Account::set_target`], and the scale bit of the words.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn target(&self) -> (Slot, bool) {
         let slot = self.slot.get();
@@ -82,7 +82,7 @@ impl Account {
     }
 }
 
-/// The exchange that takes a charge back: a [`Charge`], from `new` to `old`.
+/// The exchange that undoes a charge: a [`Charge`], from `new` to `old`.
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct UndoCells {
@@ -104,17 +104,16 @@ impl UndoCells {
 pub(super) struct CompactCharge {
     /// The change of the word.
     pub(super) change: Change,
-    /// The line slot of the bucket in lines: the register of an `Option<LineSlot>`.
+    /// The line slot of a bucket in lines, as the register of an `Option<LineSlot>`.
     pub(super) line_slot: u64,
-    /// The rule that the packet fell under.
+    /// The rule of the packet.
     pub(super) rule: u32,
     /// The number of the reason that the rule counts.
     pub(super) reason: u32,
 }
 
 impl CompactCharge {
-    /// No charge. Plain zeros would be made a call of memset by the compiler, as in
-    /// `Facts::clear`.
+    /// No charge. The compiler would turn plain zeros into a call of memset, as in `Facts::clear`.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn none() -> Self {
         let none = black_box(0);
@@ -141,7 +140,7 @@ impl Charge {
         }
     }
 
-    /// Takes what [`Charge::raw`] gave.
+    /// Restores the result of [`Charge::raw`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     const fn from_raw(raw: u64) -> Self {
         let index = (raw & 0xffff_ffff) as u32;
@@ -149,17 +148,17 @@ impl Charge {
     }
 }
 
-/// The plan for a packet in one table, after the look at it.
+/// The plan for a packet in one table, made by the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Plan {
-    /// The packet is not in the table, or no rule is for it.
+    /// Nothing: the packet is not in the table, or has no rule.
     Nothing = 0,
     /// The rule's limits are to be charged.
     Charge = 1,
-    /// The rule lets it pass uncharged: it counts only.
+    /// The rule passes it uncharged and only counts it.
     Count = 2,
-    /// The packet is over the rule's limits, and charged to the class that the action names.
+    /// The packet is over the rule's limits, and is charged to the class that the action names.
     Class = 3,
 }
 
@@ -175,8 +174,8 @@ impl Plan {
     }
 }
 
-/// The packet under way. Every field but the facts is a cell: a subprogram may call another one
-/// that changes them.
+/// The current packet. Every field except the facts is a cell, because a subprogram may call
+/// another one that changes them.
 #[repr(C)]
 pub struct Scratch {
     /// The facts of the packet. Written before there is a shared reference.
@@ -185,46 +184,46 @@ pub struct Scratch {
     pub(super) key_facts: Cell<KeyFacts>,
     /// The key of the packet in each table.
     keys: [KeyCell; MAX_TABLES as usize],
-    /// The key of an entry that is to leave.
+    /// The key of an entry to be evicted.
     pub(super) leaving: KeyCell,
-    /// The key that is looked for in the rule trie.
+    /// The key to look up in the rule trie.
     pub(super) probe: Cell<TableKey>,
     /// Words of a bucket that is being converted.
     pub(super) fresh: [Cell<u64>; WORDS],
-    /// The instant of the change that it is converted by, in ticks.
+    /// The instant of the change for the conversion, in ticks.
     pub(super) changed_at: Cell<u64>,
     /// A bucket that is being made.
     pub(super) made: Cell<KeyedEntry>,
     now: Cell<u64>,
-    /// The instant before which the packet may not go on, in ticks; 0 for at once.
+    /// The earliest departure of the packet, in ticks; 0 for at once.
     departure: Cell<u64>,
-    /// The instant at which the packet conforms in the table under way, in ticks.
+    /// When the packet conforms in the current table, in ticks.
     pub(super) conforms_at: Cell<u64>,
     size: Cell<u64>,
     generation: Cell<u64>,
-    /// The part of a subprogram's answer that has no room in a register.
+    /// The part of a subprogram's answer that does not fit into a register.
     pub out_parameter: OutParameter,
-    /// A word of the tables of sources before the last charge there, and after.
+    /// A word of the tables of sources before and after the last charge there.
     change: [Cell<u64>; 2],
-    /// The word of its source before the source table charged it, and after.
+    /// The word of its source before the source table charged it.
     pub(super) source_old: Cell<u64>,
     /// The word after that.
     pub(super) source_new: Cell<u64>,
     /// The outcome of the source table: [`crate::outcome::Packed::raw`].
     pub(super) source_outcome: Cell<u64>,
-    /// The leases of the key under way.
+    /// The leases of the current key.
     pub(super) leases: Cell<KeyLeases>,
-    /// The wish of the key under way for leases.
+    /// Whether the current key wants leases.
     pub(super) wish: Cell<Wish>,
-    /// Memory of [`Scratch::unknown`].
+    /// Memory for [`Scratch::unknown`].
     cursor: Cell<u32>,
-    /// 1 when the daemon is lost and some rule asks for that.
+    /// 1 if the daemon is lost and some rule depends on that.
     pub(super) daemon_lost: Cell<u32>,
-    /// 1 when the packet is the first of its flow.
+    /// 1 if the packet is the first of its flow.
     pub(super) new_flow: Cell<u32>,
-    /// 1 when the packet's flow is to be remembered once it passes.
+    /// 1 if the packet's flow must be recorded once it passes.
     pub(super) flows: Cell<u32>,
-    /// 1 when the source table may have a rule.
+    /// 1 if the source table may have a rule.
     pub(super) sources: Cell<u32>,
     /// The tables where the packet's key is compact: bit n for table n.
     pub(super) compact: Cell<u32>,
@@ -233,14 +232,14 @@ pub struct Scratch {
     pub(super) full_keys: Cell<u32>,
     /// Number of compact keys in the row.
     pub(super) compact_keys: Cell<u32>,
-    /// 1 if the time of arrival is exact, 0 if it may be up to [`crate::clock::SLACK`] before.
+    /// 1 if the time of arrival is exact, 0 if it may be up to [`crate::clock::SLACK`] early.
     is_exact: Cell<u32>,
-    /// The compact keys of the packet ([`limiter_common::bucket_key::BucketKey::word`]), one after
-    /// the other.
+    /// The compact keys of the packet ([`limiter_common::bucket_key::BucketKey::word`]), in
+    /// sequence.
     compact_words: [Cell<u64>; MAX_TABLES as usize],
     /// The charges in tables where the packet's key is compact.
     compact_charges: [Cell<CompactCharge>; MAX_TABLES as usize],
-    /// The account that dropped the packet. Noted on the host alone.
+    /// The account that dropped the packet. Only set on the host.
     #[cfg(not(target_arch = "bpf"))]
     pub(super) stopped: Cell<Option<u32>>,
 }
@@ -300,7 +299,7 @@ impl Scratch {
         self.daemon_lost.set(0);
     }
 
-    /// True if the daemon is lost and some rule asks for that: such rules only count.
+    /// True if the daemon is lost and some rule depends on that: such rules only count.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn daemon_lost(&self) -> bool {
         self.daemon_lost.get() != 0
@@ -319,14 +318,14 @@ impl Scratch {
         self.is_exact.set(1);
     }
 
-    /// The instant before which the packet may not go on, if it passes; none for at once.
+    /// The earliest departure of the packet, if it passes; `None` for at once.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn departure(&self) -> Option<Ticks> {
         let departure = self.departure.get();
         if departure == 0 { None } else { Some(Ticks::new_within(departure)) }
     }
 
-    /// Holds the packet back until an instant, or until a later one that was set before.
+    /// Delays the packet until an instant, or a later one that was set before.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn depart_at(&self, instant: Ticks) {
         if instant.get() > self.departure.get() {
@@ -340,13 +339,13 @@ impl Scratch {
         self.is_exact.get() != 0
     }
 
-    /// Says that the time of arrival may be up to [`crate::clock::SLACK`] before.
+    /// Records that the time of arrival may be up to [`crate::clock::SLACK`] early.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn is_recent(&self) {
         self.is_exact.set(0);
     }
 
-    /// Notes that the table with the compact key at a place of the row drops the packet.
+    /// Records that the table with the compact key at a place of the row drops the packet.
     #[cfg(not(target_arch = "bpf"))]
     pub(super) fn stop_in_row(&self, place: u32) {
         let compact = self.compact.get();
@@ -366,20 +365,19 @@ impl Scratch {
         FrameSize::from_raw(self.size.get()).bytes()
     }
 
-    /// The rule set that it is judged by.
+    /// The rule set by which it is judged.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub fn generation(&self) -> Generation {
         Generation::new(self.generation.get())
     }
 
-    /// The index, in a form of which the verifier knows no value. Without `CAP_PERFMON` it grants
-    /// an index that has one value on one way there and another on the next only if it knows
-    /// neither.
+    /// The index in a form that is opaque to the verifier. Without `CAP_PERFMON` it does not allow
+    /// an index with different known values on different paths, but allows an unknown one.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn unknown(&self, index: u32) -> u32 {
         self.cursor.set(index);
-        // Of nothing: a pointer would be left on the stack, where the verifier grants no smaller
-        // value after it without `CAP_PERFMON`.
+        // Of nothing instead of the pointer, which would be left on the stack: there the verifier
+        // then allows no smaller value without `CAP_PERFMON`.
         black_box(());
         self.cursor.get()
     }
@@ -400,7 +398,7 @@ impl Scratch {
         new.set(black_box(change.new));
     }
 
-    /// Leaves that the packet conforms in a table, if nothing more specific was left before.
+    /// Records that the packet conforms in a table, unless something more specific was recorded.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn conforms(&self) {
         let outcome = passed(Packed::from_raw(self.source_outcome.get()));
@@ -419,14 +417,14 @@ impl Scratch {
         self.compact_charges.get(index as usize & (MAX_TABLES as usize - 1))
     }
 
-    /// Sets that the key under way has no leases, and wants none.
+    /// Records that the current key has no leases, and wants none.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn forget_leases(&self) {
         self.leases.set(KeyLeases::ASKED);
         self.wish.set(Wish::Settled);
     }
 
-    /// The leases of the packet's key in a table, as they were looked at.
+    /// The leases of the packet's key in a table, as found by the check.
     #[cfg(not(target_arch = "bpf"))]
     pub fn leases(&self, index: u32) -> KeyLeases {
         self.account(index).map_or(KeyLeases::ASKED, |account| account.leases.get())
@@ -443,7 +441,7 @@ impl Scratch {
         }
     }
 
-    /// The reason that the last look or charge in a table gave, and the number of its rule.
+    /// The reason from the last check or charge in a table, and the number of its rule.
     #[cfg(not(target_arch = "bpf"))]
     pub fn last_reason(&self, index: u32) -> Option<(Reason, u32)> {
         let account = self.account(index)?;
@@ -451,14 +449,14 @@ impl Scratch {
             .then(|| (Reason::from_index(account.reason.get()), account.rule.get()))
     }
 
-    /// The table that dropped the packet, or [`SOURCE_CLASS`]; none where the source table did, or
-    /// what comes before the rules.
+    /// The table that dropped the packet, or [`SOURCE_CLASS`]; `None` if the source table did, or
+    /// something before the rules.
     #[cfg(not(target_arch = "bpf"))]
     pub fn stopped(&self) -> Option<u32> {
         self.stopped.get()
     }
 
-    /// The part of a subprogram's answer that has no room in a register:
+    /// The part of a subprogram's answer that does not fit into a register:
     /// [`crate::maps::Maps::out_parameter`].
     #[cfg(target_arch = "bpf")]
     #[cfg_attr(target_arch = "bpf", inline(always))]
@@ -472,7 +470,7 @@ impl Scratch {
         self.accounts.get(index as usize & (ACCOUNTS - 1))
     }
 
-    /// Notes in account `index` how to take a charge back.
+    /// Records in account `index` how to undo a charge.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn note(&self, index: u32, charge: Charge, old: u64, new: u64) {
         if let Some(account) = self.account(index)
@@ -485,7 +483,7 @@ impl Scratch {
         }
     }
 
-    /// The key that [`super::begin`] has left for a table; none past the last one.
+    /// The key that [`super::begin`] has written for a table; `None` past the last one.
     #[cfg(not(target_arch = "bpf"))]
     pub fn located(&self, index: u32) -> Option<TableKey> {
         self.key(index).map(KeyCell::get)

@@ -1,4 +1,4 @@
-//! Budgets that limit what the limiter itself does: its answers, and its new bans.
+//! Budgets that limit limiter's own answers and new bans.
 
 use limiter_common::bucket::Slot;
 use limiter_common::verdict::Reason;
@@ -14,11 +14,12 @@ use super::target::{TargetLookup, target_of};
 use crate::maps::{Keyed as _, Maps};
 use crate::rounds::Rounds;
 
-/// Looks at a budget before it counts as used up: as it is, and after bringing it up to date.
+/// Checks of a budget before it counts as used up: one as it is, and one after bringing it up to
+/// date.
 const MAX_LOOKS: u64 = 2;
 
-/// Charges the packet to a budget of the limiter itself, at account `index`. False when there is
-/// none, or it has no room.
+/// Charges the packet to one of limiter's own budgets, at account `index`. False if there is none,
+/// or it is used up.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn spend<W: Maps>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u32) -> bool {
     let Some(slot) = OwnBudget::slot(maps.control(budget.word(scratch.generation()))) else {
@@ -34,7 +35,7 @@ pub fn spend<W: Maps>(maps: &W, scratch: &Scratch, budget: OwnBudget, index: u32
     false
 }
 
-/// `Err` with the slot whose budget is to be brought up to date first.
+/// `Err` with the budget that must first be brought up to date.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn once<W: Maps>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result<bool, Stale> {
     let target = match target_of(maps, scratch, slot, None) {
@@ -49,7 +50,7 @@ fn once<W: Maps>(maps: &W, scratch: &Scratch, slot: Slot, index: u32) -> Result<
             maps.count_rule(target.record.rule, Reason::OverLimit, scratch.size::<W>(), true);
             return Ok(false);
         }
-        // Moved.
+        // The bucket was pointed to another rule meanwhile.
         _ => return Err(target.stale),
     }
     if let Some(account) = scratch.account(index) {

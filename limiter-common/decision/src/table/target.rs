@@ -1,5 +1,5 @@
-//! The bucket that a packet's limits are charged to: that of its key, a shared budget, or the
-//! overflow bucket that keys without a bucket share.
+//! Finds the bucket to which a packet's limits are charged: that of its key, a shared budget, or
+//! the overflow bucket that keys without a bucket share.
 
 use limiter_common::bucket::{Resolved, Slot};
 use limiter_common::wire::{Full, MAX_TABLES, Record};
@@ -11,12 +11,12 @@ use crate::maps::{Keyed as _, Maps};
 
 /// The result of the search for a [`ChargeTarget`].
 pub(super) enum TargetLookup<'m, K> {
-    /// No rule, or nothing to charge; the record, if there is one.
+    /// No rule, or nothing to charge; with the record, if there is one.
     Free(Option<&'m Record>),
-    /// The key has no bucket, and its rule says `drop`; or its rule is a block.
+    /// The key has no bucket, and its rule says `drop` or blocks.
     Full(&'m Record),
     Target(ChargeTarget<'m, K>),
-    /// A bucket to be refreshed first.
+    /// A bucket must be refreshed first.
     Stale(Stale),
 }
 
@@ -26,7 +26,7 @@ pub(super) fn budget_bucket<W: Maps>(maps: &W, budget: BudgetRef) -> Option<W::K
     maps.budget(budget.index())
 }
 
-/// Finds the limits that a record in `slot` charges; `own` is the key's bucket and its scale bit.
+/// Finds the limits of a record in `slot`; `own` is the key's bucket and its scale bit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn target_of<'m, W: Maps>(
     maps: &'m W,
@@ -67,7 +67,8 @@ pub(super) fn target_of<'m, W: Maps>(
     };
     let stale = Stale::budget_of(slot);
     let resolved = Resolved::from_raw(bucket.resolved().load());
-    // A record does not change in its slot, so a budget needs no new look-up while it is the same.
+    // A record never changes in its slot, so a budget needs no new look-up while the slot is the
+    // same.
     let same = resolved.slot() == slot && resolved.generation().knows(record.since);
     let newer = resolved.generation().covers(scratch.generation());
     if resolved.is_converting() || !same && !newer {
@@ -87,7 +88,7 @@ pub(super) fn target_of<'m, W: Maps>(
     }
 }
 
-/// Finds the limits that a key is charged to.
+/// Finds the limits to which a key is charged.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn find_target<'m, W: Maps>(
     maps: &'m W,
@@ -114,7 +115,7 @@ pub fn bucket<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> Option<W::Key
     if index >= MAX_TABLES || scratch.fixed(index).is_some() {
         return None;
     }
-    // Unknown, or the compiler leaves out the mask that the verifier sees the bound by.
+    // Unknown, because otherwise the compiler omits the mask by which the verifier sees the bound.
     of_key(maps, scratch, scratch.unknown(index))
 }
 

@@ -1,4 +1,4 @@
-//! Taking back what was charged elsewhere, after one table has refused the packet.
+//! Undoes charges elsewhere after one table has rejected the packet.
 
 use super::charge::undo;
 use super::scratch::Scratch;
@@ -7,7 +7,7 @@ use crate::call::call;
 use crate::engine::source::undo_bucket_key;
 use crate::maps::Maps;
 
-/// Takes back what [`super::run::judge_source`] has charged and counted.
+/// Undoes what [`super::run::judge_source`] has charged and counted.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn undo_source<W: Maps>(maps: &W, scratch: &Scratch) {
     let (old, new) = (scratch.source_old.get(), scratch.source_new.get());
@@ -15,7 +15,7 @@ pub(super) fn undo_source<W: Maps>(maps: &W, scratch: &Scratch) {
     call!(undo_bucket_key(maps; &scratch.facts.source().into(), old, new, packets));
 }
 
-/// Takes back a whole account: its charges and its counts.
+/// Undoes a whole account: its charges and its counts.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn undo_table<W: Maps>(maps: &W, scratch: &Scratch, index: u32) {
     // The class of the source table has no bucket of its own.

@@ -1,10 +1,10 @@
-//! The weight of reasons, of which one is reported where several rules give one.
+//! The weight of reasons, which decides the reported one if several rules give reasons.
 
 use limiter_common::verdict::Reason;
 
 use crate::outcome::Packed;
 
-/// The weight of a reason that a packet passes with: the larger one is more specific.
+/// The weight of a reason for passing: the more specific reason has the larger weight.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn weight(reason: Reason) -> u32 {
     match reason {
@@ -14,14 +14,14 @@ pub(super) const fn weight(reason: Reason) -> u32 {
         Reason::Untracked | Reason::Aggregate => 3,
         Reason::Shadow => 4,
         Reason::Class => 5,
-        // These change the packet, or hold it back.
+        // These change or delay the packet.
         Reason::Marked | Reason::Delayed => MARKED,
         _ => 7,
     }
 }
 
-/// [`weight`] of the reason with a number, without a branch for each: four bits of it for each
-/// reason.
+/// [`weight`] by the number of the reason, from a table of four bits per reason instead of
+/// branches.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn weight_of(index: u32) -> u32 {
     let (low, high) = WEIGHTS;
@@ -45,8 +45,8 @@ const _: () = assert!(Reason::COUNT <= 32);
 pub(super) const CONFORMING: u32 = 2;
 pub(super) const MARKED: u32 = 6;
 
-/// The outcome of a packet that conforms in its tables, after `source` of the source table: the
-/// more specific one of both.
+/// The outcome of a packet that conforms in its tables, after `source` from the source table: the
+/// more specific of both.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn passed(source: Packed) -> Packed {
     if CONFORMING > weight_of(source.reason_index()) {

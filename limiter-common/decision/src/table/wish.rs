@@ -1,4 +1,4 @@
-//! The wish of a key for leases: whether it has some, and the question for them.
+//! Whether a key has leases, and the request for them.
 
 use limiter_common::bucket::Slot;
 use limiter_common::wire::{KeyLeases, MAX_LIMITS};
@@ -14,7 +14,7 @@ use crate::meter::carry::is_half_used;
 use crate::outcome::Insert;
 use crate::rounds::Rounds;
 
-/// Leaves in the scratch the leases of the packet's key in a table.
+/// Writes the leases of the packet's key in a table into the scratch.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn find_leases<W: Maps>(maps: &W, scratch: &Scratch, index: u32) {
     let found = scratch.key(index).and_then(|key| maps.leased(key));
@@ -29,9 +29,8 @@ pub fn find_leases<W: Maps>(maps: &W, scratch: &Scratch, index: u32) {
     }
 }
 
-/// Notes in the scratch that the packet's key needs leases, if it does: half of its share of a
-/// limit is used, or there is no share. Leases take a while to come, so the rest is for the time
-/// until then.
+/// Records in the scratch that the packet's key needs leases: half of its share of a limit is used,
+/// or it has no share. Leases take some time to arrive, so the rest is for the time until then.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn need_leases<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, slot: Slot) {
     let Some(record) = maps.record(slot) else {
@@ -58,14 +57,14 @@ pub fn need_leases<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, slot
     }
 }
 
-/// Asks for leases of the packet's key in a table, whose record is in `slot`.
+/// Asks for leases for the packet's key in a table, whose record is in `slot`.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn ask<W: Maps>(maps: &W, scratch: &Scratch, index: u32, slot: Slot) {
     let Some(key) = scratch.key(index) else {
         return;
     };
     let (asked, elsewhere) = (KeyLeases::ASKED.raw(), KeyLeases::ELSEWHERE.raw());
-    // One packet reports, whichever CPU it is on. One that cannot leaves it to a later one.
+    // Only one packet reports, on any CPU. If it cannot, a later one does.
     if let Some(word) = maps.leased(key) {
         if word.compare_exchange(elsewhere, asked) && !maps.ask(key, slot) {
             word.compare_exchange(asked, elsewhere);
