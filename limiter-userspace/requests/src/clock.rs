@@ -87,7 +87,6 @@ impl Moment {
     }
 }
 
-/// A window of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CalendarWindow {
     /// Its number since 1900.

@@ -45,7 +45,6 @@ pub struct Limiter {
 #[derive(Debug)]
 pub(crate) struct Shares {
     pub(crate) leases: Arc<LeaseTable>,
-    /// Number of nodes.
     pub(crate) nodes: AtomicU64,
 }
 

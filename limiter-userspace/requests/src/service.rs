@@ -52,7 +52,6 @@ const WHYS: [(Why, &str); 5] = [
     (Why::TooSlow, "too_slow"),
 ];
 
-/// Counters of the server.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     refused: [AtomicU64; WHYS.len()],
@@ -124,7 +123,6 @@ impl Waiting {
         Self { deadline, most, now: AtomicUsize::new(0) }
     }
 
-    /// Requests that wait now.
     pub(crate) fn now(&self) -> usize {
         self.now.load(Ordering::Relaxed)
     }
@@ -136,7 +134,6 @@ impl Waiting {
     }
 }
 
-/// What all threads share.
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) limiter: Limiter,
@@ -150,11 +147,9 @@ pub(crate) struct Service {
     pub(crate) lateness: Lateness,
     /// Memory of the requests under way, by thread.
     pub(crate) memory: Box<[Arc<Memory>]>,
-    /// The files in force.
     files: Mutex<Arc<[(String, RequestFile)]>>,
     /// What is written in them.
     written: Mutex<Vec<(String, u64)>>,
-    /// The files on disk.
     pub(crate) on_disk: Mutex<OnDisk>,
 }
 
@@ -182,10 +177,6 @@ impl Service {
     }
 
     /// Decides a request, which waits for the store if it must, and not beyond the deadline.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be decided.
     pub(crate) async fn decide(
         &self,
         rules: &Rules,

@@ -24,11 +24,6 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// A new one.
-    ///
-    /// # Errors
-    ///
-    /// The system has no randomness.
     pub(crate) fn new() -> std::io::Result<Self> {
         let mut bytes = [0; 16];
         let mut filled = 0;
@@ -38,12 +33,10 @@ impl Secret {
         Ok(Self(bytes))
     }
 
-    /// One that was kept.
     pub(crate) const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The secret, to keep.
     pub(crate) const fn bytes(&self) -> [u8; 16] {
         self.0
     }
@@ -66,32 +59,27 @@ impl Secret {
 pub(crate) struct Begun(SipHasher13);
 
 impl Begun {
-    /// Adds a text.
     pub(crate) fn text(&mut self, text: &str) {
         // The length as well, so that no two lists of texts are the same.
         self.0.write_usize(text.len());
         self.0.write(text.as_bytes());
     }
 
-    /// Adds a number.
     pub(crate) fn number(&mut self, number: u64) {
         self.0.write_u64(number);
     }
 
-    /// Adds another key.
     pub(crate) fn key(&mut self, Key([high, low]): Key) {
         self.0.write_u64(high);
         self.0.write_u64(low);
     }
 
-    /// The key.
     pub(crate) fn end(self) -> Key {
         let hash = self.0.finish128();
         Key([hash.h1, hash.h2])
     }
 }
 
-/// Bytes in hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
 
@@ -115,17 +103,14 @@ pub(crate) fn digest(first: &[&str], rest: impl Iterator<Item: AsRef<str>>) -> D
     digest.finish()
 }
 
-/// A key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key([u64; 2]);
 
 impl Key {
-    /// A key that was kept.
     pub(crate) const fn from_raw(raw: [u64; 2]) -> Self {
         Self(raw)
     }
 
-    /// The key, to keep.
     pub(crate) const fn raw(self) -> [u64; 2] {
         self.0
     }
@@ -155,7 +140,6 @@ impl std::hash::Hash for Key {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AsItIs;
 
-/// The hasher of [`AsItIs`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken(u64);
 

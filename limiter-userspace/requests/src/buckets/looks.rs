@@ -42,7 +42,6 @@ impl Looks {
         Self::count(self.raw(), now) > 0
     }
 
-    /// Adds one.
     pub(crate) fn add(&self, now: u64) {
         let more = |raw| {
             let count = (Self::count(raw, now) + 1).min(COUNT);
@@ -52,7 +51,6 @@ impl Looks {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
-    /// Takes one, if there is one.
     pub(crate) fn take(&self, now: u64) -> bool {
         let less = |raw| (Self::count(raw, now) > 0).then(|| raw - 1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()

@@ -64,11 +64,6 @@ pub(crate) struct StateDirectory {
 }
 
 impl StateDirectory {
-    /// Takes a directory.
-    ///
-    /// # Errors
-    ///
-    /// When another process has it, or the system refuses.
     pub(crate) fn open(directory: &Path) -> Result<Self, StateError> {
         DirBuilder::new()
             .recursive(true)
@@ -121,10 +116,6 @@ impl StateDirectory {
 
     /// Writes a snapshot in the place of the one before; returns how many keys it has. If that
     /// fails, the one before stays.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be written.
     pub(crate) fn save(&self, limiter: &Limiter) -> io::Result<u64> {
         let (path, new) = (self.directory.join(SNAPSHOT), self.directory.join(NEW));
         remove(&new)?;

@@ -50,7 +50,6 @@ const _: () = assert!(size_of::<(Key, Small)>() == 32);
 /// A key, its words, its limits and its looks.
 pub(crate) type Stored<'a> = (Key, &'a [AtomicU64], LimitsId, &'a Looks);
 
-/// Table of one kind of keys.
 type Table<T> = HashMap<Key, T, AsItIs>;
 
 #[derive(Default)]
@@ -209,7 +208,6 @@ impl Known {
     }
 }
 
-/// Buckets of all keys.
 pub(crate) struct Store {
     shards: Box<[Shard]>,
     known: RwLock<Known>,
@@ -249,7 +247,6 @@ impl Store {
         }
     }
 
-    /// Keys that have a bucket.
     pub(crate) fn keys(&self) -> usize {
         self.keys.load(Ordering::Relaxed)
     }
@@ -264,7 +261,6 @@ impl Store {
         self.known().limits(id).map(Arc::clone)
     }
 
-    /// Makes limits known.
     pub(crate) fn limits(&self, limits: Limits) -> KeyLimits {
         self.known.write().unwrap_or_else(PoisonError::into_inner).add(limits, false)
     }

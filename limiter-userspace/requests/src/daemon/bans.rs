@@ -63,7 +63,6 @@ const fn words(became: BanBecame) -> Option<&'static str> {
     }
 }
 
-/// A source of one rule.
 #[derive(Clone, Copy, Debug)]
 struct Struck {
     /// The daemon is not asked again before.
@@ -253,7 +252,7 @@ impl RequestBans {
     /// time.
     pub(crate) fn log(&self) {
         let mut all = lock(&self.unsaid);
-        for (became, unsaid) in BanBecame::ALL.into_iter().zip(all.iter_mut()) {
+        for ((became, _), unsaid) in BanBecame::ALL.into_iter().zip(all.iter_mut()) {
             if let Some(words) = words(became)
                 && let Some((count, latest)) = unsaid.due()
             {

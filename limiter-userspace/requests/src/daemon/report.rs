@@ -18,7 +18,6 @@ use crate::service::Service;
 /// Rules of a report: those with the most over their limits.
 pub const MOST_REPORTED: usize = 1000;
 
-/// Time between two reports.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Time until the next attempt where there is no daemon.
@@ -85,7 +84,6 @@ fn first(rules: &[&Arc<Rule>], most: usize) -> (Vec<RuleReport>, (usize, Request
     (all.into_iter().map(report).collect(), (others.len(), sum))
 }
 
-/// The thread that reports.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     stop: Sender<()>,

@@ -30,7 +30,6 @@ impl Target<'_> {
         })
     }
 
-    /// What became of it.
     fn became(&self) -> Became {
         match &self.state {
             _ if self.is_over() && self.rule.shadow => Became::Shadow,

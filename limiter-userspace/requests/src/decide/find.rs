@@ -16,10 +16,6 @@ use crate::rules::{Domain, EntryOf, Rule, Rules, Terms};
 
 /// What decides about the descriptors of a request, and about their aggregates, which are behind
 /// them. None for a descriptor that no rule is for.
-///
-/// # Errors
-///
-/// Why the request cannot be decided.
 pub(crate) fn targets<'a>(
     limiter: &Limiter,
     rules: &Rules,
@@ -89,7 +85,6 @@ fn target<'a>(
     })
 }
 
-/// What decides by a rule.
 fn by_rule(limiter: &Limiter, rule: &Rule, entries: &[EntryOf<'_>]) -> (By, State) {
     let limits = match &rule.terms {
         Terms::Limits(limits) => limits.clone(),

@@ -21,7 +21,6 @@ pub(crate) struct Request<'a> {
     pub(crate) over: bool,
 }
 
-/// What came of a request.
 pub(crate) enum Attempt<'a> {
     /// All limits have decided, but that of a queue.
     Settled(Request<'a>),
@@ -89,10 +88,6 @@ impl Limiter {
 
 impl<'a> Request<'a> {
     /// A request that is neither looked at nor charged.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be decided.
     pub(crate) fn new(
         limiter: &'a Limiter,
         rules: &Rules,

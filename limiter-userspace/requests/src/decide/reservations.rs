@@ -30,7 +30,6 @@ struct All {
     next: u64,
 }
 
-/// All reservations.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations(Mutex<All>);
 

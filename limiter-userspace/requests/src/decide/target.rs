@@ -27,7 +27,6 @@ pub(crate) struct Context<'a> {
     pub(crate) ahead: u64,
 }
 
-/// A descriptor on its way to a decision.
 pub(crate) struct Target<'a> {
     pub(crate) rule: Arc<Rule>,
     /// The number of its descriptor.
@@ -54,10 +53,8 @@ pub(crate) enum By {
     Bucket(KeyLimits, Key),
     /// Leases, or limits of this node in their place.
     Leases(Box<Leased>),
-    /// A queue.
     Queue {
         limits: KeyLimits,
-        /// The bucket in the store.
         bucket: String,
         answer: Option<QueueAnswer>,
     },

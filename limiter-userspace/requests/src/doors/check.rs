@@ -143,7 +143,6 @@ fn window(limit: &RequestLimit) -> u64 {
     u64::try_from(seconds).unwrap_or(u64::MAX)
 }
 
-/// Whole seconds, rounded up.
 const fn seconds(nanos: u64) -> u64 {
     nanos.div_ceil(1_000_000_000)
 }

@@ -35,7 +35,6 @@ use crate::service::Service;
 /// Time for the head of a request, and between two requests.
 const HEAD: Duration = Duration::from_mins(1);
 
-/// Bytes of a request's head.
 const MAX_HEAD: usize = 16 << 10;
 
 /// Headers of a request, over HTTP/1.
@@ -73,7 +72,6 @@ const NEXT: Duration = Duration::from_millis(100);
 /// Time before the next try where a connection cannot be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What connections share.
 #[derive(Clone)]
 pub(crate) struct Answers {
     pub(crate) service: Arc<Service>,
@@ -140,7 +138,6 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// A connection under way.
 struct Connection {
     task: AbortHandle,
     activity: Arc<Activity>,

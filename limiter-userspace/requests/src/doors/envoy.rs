@@ -5,7 +5,6 @@ use crate::decide::unit::Unit;
 use crate::doors::check::remaining;
 use crate::rules::Terms;
 
-/// The state of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shown<'a> {
     /// True if it is over its limit.
@@ -18,7 +17,6 @@ pub(crate) struct Shown<'a> {
     pub(crate) reset: Option<u64>,
 }
 
-/// The limit of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit<'a> {
     /// The name that its author gave its rule.

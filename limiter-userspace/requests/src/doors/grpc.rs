@@ -52,10 +52,8 @@ const MAX_MESSAGE: usize = 1 << 20;
 /// Name in the health service of the contact to the other nodes.
 const CLUSTER: &str = "limiter.cluster";
 
-/// Time for a message.
 const MESSAGE: Duration = Duration::from_secs(5);
 
-/// A service by its name.
 type Other = (&'static str, Box<dyn Fn(Request<Received>) -> Answering + Send + Sync>);
 
 type Answering = BoxFuture<Response<Body>, Infallible>;
@@ -88,10 +86,6 @@ where
 
 impl Grpc {
     /// The services. With `headers`, answers name headers for the proxy to add.
-    ///
-    /// # Errors
-    ///
-    /// The description of the services is wrong.
     pub(crate) fn new(
         service: &Arc<Service>,
         headers: bool,
@@ -150,7 +144,6 @@ impl Grpc {
         self.health.set_service_status(CLUSTER, status).await;
     }
 
-    /// Answers a request.
     pub(crate) async fn answer(&self, stats: &Stats, request: Request<Received>) -> Response<Body> {
         let answer = match timeout(MESSAGE, self.call(request)).await {
             Ok(Ok(answer)) => answer,
@@ -200,7 +193,6 @@ pub(crate) fn of_message(status: Status) -> Status {
     }
 }
 
-/// Envoy's rate limit service.
 struct Decide {
     service: Arc<Service>,
     headers: bool,
@@ -229,7 +221,6 @@ impl RateLimitService for Decide {
     }
 }
 
-/// What is asked.
 fn asked<'a>(request: &'a RateLimitRequest, odd: &OddParts) -> Asked<'a> {
     let count = |what, number| {
         odd.count(what, format!("descriptor {number}, of the domain {}", quoted(&request.domain)));
@@ -315,7 +306,6 @@ fn status_of(Shown { over, limit, remaining, reset }: Shown<'_>) -> DescriptorSt
     }
 }
 
-/// The headers of a check.
 fn headers(answer: &Answer) -> Vec<HeaderValue> {
     let mut headers = HeaderMap::new();
     check::add_headers(answer, &mut headers);

@@ -28,10 +28,8 @@ use crate::reports::metrics;
 use crate::reports::odd::Odd;
 use crate::service::{Service, Why};
 
-/// The longest body, in bytes.
 const MAX_BODY: usize = 1 << 20;
 
-/// Time for a body.
 const BODY: Duration = Duration::from_secs(5);
 
 /// The longest time that an answer is held back.
@@ -66,7 +64,6 @@ impl From<Refused> for Refusal {
     }
 }
 
-/// Answers a request.
 pub(crate) async fn answer(service: &Service, request: Request<Received>) -> Answered {
     match decided(service, request).await {
         Ok(answer) => answer,

@@ -136,10 +136,6 @@ impl AskedIn {
     }
 
     /// What a queue is to keep.
-    ///
-    /// # Errors
-    ///
-    /// The id is for nothing, or too long.
     pub(crate) fn payload(&self) -> Result<Option<PayloadIn<'_>>, &'static str> {
         let id = self.id.as_deref();
         if id.is_some_and(|id| !(1..=LONGEST_ID).contains(&id.len())) {
@@ -153,20 +149,15 @@ impl AskedIn {
     }
 
     pub(crate) fn asked(&self) -> Asked<'_> {
-        let descriptor = |descriptor: &'_ DescriptorIn| Descriptor {
-            entries: Vec::new(),
-            hits: descriptor.hits_addend.map(|Number(hits)| hits),
-            limit: descriptor.limit.as_ref().map(LimitIn::limit),
-        };
-        let descriptors = self.descriptors.iter().map(|of| {
-            let entries = of.entries.iter().map(|entry| (&*entry.key, &*entry.value)).collect();
-            Descriptor { entries, ..descriptor(of) }
+        let descriptors = self.descriptors.iter().map(|of| Descriptor {
+            entries: of.entries.iter().map(|entry| (&*entry.key, &*entry.value)).collect(),
+            hits: of.hits_addend.map(|Number(hits)| hits),
+            limit: of.limit.as_ref().map(LimitIn::limit),
         });
         Asked { domain: &self.domain, descriptors: descriptors.collect(), hits: self.hits_addend.0 }
     }
 }
 
-/// The answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AnswerOut<'a> {
@@ -179,7 +170,6 @@ pub(crate) struct AnswerOut<'a> {
     not_queued: Option<String>,
 }
 
-/// A payload that waits.
 #[derive(Debug, Serialize)]
 struct QueuedOut<'a> {
     queue: &'a str,

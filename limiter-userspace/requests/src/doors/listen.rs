@@ -47,7 +47,6 @@ impl fmt::Display for Listen {
     }
 }
 
-/// A listener, which threads share.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),

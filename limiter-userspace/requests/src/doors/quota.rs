@@ -33,7 +33,6 @@ use crate::service::{Service, Why};
 /// Bytes of the keys and values of a bucket.
 const MAX_BUCKET: usize = 1024;
 
-/// The service.
 pub(crate) struct Quota {
     pub(crate) service: Arc<Service>,
 }

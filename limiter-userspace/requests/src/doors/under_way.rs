@@ -33,7 +33,6 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Room for so many bytes.
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, used: AtomicUsize::new(0), crowded: Notify::new() })
     }
@@ -58,7 +57,6 @@ impl Memory {
     }
 }
 
-/// What a connection does.
 #[derive(Debug)]
 pub(crate) struct Activity {
     memory: Arc<Memory>,
@@ -77,7 +75,6 @@ struct Progress {
     /// End of the last request that was answered, the last report of a stream, or the connection's
     /// begin.
     since: Instant,
-    /// End of the last request.
     ended: Instant,
     /// True if there was one, and if one was answered.
     asked: bool,

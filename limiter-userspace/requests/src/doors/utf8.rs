@@ -26,7 +26,6 @@ pub(crate) struct Shape {
     messages: &'static [(u64, &'static Self)],
 }
 
-/// A key and a value.
 const ENTRY: Shape = Shape { texts: &[1, 2], messages: &[] };
 
 /// `envoy.service.ratelimit.v3.RateLimitRequest`: the domain, and the entries of descriptors.

@@ -21,10 +21,6 @@ pub(crate) struct QueueCall {
 
 impl Request<'_> {
     /// What a queue is still to be asked, if the request is within all other limits and is no look.
-    ///
-    /// # Errors
-    ///
-    /// The payload is too long.
     pub(crate) fn queue_call(
         &self,
         payload: Option<PayloadIn<'_>>,

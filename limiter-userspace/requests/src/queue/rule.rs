@@ -17,7 +17,6 @@ use crate::buckets::arithmetic::{Left, amount};
 use crate::buckets::key::{digest, hex};
 use crate::reports::counters::Unanswered;
 
-/// A queue in force.
 #[derive(Debug)]
 pub(crate) struct InForce {
     pub(crate) settings: Queue,
@@ -35,7 +34,6 @@ pub(crate) struct RuleQueue {
     pub(crate) limits: Arc<[QueueLimit]>,
 }
 
-/// The tag of a rule.
 pub(crate) fn tag(domain: &str, path: &str) -> Box<str> {
     let digest = digest(&["limiter queue", domain, path], std::iter::empty::<&str>());
     hex(digest.as_ref().get(..8).unwrap_or_default()).into()
@@ -130,7 +128,6 @@ pub(crate) struct Kept {
     pub(crate) became: Result<Queued, NotQueued>,
 }
 
-/// A payload that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queued {
     /// Payloads that leave earlier, and nanoseconds until this one leaves; none if it was queued
@@ -185,7 +182,6 @@ impl Kept {
     }
 }
 
-/// Counters of a queue.
 #[derive(Debug, Default)]
 pub(crate) struct QueueCounters {
     not_queued: [AtomicU64; NotQueued::NAMES.len()],
@@ -208,7 +204,6 @@ impl QueueCounters {
         self.turned.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// What all turns counted.
     pub(crate) fn moved(&self) -> Moved {
         self.turned.lock().unwrap_or_else(PoisonError::into_inner).1
     }

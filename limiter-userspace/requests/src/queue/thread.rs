@@ -56,7 +56,6 @@ struct Handle {
     stop: Arc<Notify>,
 }
 
-/// All queues.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     handle: OnceLock<Handle>,
@@ -66,7 +65,6 @@ pub(crate) struct Queues {
     troubles: Arc<Mutex<BTreeMap<Box<str>, Troubles>>>,
 }
 
-/// Why a queue stands still.
 #[derive(Debug)]
 struct CutOff {
     /// True if the store was reached.
@@ -143,7 +141,6 @@ impl Queues {
         lock(&self.cut_off).values().map(|cut_off| cut_off.words.clone()).next()
     }
 
-    /// What else is wrong.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let troubles = lock(&self.troubles);
         let all = troubles.values().flat_map(BTreeMap::values);
@@ -172,10 +169,8 @@ impl Queues {
     }
 }
 
-/// What the thread has.
 struct Thread {
     store: QueueStore,
-    /// Its name among movers.
     mover: String,
     queues: watch::Receiver<Vec<Arc<InForce>>>,
     cut_off: Arc<Mutex<BTreeMap<Box<str>, CutOff>>>,

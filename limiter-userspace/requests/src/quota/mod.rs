@@ -47,7 +47,6 @@ const SLOWEST: u64 = 3600 * SECOND;
 /// answered by a report, which must not be answered by a change at once.
 const PAUSE: u64 = SECOND / 2;
 
-/// Buckets of all clients.
 const MOST: u64 = 100_000;
 
 /// Buckets of a client that are looked at in a second without a report.
@@ -113,7 +112,6 @@ struct Held {
     paid: u64,
     given: Option<(Strategy, u64)>,
     life: u64,
-    /// The client's interval.
     interval: u64,
     /// Time in which the client wants something of the limit, if it does at all.
     slow: u64,
@@ -126,7 +124,6 @@ struct Held {
     demand: u64,
 }
 
-/// A client.
 #[derive(Debug)]
 pub(crate) struct Session {
     id: u64,
@@ -159,10 +156,6 @@ impl Session {
     }
 
     /// Takes a report about a bucket.
-    ///
-    /// # Errors
-    ///
-    /// There are too many buckets.
     pub(crate) fn report(
         &mut self,
         (limiter, quotas): (&Limiter, &Quotas),

@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::buckets::key::Key;
 
-/// A client of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Party {
     pub(super) session: u64,
@@ -22,7 +21,6 @@ pub(super) struct Party {
     pub(super) until: u64,
 }
 
-/// What all sessions share.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     parties: Mutex<HashMap<Key, Vec<Party>>>,

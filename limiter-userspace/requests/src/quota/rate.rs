@@ -156,7 +156,6 @@ fn fills(rate: u64) -> (u32, u32) {
     (1, seconds)
 }
 
-/// The rate of fills.
 pub(super) fn of(per_fill: u32, seconds: u32) -> u64 {
     u64::from(per_fill) * MICRO / u64::from(seconds.max(1))
 }

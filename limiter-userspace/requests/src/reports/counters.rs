@@ -30,17 +30,18 @@ pub(crate) enum Became {
 }
 
 impl Became {
-    pub(crate) const ALL: [Self; 10] = [
-        Self::Within,
-        Self::OverSoft,
-        Self::Over,
-        Self::Shadow,
-        Self::Unlimited,
-        Self::NotCharged,
-        Self::FullPassed,
-        Self::FullRefused,
-        Self::FullShared,
-        Self::Queued,
+    /// All, with their names in metrics.
+    pub(crate) const ALL: [(Self, &str); 10] = [
+        (Self::Within, "within"),
+        (Self::OverSoft, "over_soft"),
+        (Self::Over, "over"),
+        (Self::Shadow, "shadow"),
+        (Self::Unlimited, "unlimited"),
+        (Self::NotCharged, "not_charged"),
+        (Self::FullPassed, "full_passed"),
+        (Self::FullRefused, "full_refused"),
+        (Self::FullShared, "full_shared"),
+        (Self::Queued, "queued"),
     ];
 
     /// Of what became of a descriptor at several limits, the one with the largest counts.
@@ -49,22 +50,6 @@ impl Became {
             Self::Over | Self::Queued | Self::FullRefused | Self::Shadow => 2,
             Self::OverSoft => 1,
             _ => 0,
-        }
-    }
-
-    /// Name in metrics.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Within => "within",
-            Self::OverSoft => "over_soft",
-            Self::Over => "over",
-            Self::Shadow => "shadow",
-            Self::Unlimited => "unlimited",
-            Self::NotCharged => "not_charged",
-            Self::FullPassed => "full_passed",
-            Self::FullRefused => "full_refused",
-            Self::FullShared => "full_shared",
-            Self::Queued => "queued",
         }
     }
 }
@@ -81,16 +66,9 @@ pub(crate) enum Unanswered {
 }
 
 impl Unanswered {
-    pub(crate) const ALL: [Self; 3] = [Self::NoContact, Self::Late, Self::Overload];
-
-    /// Name in metrics.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::NoContact => "no_contact",
-            Self::Late => "late",
-            Self::Overload => "overload",
-        }
-    }
+    /// All, with their names in metrics.
+    pub(crate) const ALL: [(Self, &str); 3] =
+        [(Self::NoContact, "no_contact"), (Self::Late, "late"), (Self::Overload, "overload")];
 }
 
 /// What became of a source that was to be banned.
@@ -111,33 +89,19 @@ pub(crate) enum BanBecame {
 }
 
 impl BanBecame {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Made,
-        Self::InForce,
-        Self::OverBudget,
-        Self::Refused,
-        Self::NoDaemon,
-        Self::QueueFull,
-        Self::NoAddress,
-        Self::NoRoom,
+    /// All, with their names in metrics.
+    pub(crate) const ALL: [(Self, &str); 8] = [
+        (Self::Made, "made"),
+        (Self::InForce, "in_force"),
+        (Self::OverBudget, "over_budget"),
+        (Self::Refused, "refused"),
+        (Self::NoDaemon, "no_daemon"),
+        (Self::QueueFull, "queue_full"),
+        (Self::NoAddress, "no_address"),
+        (Self::NoRoom, "no_room"),
     ];
-
-    /// Name in metrics.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Made => "made",
-            Self::InForce => "in_force",
-            Self::OverBudget => "over_budget",
-            Self::Refused => "refused",
-            Self::NoDaemon => "no_daemon",
-            Self::QueueFull => "queue_full",
-            Self::NoAddress => "no_address",
-            Self::NoRoom => "no_room",
-        }
-    }
 }
 
-/// Counters of the bans of one rule.
 #[derive(Debug, Default)]
 pub(crate) struct BanCounters([AtomicU64; BanBecame::ALL.len()]);
 
@@ -157,10 +121,8 @@ const MOST_VALUES: usize = 1000;
 /// The name of all others.
 pub(crate) const OTHERS: &str = "(others)";
 
-/// Counters of descriptors, one for each end.
 pub(crate) type Counts = [u64; Became::ALL.len()];
 
-/// Counters of a rule.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Requests for its domain before the rule came into force.

@@ -15,7 +15,6 @@ use crate::reports::unmet::Counted;
 use crate::rules::{Rule, Rules};
 use crate::service::Service;
 
-/// The page.
 pub(crate) fn page(service: &Service) -> String {
     let Service { limiter, stats, .. } = service;
     let mut page = Exposition::default();
@@ -122,59 +121,46 @@ fn of_domains(page: &mut Exposition, rules: &Rules) {
     }
 }
 
+fn labels(rule: &Rule) -> [(&str, &str); 3] {
+    let name = rule.name.as_deref().unwrap_or_default();
+    [("domain", &rule.domain), ("rule", &rule.path), ("name", name)]
+}
+
 /// What became of requests, by rule.
 fn of_rules(page: &mut Exposition, rules: &[&Arc<Rule>]) {
     let help = "Descriptors of requests, by the rule and by what became of them.";
     let mut samples = page.metric("limiter_request_descriptors_total", Kind::Counter, help);
     for rule in rules {
         let counts: Counts = rule.counters.all();
-        for (became, count) in Became::ALL.into_iter().zip(counts) {
-            let labels = [
-                ("domain", &*rule.domain),
-                ("rule", &*rule.path),
-                ("name", rule.name.as_deref().unwrap_or_default()),
-                ("became", became.name()),
-            ];
-            samples.add(&labels, count);
+        let [domain, path, name] = labels(rule);
+        for ((_, became), count) in Became::ALL.into_iter().zip(counts) {
+            samples.add(&[domain, path, name, ("became", became)], count);
         }
     }
     let help = "The same by the values of requests, for rules with detailed_metric or \
                 value_to_metric.";
     let mut samples = page.metric("limiter_request_values_total", Kind::Counter, help);
     for rule in rules.iter().filter(|rule| rule.detailed) {
+        let [domain, path, _] = labels(rule);
         for (value, counts) in rule.counters.by_value() {
-            for (became, count) in Became::ALL.into_iter().zip(counts) {
-                if count > 0 {
-                    let labels = [
-                        ("domain", &*rule.domain),
-                        ("rule", &*rule.path),
-                        ("value", value.as_str()),
-                        ("became", became.name()),
-                    ];
-                    samples.add(&labels, count);
-                }
+            let counts = Became::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0);
+            for ((_, became), count) in counts {
+                samples.add(&[domain, path, ("value", &value), ("became", became)], count);
             }
         }
     }
     let help = "Sources that a rule was to have banned, by what became of that.";
     let mut samples = page.metric("limiter_request_bans_total", Kind::Counter, help);
     for rule in rules.iter().filter(|rule| rule.ban.is_some()) {
-        for (became, count) in BanBecame::ALL.into_iter().zip(rule.counters.bans.all()) {
-            let labels = [
-                ("domain", &*rule.domain),
-                ("rule", &*rule.path),
-                ("name", rule.name.as_deref().unwrap_or_default()),
-                ("became", became.name()),
-            ];
-            samples.add(&labels, count);
+        let [domain, path, name] = labels(rule);
+        for ((_, became), count) in BanBecame::ALL.into_iter().zip(rule.counters.bans.all()) {
+            samples.add(&[domain, path, name, ("became", became)], count);
         }
     }
     let help = "Values of remote_address that are no addresses. Each has a bucket of its own.";
     let mut samples = page.metric("limiter_request_no_address_total", Kind::Counter, help);
     for rule in rules.iter().filter(|rule| rule.counters.no_address() > 0) {
-        let name = rule.name.as_deref().unwrap_or_default();
-        let labels = [("domain", &*rule.domain), ("rule", &*rule.path), ("name", name)];
-        samples.add(&labels, rule.counters.no_address());
+        samples.add(&labels(rule), rule.counters.no_address());
     }
 }
 
@@ -189,15 +175,10 @@ fn of_cluster(page: &mut Exposition, service: &Service, rules: &[&Arc<Rule>]) {
             (None, Some(_)) => OnPartition::Closed.name(),
             (None, None) => continue,
         };
-        for (why, count) in Unanswered::ALL.into_iter().zip(rule.counters.unanswered()) {
-            let labels = [
-                ("domain", &*rule.domain),
-                ("rule", &*rule.path),
-                ("name", rule.name.as_deref().unwrap_or_default()),
-                ("on_partition", on_partition),
-                ("reason", why.name()),
-            ];
-            samples.add(&labels, count);
+        let [domain, path, name] = labels(rule);
+        let on_partition = ("on_partition", on_partition);
+        for ((_, reason), count) in Unanswered::ALL.into_iter().zip(rule.counters.unanswered()) {
+            samples.add(&[domain, path, name, on_partition, ("reason", reason)], count);
         }
     }
     if let Some(status) = service.node.status() {

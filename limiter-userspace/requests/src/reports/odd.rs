@@ -28,30 +28,17 @@ pub(crate) enum Odd {
 }
 
 impl Odd {
-    const ALL: [Self; 8] = [
-        Self::TooFast,
-        Self::NoRoom,
-        Self::NoUnit,
-        Self::NegativeHits,
-        Self::NotUtf8,
-        Self::TwoQueues,
-        Self::Bucket,
-        Self::ManyBuckets,
+    /// All, with their names in metrics.
+    const ALL: [(Self, &str); 8] = [
+        (Self::TooFast, "limit_too_fast"),
+        (Self::NoRoom, "limit_without_room"),
+        (Self::NoUnit, "limit_without_unit"),
+        (Self::NegativeHits, "negative_hits"),
+        (Self::NotUtf8, "not_utf8"),
+        (Self::TwoQueues, "two_queues"),
+        (Self::Bucket, "quota_bucket"),
+        (Self::ManyBuckets, "quota_bucket_without_room"),
     ];
-
-    /// Name in metrics.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::TooFast => "limit_too_fast",
-            Self::NoRoom => "limit_without_room",
-            Self::NoUnit => "limit_without_unit",
-            Self::NegativeHits => "negative_hits",
-            Self::NotUtf8 => "not_utf8",
-            Self::TwoQueues => "two_queues",
-            Self::Bucket => "quota_bucket",
-            Self::ManyBuckets => "quota_bucket_without_room",
-        }
-    }
 
     /// What it is, and what is done.
     const fn what(self) -> &'static str {
@@ -109,12 +96,12 @@ impl OddParts {
     /// Counts by the names that metrics have.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let count = |odd: Odd| self.counts[odd as usize].load(Ordering::Relaxed);
-        Odd::ALL.into_iter().map(move |odd| (odd.name(), count(odd)))
+        Odd::ALL.into_iter().map(move |(odd, name)| (name, count(odd)))
     }
 
     /// Puts into the log what is not there yet, at once and then from time to time.
     pub(crate) fn log(&self) {
-        for odd in Odd::ALL {
+        for (odd, _) in Odd::ALL {
             let mut unsaid =
                 self.unsaid[odd as usize].lock().unwrap_or_else(PoisonError::into_inner);
             if let Some((count, latest)) = unsaid.due() {

@@ -25,7 +25,6 @@ pub(crate) struct Counted {
     pub(crate) none: u64,
 }
 
-/// Counts of one matter.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     asked: AtomicU64,
@@ -67,7 +66,6 @@ impl Tally {
         }
     }
 
-    /// Counts since the start.
     pub(crate) fn all(&self) -> Counted {
         Counted {
             asked: self.asked.load(Ordering::Relaxed),

@@ -17,7 +17,6 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Takes the thread over.
     pub(crate) fn join(&self, cluster: Cluster) {
         *self.cluster.lock().unwrap_or_else(PoisonError::into_inner) = Some(cluster);
     }

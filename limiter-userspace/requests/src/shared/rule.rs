@@ -74,7 +74,6 @@ pub(crate) enum Patience {
     None(Unanswered),
 }
 
-/// A rule as it is made.
 pub(crate) struct Making<'a> {
     pub(crate) domain: &'a str,
     pub(crate) path: &'a str,
@@ -84,10 +83,6 @@ pub(crate) struct Making<'a> {
 
 impl RuleShared {
     /// Makes the part of a rule that nodes share. `known` makes the limits of this node known.
-    ///
-    /// # Errors
-    ///
-    /// Why nodes cannot share a limit.
     pub(crate) fn new(
         of: &Making<'_>,
         limits: &[RequestLimit],

@@ -125,7 +125,6 @@ impl Places {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Over(pub usize);
 
-/// Charges of one key, to be taken back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Charges {
     first: Option<Undo>,
@@ -163,7 +162,6 @@ pub struct Left {
     pub wait: Option<u64>,
 }
 
-/// The words of a key.
 struct Shared<'a>(&'a [AtomicU64]);
 
 impl<'a> Words for Shared<'a> {
@@ -204,7 +202,6 @@ impl Limits {
         &self.0
     }
 
-    /// The limits as the file has them.
     pub(crate) fn written(&self) -> Box<[RequestLimit]> {
         self.0.iter().map(|limit| limit.written).collect()
     }
@@ -214,7 +211,6 @@ impl Limits {
         self.0.iter().all(ReadyLimit::is_rate)
     }
 
-    /// Words of a key.
     pub(crate) fn words(&self) -> usize {
         self.0.iter().map(|limit| usize::from(limit.spec.words)).sum()
     }

@@ -31,7 +31,6 @@ const MOST_ASKS: usize = 4096;
 /// Keys with an entry: those with leases, and as many without.
 const MOST_KEYS: usize = 2 * KEY_LEASES as usize;
 
-/// A lease of a key.
 #[derive(Debug, Default)]
 struct Line {
     lease: HostLease,
@@ -55,7 +54,6 @@ impl Line {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     leases: KeyLeases,
-    /// Number of leases.
     count: u32,
     /// Another one for each time that a key gets leases.
     serial: u64,
@@ -68,11 +66,9 @@ struct Shard(RwLock<HashMap<TableKey, Entry>>);
 #[derive(Debug, Default)]
 struct Asks {
     queue: VecDeque<Ask>,
-    /// The node, if it sleeps.
     node: Option<Waker>,
 }
 
-/// Leases of all keys.
 #[derive(Debug)]
 pub(crate) struct LeaseTable {
     lines: Box<[Mutex<Line>]>,
@@ -109,7 +105,6 @@ pub(crate) enum Standing {
     None,
 }
 
-/// Result of a charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LeaseOutcome {
     Within(LeaseCharge),
@@ -309,7 +304,6 @@ impl KeyView<'_> {
     }
 }
 
-/// Limits of a rule.
 const MOST_PLACES: usize = limiter_common::wire::MAX_LIMITS;
 
 /// The leases, as the thread of the node holds them.
