@@ -25,7 +25,7 @@ use crate::doors::grpc::Grpc;
 use crate::doors::listen::{self, Listen, Listener};
 use crate::doors::open_files;
 use crate::limiter::Limiter;
-use crate::service::{Service, Waiting};
+use crate::service::{Service, WaitingRoom};
 use crate::shared::contact;
 use crate::shared::leases::{HeldLeases, LeaseTable};
 
@@ -170,11 +170,11 @@ impl Server {
         let cluster = options.cluster.clone();
         let cluster = cluster
             .map(|config| (limiter.share(config.node.nodes.into(), options.deadline), config));
-        let waiting = Waiting::new(options.deadline, options.max_waiting);
+        let waiting = WaitingRoom::new(options.deadline, options.max_waiting);
         // Half of what one thread has, whichever that is.
         let threads = options.threads.max(1);
         let held_back = options.max_connections / threads / 2;
-        let held_back = Waiting::new(Duration::ZERO, held_back.max(1));
+        let held_back = WaitingRoom::new(Duration::ZERO, held_back.max(1));
         let service = Arc::new(Service::new(limiter, waiting, held_back, threads));
         service.load(&options.rules).map_err(ServeError::Rules)?;
         if let (Some(state), Some(snapshot)) = (&state, snapshot) {
@@ -254,7 +254,8 @@ impl Server {
     pub fn reload(&self) -> bool {
         let loaded = self.service.load(&self.rules);
         let good = loaded.is_ok();
-        self.service.reloaded(loaded.as_ref().err().map(Vec::as_slice));
+        self.service.stats.reload(good);
+        self.service.files.reloaded(loaded.as_ref().err().map(Vec::as_slice));
         if let Err(errors) = loaded {
             for error in errors {
                 tracing::error!("{error}");
@@ -401,7 +402,7 @@ impl Signals {
                 _ = second.tick() => {
                     server.service.limiter.sweep(round, SWEEP_PARTS, &Moment::now());
                     server.service.log();
-                    server.service.look_at_files(&server.rules);
+                    server.service.files.look(&server.rules);
                     round = (round + 1) % SWEEP_PARTS;
                 }
                 () = tick(saving.as_mut()) => {

@@ -3,8 +3,8 @@
 use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use limiter_cluster::keeping::Kept;
@@ -28,82 +28,15 @@ use crate::queue::rule::{NotQueued, PayloadIn};
 use crate::queue::thread::Queues;
 use crate::quota::Quotas;
 use crate::reports::counters::Unanswered;
-use crate::reports::unmet::Tally;
+use crate::reports::stats::Stats;
 use crate::rules::Rules;
-use crate::rules::files::{self, OnDisk};
+use crate::rules::files::{self, RuleFiles};
 use crate::shared::node::Node;
 use crate::shared::rule::Patience;
 
-/// Why a request was refused undecided.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Why {
-    Request,
-    Path,
-    Method,
-    TooLong,
-    TooSlow,
-}
-
-const WHYS: [(Why, &str); 5] = [
-    (Why::Request, "request"),
-    (Why::Path, "path"),
-    (Why::Method, "method"),
-    (Why::TooLong, "too_long"),
-    (Why::TooSlow, "too_slow"),
-];
-
-#[derive(Debug, Default)]
-pub(crate) struct Stats {
-    refused: [AtomicU64; WHYS.len()],
-    /// Checks, and those that were refused undecided.
-    pub(crate) checks: Tally,
-    /// Checks, and those of which no descriptor could be made.
-    pub(crate) empty_checks: Tally,
-    /// Checks that were to wait, and cannot.
-    pub(crate) no_waits: Tally,
-    pub(crate) connections: AtomicUsize,
-    pub(crate) evicted: AtomicU64,
-    /// Connections that were ended because requests held too much memory.
-    pub(crate) crowded: AtomicU64,
-    reloads: [AtomicU64; 2],
-    saves: [AtomicU64; 2],
-}
-
-impl Stats {
-    pub(crate) fn refuse(&self, why: Why) {
-        self.refused[why as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let count = |why: Why| self.refused[why as usize].load(Ordering::Relaxed);
-        WHYS.into_iter().map(move |(why, name)| (name, count(why)))
-    }
-
-    pub(crate) fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
-    }
-
-    /// Connections that were ended for newer ones, and for the memory of their requests.
-    pub(crate) fn evicted(&self) -> [u64; 2] {
-        [&self.evicted, &self.crowded].map(|count| count.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn reload(&self, good: bool) {
-        self.reloads[usize::from(!good)].fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn saves(&self) -> [u64; 2] {
-        std::array::from_fn(|index| self.saves[index].load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn reloads(&self) -> [u64; 2] {
-        std::array::from_fn(|index| self.reloads[index].load(Ordering::Relaxed))
-    }
-}
-
 /// Requests that wait for the store: a bounded number of them, each for a bounded time.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingRoom {
     deadline: Duration,
     most: usize,
     now: AtomicUsize,
@@ -118,7 +51,7 @@ impl Drop for Place<'_> {
     }
 }
 
-impl Waiting {
+impl WaitingRoom {
     pub(crate) fn new(deadline: Duration, most: usize) -> Self {
         Self { deadline, most, now: AtomicUsize::new(0) }
     }
@@ -138,26 +71,23 @@ impl Waiting {
 pub(crate) struct Service {
     pub(crate) limiter: Limiter,
     pub(crate) stats: Stats,
-    pub(crate) patience: Waiting,
+    pub(crate) patience: WaitingRoom,
     pub(crate) node: Node,
     pub(crate) quotas: Quotas,
     /// Answers that are held back: never so many that others find no connection.
-    pub(crate) held_back: Waiting,
+    pub(crate) held_back: WaitingRoom,
     pub(crate) queues: Queues,
     pub(crate) lateness: Lateness,
     /// Memory of the requests under way, by thread.
     pub(crate) memory: Box<[Arc<Memory>]>,
-    files: Mutex<Arc<[(String, RequestFile)]>>,
-    /// What is written in them.
-    written: Mutex<Vec<(String, u64)>>,
-    pub(crate) on_disk: Mutex<OnDisk>,
+    pub(crate) files: RuleFiles,
 }
 
 impl Service {
     pub(crate) fn new(
         limiter: Limiter,
-        patience: Waiting,
-        held_back: Waiting,
+        patience: WaitingRoom,
+        held_back: WaitingRoom,
         threads: usize,
     ) -> Self {
         Self {
@@ -170,9 +100,7 @@ impl Service {
             queues: Queues::default(),
             lateness: Lateness::new(threads),
             memory: (0..threads).map(|_| Memory::new(MEMORY)).collect(),
-            files: Mutex::default(),
-            written: Mutex::default(),
-            on_disk: Mutex::default(),
+            files: RuleFiles::default(),
         }
     }
 
@@ -270,8 +198,7 @@ impl Service {
     pub(crate) fn set_nodes(&self, nodes: u64) {
         let Some(shares) = &self.limiter.cluster else { return };
         shares.nodes.store(nodes, Ordering::Relaxed);
-        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.limiter.apply(&files, &Moment::now()) {
+        match self.limiter.apply(&self.files.in_force(), &Moment::now()) {
             Ok(rules) => self.take_over(&rules),
             // No error depends on the number of nodes.
             Err(error) => tracing::error!("the shares of {nodes} nodes are not in force: {error}"),
@@ -303,7 +230,7 @@ impl Service {
     /// Keeps the buckets; true if that is done.
     pub(crate) fn save(&self, state: &StateDirectory) -> bool {
         let saved = state.save(&self.limiter);
-        self.stats.saves[usize::from(saved.is_err())].fetch_add(1, Ordering::Relaxed);
+        self.stats.save(saved.is_ok());
         match &saved {
             Ok(keys) => tracing::debug!(keys, "buckets are kept"),
             Err(error) => {
@@ -333,7 +260,7 @@ impl Service {
                 return Err(errors);
             }
         }
-        let mut in_force = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_force = self.files.in_force();
         let rules = self.limiter.apply(&files, &Moment::now()).map_err(|error| vec![error])?;
         self.take_over(&rules);
         let is_shared =
@@ -355,53 +282,13 @@ impl Service {
             let s = if rules == 1 { "" } else { "s" };
             tracing::info!("domain {name:?}: {rules} rule{s}");
         }
-        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = files::written(&files);
-        *in_force = files.into();
+        self.files.set_written(&files);
+        *in_force = files;
         drop(in_force);
         if let Some(line) = self.checked_by_custom() {
             tracing::warn!("{line}");
         }
         Ok(())
-    }
-
-    /// What is written in each file in force, by its domain.
-    pub(crate) fn written(&self) -> Vec<(String, u64)> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Looks whether the files on disk are those in force, and says it if they are not.
-    pub(crate) fn look_at_files(&self, paths: &[PathBuf]) {
-        let mut on_disk = self.on_disk.lock().unwrap_or_else(PoisonError::into_inner);
-        if on_disk.is_new(paths) {
-            let line = files::changed(paths, &self.written());
-            if let Some(line) = line.as_ref().filter(|line| on_disk.changed.as_ref() != Some(line))
-            {
-                tracing::warn!("{line}");
-            }
-            on_disk.changed = line;
-        }
-    }
-
-    /// Notes how a reload went.
-    pub(crate) fn reloaded(&self, errors: Option<&[RuleFileError]>) {
-        self.stats.reload(errors.is_none());
-        let mut on_disk = self.on_disk.lock().unwrap_or_else(PoisonError::into_inner);
-        let failed = errors.and_then(|errors| errors.first()).map(|error| {
-            format!("the rules from before stay in force, the latest reload failed: {error}")
-        });
-        *on_disk = OnDisk::after(failed);
-    }
-
-    /// Whether the latest reload took the files, and whether they are others by now.
-    pub(crate) fn files_on_disk(&self) -> [bool; 2] {
-        let on_disk = self.on_disk.lock().unwrap_or_else(PoisonError::into_inner);
-        [on_disk.failed.is_none(), on_disk.changed.is_some()]
-    }
-
-    /// Why the files on disk are not in force; none if they are, as far as is known.
-    pub(crate) fn not_in_force(&self) -> Option<String> {
-        let on_disk = self.on_disk.lock().unwrap_or_else(PoisonError::into_inner);
-        on_disk.failed.clone().or_else(|| on_disk.changed.clone())
     }
 }
 

@@ -85,7 +85,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        // Strings take everything.
+        // Writing to a string cannot fail.
         let _: fmt::Result = write!(text, "{byte:02x}");
     }
     text

@@ -143,7 +143,7 @@ impl Begins {
             others,
             warnings: wrong,
             notes,
-            files: self.service.written(),
+            files: self.service.files.written(),
             ends,
         }
     }

@@ -375,13 +375,13 @@ mod tests {
 
     use super::*;
     use crate::limiter::Limiter;
-    use crate::service::Waiting;
+    use crate::service::WaitingRoom;
 
     /// Bodies that come but for their last byte hold no more than there is room for: the connection
     /// that holds most for longest ends, and others are answered.
     #[tokio::test]
     async fn requests_under_way_hold_a_bounded_amount_of_memory() {
-        let waiting = || Waiting::new(Duration::ZERO, 1);
+        let waiting = || WaitingRoom::new(Duration::ZERO, 1);
         let service = Service::new(Limiter::new(10).unwrap(), waiting(), waiting(), 1);
         let service = Arc::new(service);
         let grpc = Arc::new(Grpc::new(&service, false).unwrap());

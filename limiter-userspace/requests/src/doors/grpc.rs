@@ -42,8 +42,9 @@ use crate::doors::quota::Quota;
 use crate::doors::under_way::Received;
 use crate::doors::utf8::{self, Mended};
 use crate::reports::odd::{Odd, OddParts};
+use crate::reports::stats::{Stats, Why};
 use crate::reports::unsaid::quoted;
-use crate::service::{Service, Stats, Why};
+use crate::service::Service;
 
 /// The longest message, in bytes: several descriptors of the longest header that proxies take, so
 /// that no client can make one that is not decided.

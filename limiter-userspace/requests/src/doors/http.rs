@@ -26,7 +26,8 @@ use crate::queue::rule::NotQueued;
 use crate::reports::health::Health;
 use crate::reports::metrics;
 use crate::reports::odd::Odd;
-use crate::service::{Service, Why};
+use crate::reports::stats::Why;
+use crate::service::Service;
 
 const MAX_BODY: usize = 1 << 20;
 
@@ -52,7 +53,7 @@ impl Refusal {
         Self { why, status, reason: reason.into() }
     }
 
-    /// One that asks for what there is not, or not so.
+    /// The request is invalid.
     fn bad(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Why::Request, StatusCode::BAD_REQUEST, reason)
     }
@@ -115,7 +116,7 @@ fn health(service: &Service) -> Answered {
         wrong => format!("degraded: {}\n", clean(&wrong.join("; "))),
     };
     for note in notes {
-        // Strings take everything.
+        // Writing to a string cannot fail.
         let _: std::fmt::Result = writeln!(body, "note: {}", clean(&note));
     }
     plain_text(body)

@@ -27,8 +27,9 @@ use crate::doors::grpc::of_message;
 use crate::doors::under_way::Reports;
 use crate::quota::{Action, Session, Strategy, TooMany, Usage};
 use crate::reports::odd::Odd;
+use crate::reports::stats::Why;
 use crate::reports::unsaid::quoted;
-use crate::service::{Service, Why};
+use crate::service::Service;
 
 /// Bytes of the keys and values of a bucket.
 const MAX_BUCKET: usize = 1024;

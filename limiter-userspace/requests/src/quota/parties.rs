@@ -99,9 +99,9 @@ impl Quotas {
     }
 }
 
-/// The part of one of those who want something: as much as everybody may have, or what it wants and
-/// a part of what nobody wants, of which those who send no reports get one, too. Everybody may want
-/// an eighth of an equal part.
+/// The max-min fair share of one client: its demand, capped at an equal split, plus an equal part of
+/// what others leave unused. Those who send no reports get one such part, too, and every demand
+/// counts as at least an eighth of an equal split.
 pub(super) fn share(own: u64, demands: &[u64], capacity: u64) -> u64 {
     let count = u64::try_from(demands.len()).unwrap_or(u64::MAX).max(1);
     let least = capacity / count / 8;

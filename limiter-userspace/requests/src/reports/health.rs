@@ -54,7 +54,7 @@ impl Service {
             health.wrong.push(line.to_owned());
         }
         health.wrong.extend(self.limiter.many_brought());
-        health.wrong.extend(self.not_in_force());
+        health.wrong.extend(self.files.not_in_force());
         let mut known = 0;
         for (name, domain) in rules.domains() {
             let (lately, _) = domain.met.lately();
@@ -183,7 +183,7 @@ impl Service {
 fn unmet(name: &str, domain: &Domain) -> Option<String> {
     let (Counted { asked, some, none }, latest) = domain.met.lately();
     let mut line = format!("of {} for the domain {name:?} ", requests(asked));
-    // Strings take everything.
+    // Writing to a string cannot fail.
     let _: std::fmt::Result = match some - none {
         _ if some == 0 => return None,
         0 => write!(line, "{none} met no rule, and passed"),

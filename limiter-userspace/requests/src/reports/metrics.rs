@@ -87,7 +87,7 @@ pub(crate) fn page(service: &Service) -> String {
     page.metric("limiter_request_reloads_total", Kind::Counter, help)
         .add(&[("result", "ok")], good)
         .add(&[("result", "failed")], bad);
-    let [is_taken, is_changed] = service.files_on_disk();
+    let [is_taken, is_changed] = service.files.are_taken();
     let help = "1 if the latest reading of the rule files put them in force.";
     page.metric("limiter_request_last_reload_success", Kind::Gauge, help)
         .add(&[], u8::from(is_taken));

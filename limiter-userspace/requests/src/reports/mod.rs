@@ -4,5 +4,6 @@ pub(crate) mod counters;
 pub(crate) mod health;
 pub(crate) mod metrics;
 pub(crate) mod odd;
+pub(crate) mod stats;
 pub(crate) mod unmet;
 pub(crate) mod unsaid;

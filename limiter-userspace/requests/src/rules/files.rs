@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use limiter_rules::RuleFileError;
 use limiter_rules::file::requests::RequestFile;
@@ -37,12 +38,12 @@ pub fn read(paths: &[PathBuf]) -> Files {
 }
 
 /// What is written in each file, by its domain: two files are the same if that is.
-pub(crate) fn written(files: &[(String, RequestFile)]) -> Vec<(String, u64)> {
+fn written(files: &[(String, RequestFile)]) -> Vec<(String, u64)> {
     files.iter().map(|(_, file)| (file.domain.clone(), file.digest())).collect()
 }
 
 /// Words about files on disk that are not those in force; none if they are.
-pub(crate) fn changed(paths: &[PathBuf], in_force: &[(String, u64)]) -> Option<String> {
+fn changed(paths: &[PathBuf], in_force: &[(String, u64)]) -> Option<String> {
     let (files, errors) = read(paths);
     let remedy = "send SIGHUP to this process, as `systemctl reload limiter-serve` does";
     match errors.first() {
@@ -52,29 +53,86 @@ pub(crate) fn changed(paths: &[PathBuf], in_force: &[(String, u64)]) -> Option<S
     }
 }
 
+/// The rule files in force, and those on disk.
+#[derive(Debug, Default)]
+pub(crate) struct RuleFiles {
+    in_force: Mutex<Vec<(String, RequestFile)>>,
+    written: Mutex<Vec<(String, u64)>>,
+    on_disk: Mutex<OnDisk>,
+}
+
+impl RuleFiles {
+    /// The files in force, which others do not change meanwhile.
+    pub(crate) fn in_force(&self) -> MutexGuard<'_, Vec<(String, RequestFile)>> {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what is written in the files in force.
+    pub(crate) fn set_written(&self, files: &[(String, RequestFile)]) {
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = written(files);
+    }
+
+    /// What is written in each file in force, by its domain.
+    pub(crate) fn written(&self) -> Vec<(String, u64)> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn on_disk(&self) -> MutexGuard<'_, OnDisk> {
+        self.on_disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks whether the files on disk are those in force, and says it if they are not.
+    pub(crate) fn look(&self, paths: &[PathBuf]) {
+        let mut on_disk = self.on_disk();
+        if on_disk.is_new(paths) {
+            let line = changed(paths, &self.written());
+            if let Some(line) = line.as_ref().filter(|line| on_disk.changed.as_ref() != Some(line))
+            {
+                tracing::warn!("{line}");
+            }
+            on_disk.changed = line;
+        }
+    }
+
+    /// Notes how a reload went.
+    pub(crate) fn reloaded(&self, errors: Option<&[RuleFileError]>) {
+        let failed = errors.and_then(|errors| errors.first()).map(|error| {
+            format!("the rules from before stay in force, the latest reload failed: {error}")
+        });
+        *self.on_disk() = OnDisk { failed, ..OnDisk::default() };
+    }
+
+    /// Whether the latest reload took the files, and whether they are others by now.
+    pub(crate) fn are_taken(&self) -> [bool; 2] {
+        let on_disk = self.on_disk();
+        [on_disk.failed.is_none(), on_disk.changed.is_some()]
+    }
+
+    /// Why the files on disk are not in force; none if they are, as far as is known.
+    pub(crate) fn not_in_force(&self) -> Option<String> {
+        let on_disk = self.on_disk();
+        on_disk.failed.clone().or_else(|| on_disk.changed.clone())
+    }
+}
+
 /// Rule files on disk, as they were seen last.
 #[derive(Debug, Default)]
-pub(crate) struct OnDisk {
+struct OnDisk {
     /// Names, sizes and times at the latest look, and those that were read.
     seen: Vec<Stamp>,
     read: Option<Vec<Stamp>>,
     /// Words about files that are not those in force.
-    pub(crate) changed: Option<String>,
+    changed: Option<String>,
     /// Words about the latest reload, if it failed.
-    pub(crate) failed: Option<String>,
+    failed: Option<String>,
 }
 
 /// What changes with a file.
 type Stamp = (PathBuf, Option<[i64; 4]>);
 
 impl OnDisk {
-    /// After a reload, which failed if there are words about that.
-    pub(crate) fn after(failed: Option<String>) -> Self {
-        Self { failed, ..Self::default() }
-    }
-
     /// True if the files are others than those that were read last, and stay so.
-    pub(crate) fn is_new(&mut self, paths: &[PathBuf]) -> bool {
+    fn is_new(&mut self, paths: &[PathBuf]) -> bool {
         let all = paths.iter().flat_map(|path| files(path).unwrap_or_else(|_| vec![path.clone()]));
         let stamp = |path: PathBuf| {
             let of = fs::metadata(&path).ok().map(|of| {
