@@ -499,7 +499,7 @@ fn no_payload_is_lost_by_workers_that_die_and_a_redis_that_is_killed() {
         let mut next_kill = begin + Duration::from_millis(1500);
         let enough = |queued: &[String]| queued.len() > 100 && done.lock().unwrap().deaths > 10;
         while begin.elapsed() < Duration::from_secs(9)
-            || !enough(&queued) && begin.elapsed() < PATIENCE / 2
+            || (kills < 4 || !enough(&queued)) && begin.elapsed() < PATIENCE / 2
         {
             let payload = format!("k{} {number:06}", number % 3);
             let answer = send(&nodes[number % 2], &payload[..2], &payload);
