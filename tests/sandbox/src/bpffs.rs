@@ -1,4 +1,4 @@
-//! A BPF file system of one's own: pins in it are nobody else's, and unmounting it removes them.
+//! A private BPF file system: no other program sees the pins in it, and unmounting it removes them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const KERNELS_OWN: &str = "debug";
 pub struct Bpffs(PathBuf);
 
 impl Bpffs {
-    /// Mounts one on the new directory `path`.
+    /// Mounts a BPF file system on the new directory `path`.
     ///
     /// # Errors
     ///

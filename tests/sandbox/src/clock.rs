@@ -21,7 +21,7 @@ pub fn sleep_until(nanos: u64) {
     };
     match clock_nanosleep_absolute(ClockId::Monotonic, &time) {
         Ok(()) | Err(Errno::INTR) => {}
-        // Only an invalid time is left; the caller looks at the clock again anyway.
+        // The only possible error is an invalid time; the caller looks at the clock again anyway.
         Err(_) => std::thread::yield_now(),
     }
 }

@@ -1,4 +1,4 @@
-//! Running the machine's tools, with errors that name the command line and what it said.
+//! Runs the machine's tools; errors name the command line and the tool's message.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -40,7 +40,7 @@ pub fn checked(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{}`: not UTF-8", line(command)))
 }
 
-/// [`checked`] for a program and its arguments.
+/// Runs [`checked`] on a program and its arguments.
 ///
 /// # Errors
 ///

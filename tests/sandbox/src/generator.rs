@@ -1,10 +1,10 @@
 //! Sends from many sources at the same time, and records when each frame was sent.
 //!
 //! One thread serves all sources by absolute times. It sleeps between them, so it leaves the other
-//! CPU alone. After a stall the missed slots are skipped: a source never catches up in a burst, so
-//! a conforming source stays one. Every stream has its first slot, and a slot that has begun is
-//! sent to its end, however late the machine is: what a test sends at once does not depend on the
-//! time it takes.
+//! CPU alone. After a stall it skips the missed slots: a source never catches up in a burst, so a
+//! conforming source stays conforming. Every stream has its first slot, and a slot that has begun
+//! is sent to its end, however late the machine is: the frames that a test sends at once do not
+//! depend on the time this takes.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,7 +67,7 @@ impl Pattern {
         Ok((frames, period))
     }
 
-    /// The average that it aims at, in frames a second.
+    /// The average that the pattern aims at, in frames a second.
     pub fn per_second(self) -> f64 {
         match self {
             Self::Paced { per_second } => per_second,
@@ -82,7 +82,7 @@ impl Pattern {
 pub struct Stream {
     /// Finished frames.
     pub frames: Vec<Vec<u8>>,
-    /// When.
+    /// Times at which the frames are sent.
     pub pattern: Pattern,
 }
 
@@ -92,8 +92,8 @@ pub struct Recording {
     /// `CLOCK_MONOTONIC` in nanoseconds just before each frame was handed over, ascending. The
     /// frame at index `n` was number `n` modulo the number of frames in the stream.
     pub times: Vec<u64>,
-    /// Frames that the device refused; they are not in `times`, and the next one that is sent is
-    /// the same frame.
+    /// Frames that the device refused; they are not in `times`, and the next frame sent is the same
+    /// one.
     pub refused: u64,
     /// Slots that passed without a frame because the machine was late.
     pub skipped: u64,
@@ -108,7 +108,7 @@ impl Recording {
     }
 }
 
-/// A generator at work. Dropping it stops it.
+/// A running generator. Dropping it stops it.
 #[derive(Debug)]
 pub struct Generator {
     stop: Arc<AtomicBool>,
@@ -170,7 +170,7 @@ impl Generator {
         Ok(Self { stop, recordings, thread: Some(thread) })
     }
 
-    /// The times recorded for a stream, without its first `skip`: what is new since the last look.
+    /// The times recorded for a stream after the first `skip`: those new since the last look.
     pub fn times_after(&self, stream: usize, skip: usize) -> Vec<u64> {
         self.recordings
             .get(stream)
@@ -178,12 +178,12 @@ impl Generator {
             .unwrap_or_default()
     }
 
-    /// True if all is sent.
+    /// Returns true if all frames are sent.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Makes it stop before its time.
+    /// Stops the generator before its time.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -213,7 +213,7 @@ impl Drop for Generator {
     }
 }
 
-/// A stream and where it stands.
+/// A stream and its position.
 struct Queue {
     frames: Vec<Vec<u8>>,
     per_slot: u32,
@@ -232,8 +232,8 @@ impl Queue {
         Ok(Self { frames: stream.frames, per_slot, period, pending: 0, next: 0, has_begun: false })
     }
 
-    /// Opens the slot that `now` is in, if that has not been done; returns how many slots before it
-    /// are lost.
+    /// Opens the slot that contains `now`, unless it is open; returns the number of slots lost
+    /// before it.
     fn advance(&mut self, now: u64) -> u64 {
         if now < self.next {
             return 0;
@@ -245,12 +245,12 @@ impl Queue {
         missed
     }
 
-    /// True if a slot has begun and nothing of it is left.
+    /// Returns true if a slot has begun and all its frames are sent.
     fn is_done(&self) -> bool {
         self.has_begun && self.pending == 0
     }
 
-    /// Sends up to a turn's worth.
+    /// Sends the frames of up to one turn.
     fn take_turn(
         &mut self,
         (socket, no_room): (&PacketSocket, NoRoom),
@@ -306,7 +306,7 @@ fn send(
         for (queue, recording) in queues.iter_mut().zip(recordings) {
             let mut recording = lock(recording);
             if !is_over || !queue.has_begun {
-                // Not the `now` of above: the queues before this one took their time.
+                // The time is read again: the queues before this one took a while.
                 recording.skipped += queue.advance(clock::now());
             }
             queue.take_turn(socket, bound, &mut recording)?;
@@ -319,7 +319,7 @@ fn send(
     Ok(())
 }
 
-/// Frames a second that `count` frames within `nanos` are.
+/// Rate of `count` frames in `nanos` nanoseconds, in frames a second.
 #[expect(clippy::cast_precision_loss, reason = "counts are far under 2^52")]
 pub fn rate(count: u64, nanos: u64) -> f64 {
     if nanos == 0 { 0.0 } else { count as f64 * NANOS_PER_SECOND / nanos as f64 }

@@ -1,4 +1,4 @@
-//! Ctrl-C and its relatives, as a flag that long work looks at.
+//! Ctrl-C and similar signals, as a flag that long work looks at.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
-    /// True if one of the signals came.
+    /// Returns true if one of the signals came.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

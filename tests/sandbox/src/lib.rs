@@ -1,9 +1,10 @@
 //! The sandbox: network namespaces, cables, traffic, and limiter in them, driven from outside as a
-//! user would drive it. What counts packets ([`receiver`]) and what says how many should arrive
-//! ([`oracle`]) share no code with it. The tests and the measurements build on this crate.
+//! user would drive it. The code that counts packets ([`receiver`]) and the code that says how many
+//! should arrive ([`oracle`]) share nothing with limiter. The tests and the measurements build on
+//! this crate.
 //!
-//! Everything that is made on the machine is a guard that removes it on drop, also in a panic; what
-//! a killed run leaves is found by its name and removed by the next one ([`sweep`]).
+//! Everything made on the machine is a guard that removes it on drop, also in a panic. The next run
+//! finds the leftovers of a killed run by their names and removes them ([`sweep`]).
 
 pub mod bpffs;
 pub mod clock;

@@ -53,7 +53,7 @@ pub fn sandbox() -> Result<PathBuf> {
     })
 }
 
-/// One limiter on one interface: where its files are, and its daemon while that runs.
+/// One limiter on one interface: the places of its files, and its daemon while that runs.
 ///
 /// On drop the daemon is ended and everything detached.
 #[derive(Debug)]
@@ -73,13 +73,13 @@ pub struct Limiter {
 #[derive(Debug)]
 struct Daemon {
     child: Child,
-    /// Standard error. A file rather than a pipe: a line that the daemon has written is there for
-    /// whom it answers next.
+    /// Standard error. A file rather than a pipe, so that a line written by the daemon is there
+    /// before its next answer.
     log: File,
 }
 
 impl Limiter {
-    /// A limiter of which all files are in the testbed's directories; not started.
+    /// A limiter with all its files in the testbed's directories; not started.
     pub fn new(binary: PathBuf, rules: &Path, interface: &str, testbed: &Testbed) -> Self {
         let (dir, bpffs) = (testbed.dir.path(), testbed.bpffs.path());
         Self::within(&testbed.receiver, binary, rules, interface, dir, bpffs)
@@ -115,7 +115,7 @@ impl Limiter {
         self
     }
 
-    /// Forgets the options that it was given.
+    /// Removes all options given so far.
     pub fn without_options(&mut self) -> &mut Self {
         self.options.clear();
         self
@@ -127,18 +127,18 @@ impl Limiter {
         self
     }
 
-    /// Takes other directories for pins and state and another socket, each named after `tag` beside
-    /// the first ones: a limiter that knows nothing of this one.
+    /// Moves pins, state and socket to other paths, named after `tag` beside the first ones: such a
+    /// limiter knows nothing of the first one.
     pub fn apart(&mut self, tag: &str) -> &mut Self {
         for path in [&mut self.pins, &mut self.state, &mut self.socket] {
-            // A BPF file system takes no dots in names.
+            // A BPF file system allows no dots in names.
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             path.set_file_name(format!("{tag}-{name}"));
         }
         self
     }
 
-    /// Takes another interface than the cable's end.
+    /// Uses another interface than the cable's end.
     pub fn on(&mut self, interface: &str) -> &mut Self {
         interface.clone_into(&mut self.interface);
         self
@@ -201,7 +201,8 @@ impl Limiter {
         use std::os::unix::process::CommandExt as _;
         ensure!(self.daemon.is_none(), "the daemon runs already");
         let mut command = self.run_command();
-        // A group of its own: Ctrl-C at the terminal is for us, and we end the daemon in order.
+        // The daemon gets its own process group: Ctrl-C at the terminal must reach this process
+        // only, which then ends the daemon in order.
         let log = File::from(memfd_create("daemon's log", MemfdFlags::CLOEXEC)?);
         command.stdout(Stdio::null()).stderr(log.try_clone()?).process_group(0);
         self.daemon = Some(Daemon { child: self.netns.spawn(&mut command)?, log });
@@ -222,25 +223,25 @@ impl Limiter {
         }
     }
 
-    /// Takes another directory for pins.
+    /// Uses another directory for pins.
     pub fn pin_in(&mut self, pins: &Path) -> &mut Self {
         pins.clone_into(&mut self.pins);
         self
     }
 
-    /// Takes another directory for the daemon's state.
+    /// Uses another directory for the daemon's state.
     pub fn keep_in(&mut self, state: &Path) -> &mut Self {
         state.clone_into(&mut self.state);
         self
     }
 
-    /// Takes another path for the socket.
+    /// Uses another path for the socket.
     pub fn listen_at(&mut self, socket: &Path) -> &mut Self {
         socket.clone_into(&mut self.socket);
         self
     }
 
-    /// Starts the daemon without waiting for it or hearing what it says; the caller ends it.
+    /// Starts the daemon without waiting for it or reading its output; the caller ends it.
     ///
     /// # Errors
     ///
@@ -279,8 +280,8 @@ impl Limiter {
         self.daemon.as_ref().map_or_else(String::new, |daemon| read(&daemon.log))
     }
 
-    /// Waits until the log contains `text`; returns all of it. The daemon may answer a request
-    /// before another task of it writes a line.
+    /// Waits until the log contains `text`; returns the whole log. The daemon may answer a request
+    /// before another of its tasks writes a line.
     ///
     /// # Errors
     ///
@@ -433,7 +434,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// When one stays, or there is no such interface.
+    /// When a program stays, or there is no such interface.
     pub fn wait_until_detached(&self) -> Result<()> {
         let deadline = Instant::now() + READY_WITHIN;
         loop {
@@ -473,7 +474,7 @@ impl Drop for Limiter {
         if let Err(error) = self.clean_up() {
             eprintln!("while taking the limiter down: {error:#}");
             if let Some(daemon) = &mut self.daemon {
-                // Whatever went wrong, no daemon may outlive us; an error means it has ended.
+                // No daemon may outlive this process; an error means that it has ended already.
                 let _ended = daemon.child.kill().and_then(|()| daemon.child.wait());
             }
         }
@@ -485,7 +486,7 @@ fn send(pid: u32, signal: Signal) -> Result<()> {
     kill_process(pid, signal).with_context(|| format!("cannot send {signal:?} to process {pid:?}"))
 }
 
-/// All of a file, without a change of the offset at which the daemon writes.
+/// Reads the whole file without moving the offset at which the daemon writes.
 fn read(log: &File) -> String {
     let mut bytes = Vec::new();
     let mut chunk = vec![0; 64 << 10];

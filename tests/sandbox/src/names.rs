@@ -1,4 +1,4 @@
-//! Names of what is made on the machine: `limiter-TAG-PID-N`. The process id in the name says
+//! Names of things made on the machine: `limiter-TAG-PID-N`. The process id in the name says
 //! whether the owner is still alive.
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const PREFIX: &str = "limiter-";
 
-/// A name that nothing else on this machine has. `tag` says what it is for.
+/// A name that nothing else on this machine has. `tag` says what the name is for.
 pub fn unique(tag: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -23,9 +23,9 @@ pub fn owner(name: &str) -> Option<u32> {
     Some(pid)
 }
 
-/// True if `name` was made by [`unique`] in a process that has ended.
+/// Returns true if `name` was made by [`unique`] in a process that has ended.
 ///
-/// A process id that was given out again looks alive; such a name is kept until that one ends.
+/// A process id that was reused looks alive; the name is kept until that process ends.
 pub fn is_orphaned(name: &str) -> bool {
     owner(name).is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
 }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_dead_owner_is_noticed() {
-        // Process ids end at 2^22 (/proc/sys/kernel/pid_max), so this one never lives.
+        // Process ids end at 2^22 (/proc/sys/kernel/pid_max), so this process never exists.
         assert!(is_orphaned("limiter-a-4194305-0"));
     }
 }

@@ -1,4 +1,4 @@
-//! Network namespaces with a name, as `ip netns` makes them.
+//! Named network namespaces, as `ip netns` makes them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -22,7 +22,7 @@ pub struct Netns {
 }
 
 impl Netns {
-    /// Makes one named after `tag`, with its loopback up.
+    /// Makes a namespace named after `tag`, with its loopback up.
     ///
     /// # Errors
     ///
@@ -127,9 +127,9 @@ impl Netns {
             .with_context(|| format!("cannot write {value} to {} in {}", path.display(), self.name))
     }
 
-    /// Makes an interface silent, before it is up: whatever it carries then, somebody has sent. It
-    /// asks for no neighbour, so they have to be given, has no link-local address, and joins no
-    /// group but those that no host reports.
+    /// Silences an interface before it is up, so that all its frames are frames that a test sent.
+    /// It does not ask for neighbours, so they must be set; it has no link-local address, and joins
+    /// only groups that no host reports.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Netns {
         Ok(())
     }
 
-    /// Frames that the interface has sent and received since it was made: out, and in.
+    /// Frames that the interface has sent and received since it was made, in this order.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! A real nginx of a run's own, with its files in a directory.
+//! A real nginx of its own for a run, with its files in a directory.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -16,23 +16,23 @@ use crate::netns::Netns;
 pub struct Nginx(Child);
 
 impl Nginx {
-    /// Fails where there is no nginx, and names the package.
+    /// Fails if nginx is not installed, and names the package.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// When there is no nginx.
     pub fn check() -> Result<()> {
         command::run("nginx", ["-v"]).map(drop)
     }
 
-    /// Starts one in a namespace, with the contents of `http` in its configuration.
+    /// Starts nginx in a namespace, with the contents of `http` in its configuration.
     ///
     /// # Errors
     ///
-    /// When it cannot be started. It may end by itself if the configuration is bad.
+    /// When nginx cannot be started. It may end by itself if the configuration is bad.
     pub fn start(netns: &Netns, dir: &Path, http: &str) -> Result<Self> {
         let path = |name: &str| dir.join(name).display().to_string();
-        // Root's workers, because the run's directory is root's.
+        // The workers run as root, because the run's directory belongs to root.
         let config = format!(
             "daemon off; user root; worker_processes 1; pid {}; error_log {};\nevents {{}}\nhttp \
              {{\n\
@@ -50,12 +50,12 @@ impl Nginx {
         fs::write(&file, config).with_context(|| format!("cannot write {}", file.display()))?;
         let mut command = Command::new("nginx");
         command.arg("-e").arg(dir.join("nginx.log")).arg("-p").arg(dir).arg("-c").arg(&file);
-        // Ctrl-C at the terminal is for us.
+        // Ctrl-C at the terminal must reach this process only.
         command.stdin(Stdio::null()).process_group(0);
         Ok(Self(netns.spawn(&mut command)?))
     }
 
-    /// Ends it.
+    /// Ends nginx.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Nginx {
         self.end()
     }
 
-    /// SIGTERM: the master ends its workers then.
+    /// Sends SIGTERM: the master then ends its workers.
     fn end(&mut self) -> Result<()> {
         if self.0.try_wait()?.is_none() {
             let pid = Pid::from_raw(i32::try_from(self.0.id())?).context("no process id")?;

@@ -1,7 +1,7 @@
 //! An exact limiter to compare with: the `governor` crate with a clock set by hand.
 //!
-//! The crate shares no code with limiter, so an error in our arithmetic is not in the expectation
-//! too.
+//! The crate shares no code with limiter, so an error in limiter's arithmetic does not enter the
+//! expectation.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn three_times_the_rate_gives_burst_and_rate() {
-        // 10 s at 3000 a second under 1000 a second and a burst of 50.
+        // 10 s at 3000 a second, under a limit of 1000 a second and a burst of 50.
         let limit = Limit::per_second(1000, 50);
         let delivered = limit.delivered(1, every(333_333, 30_000)).expect("valid");
         assert!((10_048..=10_050).contains(&delivered), "{delivered}");

@@ -13,12 +13,12 @@ use socket2::{Domain, MsgHdr, Protocol, SockAddr, SockRef, Socket, Type};
 #[derive(Debug)]
 pub struct PacketSocket(Socket);
 
-/// What it means when the kernel answers `ENOBUFS` to a frame.
+/// Meaning of the kernel's answer `ENOBUFS` to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
     /// The frame was never sent: the device had no room.
     Refused,
-    /// The frame was sent and dropped at tc on its way out, as over its limit.
+    /// The frame was sent and dropped at tc on its way out, because it was over its limit.
     Dropped,
 }
 
@@ -31,7 +31,7 @@ pub enum Direction {
     Both,
 }
 
-/// `PACKET_STATISTICS` of a socket since it was last asked.
+/// `PACKET_STATISTICS` of a socket since the last request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Frames that reached the socket, lost ones included.
@@ -64,7 +64,8 @@ impl PacketSocket {
     ) -> Result<Self> {
         Self::open(interface, libc::ETH_P_ALL, |socket| {
             let incoming_only = i32::from(direction == Direction::Incoming);
-            // The kernel's own limit (net.core.rmem_max) is for those without the privilege.
+            // The kernel's own limit (net.core.rmem_max) only binds processes without the
+            // privilege.
             set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, i32::try_from(buffer)?)?;
             set_option(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, incoming_only)?;
             socket.set_read_timeout(Some(timeout))?;
@@ -78,7 +79,7 @@ impl PacketSocket {
         protocol: i32,
         prepare: impl FnOnce(&Socket) -> Result<()>,
     ) -> Result<Self> {
-        // Protocol 0 until it is bound: otherwise it would see frames of all interfaces.
+        // Protocol 0 until the socket is bound: otherwise it would see frames of all interfaces.
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))
             .context("cannot open a packet socket: run as root")?;
         prepare(&socket)?;
@@ -99,8 +100,8 @@ impl PacketSocket {
         self.0.send(frame).map(|_| ())
     }
 
-    /// Receives the beginning of one frame into `buffer`; returns how much of it there is, 0 when
-    /// none came in time.
+    /// Receives the beginning of one frame into `buffer`; returns its length there, or 0 when no
+    /// frame came in time.
     ///
     /// # Errors
     ///
@@ -112,7 +113,7 @@ impl PacketSocket {
         }
     }
 
-    /// The kernel's counts for this socket, which start again from zero.
+    /// Reads the kernel's counts for this socket, which then start again from zero.
     ///
     /// # Errors
     ///
@@ -151,7 +152,7 @@ fn socklen<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).unwrap_or(libc::socklen_t::MAX)
 }
 
-/// Makes a UDP socket divide what it is given into datagrams of `bytes` bytes (`UDP_SEGMENT` of
+/// Makes a UDP socket divide its data into datagrams of `bytes` bytes (`UDP_SEGMENT` of
 /// include/uapi/linux/udp.h): they go through the kernel as one super-frame.
 ///
 /// # Errors
@@ -162,7 +163,7 @@ pub fn segment(socket: &std::net::UdpSocket, bytes: u16) -> io::Result<()> {
     set_option(&SockRef::from(socket), libc::SOL_UDP, UDP_SEGMENT, i32::from(bytes))
 }
 
-/// Gives a UDP socket a buffer of `bytes` bytes for what arrives, whatever the kernel's own limit.
+/// Gives a UDP socket a receive buffer of `bytes` bytes, whatever the kernel's own limit.
 ///
 /// # Errors
 ///
@@ -171,19 +172,19 @@ pub fn receive_buffer(socket: &std::net::UdpSocket, bytes: i32) -> io::Result<()
     set_option(&SockRef::from(socket), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
 }
 
-/// Lets a UDP socket name the time of departure of each datagram (`SO_TXTIME` of
-/// `include/uapi/linux/net_tstamp.h`), on `CLOCK_MONOTONIC`, as `fq` takes it.
+/// Lets a UDP socket set the time of departure of each datagram (`SO_TXTIME` of
+/// `include/uapi/linux/net_tstamp.h`), on `CLOCK_MONOTONIC`, as `fq` expects it.
 ///
 /// # Errors
 ///
 /// Without `CAP_NET_ADMIN`.
 pub fn timed(socket: &std::net::UdpSocket) -> io::Result<()> {
-    // Of `struct sock_txtime`: the clock, and no flags.
+    // The fields of `struct sock_txtime`: the clock, and no flags.
     let value = [libc::CLOCK_MONOTONIC, 0].map(i32::to_ne_bytes).concat();
     set_bytes(&SockRef::from(socket), libc::SOL_SOCKET, libc::SO_TXTIME, &value)
 }
 
-/// Sends a datagram from a socket that is [`timed`], to depart at `nanos` of `CLOCK_MONOTONIC`.
+/// Sends a datagram from a socket set up by [`timed`], to depart at `nanos` of `CLOCK_MONOTONIC`.
 ///
 /// # Errors
 ///
@@ -194,7 +195,7 @@ pub fn send_at(
     to: std::net::SocketAddr,
     nanos: u64,
 ) -> io::Result<()> {
-    // Of `struct cmsghdr`: length, level, type; and the time.
+    // The fields of `struct cmsghdr`: length, level, type; then the time.
     let length = size_of::<usize>() + 2 * size_of::<i32>() + size_of::<u64>();
     let mut control = length.to_ne_bytes().to_vec();
     control.extend([libc::SOL_SOCKET, libc::SCM_TXTIME].map(i32::to_ne_bytes).concat());

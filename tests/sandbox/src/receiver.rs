@@ -1,5 +1,5 @@
 //! Counts the frames that arrive at an interface, by source, behind XDP and before the network
-//! stack. Nothing here knows of limiter.
+//! stack. This module knows nothing of limiter.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,13 +15,13 @@ use crate::netns::Netns;
 use crate::packet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, TAG_CUSTOMER, TAG_SERVICE};
 use crate::packet_socket::{Direction, PacketSocket};
 
-/// Room for some 80,000 small frames: more than a second of any traffic we send.
+/// Room for some 80,000 small frames: more than a second of any traffic in the tests.
 const BUFFER: usize = 64 << 20;
 
 /// Enough for Ethernet, two tags and an IPv6 header.
 const HEADERS: usize = 64;
 
-/// Frames that a tap records at most.
+/// Most frames that a tap records.
 pub const TAP_BOUND: usize = 1_000_000;
 
 const TIMEOUT: Duration = Duration::from_millis(50);
@@ -31,13 +31,13 @@ const TIMEOUT: Duration = Duration::from_millis(50);
 pub struct Counts {
     /// Frames by source: an IPv4 address, or the /64 of an IPv6 address with a zero host part.
     pub sources: HashMap<IpAddr, u64>,
-    /// When each frame of a source was seen, in nanoseconds of `CLOCK_MONOTONIC`; only of a
-    /// [`Receiver::tap`].
+    /// Times at which each frame of a source was seen, in nanoseconds of `CLOCK_MONOTONIC`; only
+    /// filled by a [`Receiver::tap`].
     pub times: HashMap<IpAddr, Vec<u64>>,
     /// Frames that are not IP.
     pub other: u64,
     /// Frames that the kernel could not hand over because the socket's buffer was full. Above zero
-    /// the measurement is invalid: it is not known from where they came.
+    /// the measurement is invalid, because the sources of these frames are unknown.
     pub lost: u64,
 }
 
@@ -47,7 +47,7 @@ impl Counts {
         self.sources.get(&masked(source)).copied().unwrap_or(0)
     }
 
-    /// When the frames of a source were seen, by a [`Receiver::tap`].
+    /// Times at which the frames of a source were seen, by a [`Receiver::tap`].
     pub fn times_of(&self, source: IpAddr) -> &[u64] {
         self.times.get(&masked(source)).map_or(&[], Vec::as_slice)
     }
@@ -68,7 +68,7 @@ impl Counts {
     }
 }
 
-/// The end of a frame by which a [`Receiver`] counts.
+/// The end of a frame by whose address a [`Receiver`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The sender of a frame.
@@ -84,7 +84,7 @@ impl End {
     }
 }
 
-/// The source that a limiter should see: IPv4 as it is, IPv6 cut to /64.
+/// The source that a limiter should see: IPv4 unchanged, IPv6 cut to /64.
 pub fn masked(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -92,7 +92,7 @@ pub fn masked(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A receiver at work. Dropping it stops it.
+/// A running receiver. Dropping it stops it.
 #[derive(Debug)]
 pub struct Receiver {
     stop: Arc<AtomicBool>,
@@ -101,7 +101,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Starts counting what comes in at `interface` inside `netns`. It counts already at return.
+    /// Starts counting the frames that come in at `interface` inside `netns`. The receiver is
+    /// already active at return.
     ///
     /// # Errors
     ///
@@ -110,7 +111,7 @@ impl Receiver {
         Self::start_by(netns, interface, End::Source)
     }
 
-    /// As [`Receiver::start`], by the sources or by the destinations of frames.
+    /// As [`Receiver::start`], but counts by the given end of the frames.
     ///
     /// # Errors
     ///
@@ -119,8 +120,8 @@ impl Receiver {
         Self::spawn(netns, interface, Direction::Incoming, end)
     }
 
-    /// Starts recording what goes through `interface` in both directions, with times: what a tool
-    /// really sent. More than [`TAP_BOUND`] frames are an error.
+    /// Starts recording the frames that go through `interface` in both directions, with times: what
+    /// a tool really sent. More than [`TAP_BOUND`] frames are an error.
     ///
     /// # Errors
     ///
@@ -150,17 +151,17 @@ impl Receiver {
         let receiver = Self { stop, counts, thread: Some(thread) };
         match is_ready.recv() {
             Ok(()) => Ok(receiver),
-            // The thread ended before it was ready, and knows why.
+            // The thread ended before it was ready; its error says why.
             Err(_) => Err(receiver.finish().err().unwrap_or_else(|| anyhow!("no receiver"))),
         }
     }
 
-    /// Counts of what arrived so far; `lost` is only known at the end.
+    /// Counts of the arrivals so far; `lost` is only known at the end.
     pub fn counts(&self) -> Counts {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes what is still queued, stops, and returns what arrived. To be called when the sender
+    /// Reads the frames still queued, stops, and returns the counts. To be called when the sender
     /// has finished.
     ///
     /// # Errors

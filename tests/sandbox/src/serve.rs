@@ -1,4 +1,4 @@
-//! `limiter serve`, asked over a unix socket.
+//! Runs `limiter serve` and asks it over a unix socket.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -18,7 +18,7 @@ use crate::limiter::Limiter;
 /// Much longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A process without any capability, ended on drop.
+/// A `limiter serve` process without any capability, ended on drop.
 #[derive(Debug)]
 pub struct Serve {
     child: Child,
@@ -27,13 +27,12 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Starts one with the rules of a file and its own files in `dir`, which asks the daemon of
-    /// `limiter` for bans; waits until it answers.
+    /// Starts `limiter serve` with a rule file and its own files in `dir`; it asks the daemon of
+    /// `limiter` for bans. Waits until it answers.
     ///
     /// # Errors
     ///
-    /// When it cannot be started, ends (with what it said), or does not answer within half a
-    /// minute.
+    /// When it cannot be started, ends (with its output), or does not answer within half a minute.
     pub fn start(limiter: &Limiter, dir: &Path, rules: &Path) -> Result<Self> {
         let (socket, log) = (dir.join("requests.sock"), dir.join("serve.log"));
         let mut command = Command::new("setpriv");
@@ -48,7 +47,7 @@ impl Serve {
             .arg(format!("unix:{}", socket.display()))
             .stdin(Stdio::null())
             .stderr(File::create(&log)?)
-            // Ctrl-C at the terminal is for us.
+            // Ctrl-C at the terminal must reach this process only.
             .process_group(0);
         let child = command.spawn().map_err(|error| cannot_start(&command, &error))?;
         let mut serve = Self { child, socket, log };
@@ -63,12 +62,12 @@ impl Serve {
         Ok(serve)
     }
 
-    /// Its socket.
+    /// Socket of the process.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The status of an answer, and its body.
+    /// Sends a request; returns the status and body of the answer.
     ///
     /// # Errors
     ///
@@ -89,7 +88,7 @@ impl Serve {
         Ok((status, body.to_owned()))
     }
 
-    /// Its log so far.
+    /// Log of the process so far.
     ///
     /// # Errors
     ///
@@ -98,11 +97,11 @@ impl Serve {
         Ok(fs::read_to_string(&self.log)?)
     }
 
-    /// Ends it.
+    /// Ends the process.
     ///
     /// # Errors
     ///
-    /// When its exit code is not 0, with what it said.
+    /// When its exit code is not 0, with its output.
     pub fn close(mut self) -> Result<()> {
         self.end()
     }

@@ -13,7 +13,7 @@ use crate::{bpffs, command, names, netns};
 ///
 /// # Errors
 ///
-/// When something of them cannot be removed.
+/// When one of them cannot be removed.
 pub fn sweep() -> Result<Vec<String>> {
     let mut removed = Vec::new();
     for name in netns::all()?.into_iter().filter(|name| names::is_orphaned(name)) {
@@ -38,8 +38,8 @@ pub fn sweep() -> Result<Vec<String>> {
     Ok(removed)
 }
 
-/// True if we removed it. Another run that sweeps at the same time may have been faster: then there
-/// is nothing left all the same.
+/// Returns true if this run removed it. Another run that sweeps at the same time may have been
+/// faster; then nothing is left either.
 fn by_us(done: Result<()>, is_gone: impl FnOnce() -> Result<bool>) -> Result<bool> {
     match done {
         Ok(()) => Ok(true),
@@ -89,13 +89,13 @@ fn end_processes(name: &str) -> Result<()> {
     let pids = command::run("ip", ["netns", "pids", name])?;
     for pid in pids.split_whitespace() {
         let pid = pid.parse().ok().and_then(Pid::from_raw).context("`ip netns pids`: no number")?;
-        // One that has ended meanwhile is fine.
+        // A process that has ended in the meantime is fine.
         let _ended = kill_process(pid, Signal::KILL);
     }
     Ok(())
 }
 
-/// Mounted BPF file systems below a directory of which `wanted` likes the name.
+/// Mounted BPF file systems below a directory whose name `wanted` accepts.
 fn mounts(wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let table = fs::read_to_string("/proc/self/mounts").context("cannot read /proc/self/mounts")?;
     Ok(table
@@ -109,7 +109,7 @@ fn mounts(wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// Directories for temporary files of which `wanted` likes the name.
+/// Directories for temporary files whose name `wanted` accepts.
 fn directories(wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let parent = env::temp_dir();
     let mut found = Vec::new();

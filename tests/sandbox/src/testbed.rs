@@ -1,4 +1,4 @@
-//! Two namespaces, a cable, a private BPF file system and a directory: what every run needs.
+//! Two namespaces, a cable, a private BPF file system and a directory, which every run needs.
 
 use std::sync::{Arc, Once};
 use std::thread;
@@ -15,13 +15,13 @@ use crate::receiver::{Counts, Receiver};
 use crate::work_dir::WorkDir;
 use crate::{sweep, veth};
 
-/// Frames recorded for one stream at most, in tests.
+/// Most frames recorded for one stream in tests.
 const BOUND: usize = 1 << 21;
 
-/// How long frames may be under way: much longer than they ever are.
+/// Longest time that frames may be under way: much longer than they ever are.
 const UNDER_WAY: Duration = Duration::from_secs(30);
 
-/// How often it is asked whether they have arrived.
+/// Pause between two looks whether they have arrived.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A place to measure in. Fields are dropped in this order: the file system with the pins first,
@@ -34,16 +34,16 @@ pub struct Testbed {
     pub sender: Arc<Netns>,
     /// Namespace that the limiter runs in.
     pub receiver: Arc<Netns>,
-    /// For everything else that needs a path.
+    /// Directory for all other files.
     pub dir: WorkDir,
 }
 
 impl Testbed {
-    /// Builds one.
+    /// Builds a testbed.
     ///
     /// # Errors
     ///
-    /// Without root or `ip`. What was made until then is removed.
+    /// Without root or `ip`. What was made before the error is removed.
     pub fn create(tag: &str) -> Result<Self> {
         sweep_once();
         let dir = WorkDir::create(tag)?;
@@ -65,8 +65,8 @@ impl Testbed {
         Ok(Limiter::new(binary, &file, veth::RECEIVER.interface, self))
     }
 
-    /// Sends the streams for `duration`; returns what was sent, by stream, and what arrived. All
-    /// that was sent has been judged at return.
+    /// Sends the streams for `duration`; returns the recordings, by stream, and the arrivals. All
+    /// frames sent have been judged at return.
     ///
     /// # Errors
     ///
@@ -92,8 +92,7 @@ impl Testbed {
         Ok((recordings, counts))
     }
 
-    /// Frames that the link dropped since it was made: those that the receiving end had no room
-    /// for.
+    /// Frames that the link dropped since it was made, because the receiving end had no room.
     ///
     /// # Errors
     ///
@@ -115,7 +114,8 @@ impl Testbed {
         Ok(taken + self.lost_on_link()?)
     }
 
-    /// Waits until [`Testbed::met`] is as much: on a busy machine frames are under way for a while.
+    /// Waits until [`Testbed::met`] reaches `frames`: on a busy machine frames are under way for a
+    /// while.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// Takes everything down and checks that nothing of it is left.
+    /// Takes everything down and checks that nothing is left.
     ///
     /// # Errors
     ///
@@ -149,7 +149,8 @@ pub(crate) fn sweep_once() {
     SWEPT.call_once(|| match sweep::sweep() {
         Ok(removed) if removed.is_empty() => {}
         Ok(removed) => eprintln!("removed what a killed run left: {}", removed.join(", ")),
-        // The rest does not disturb us: our names are others. Another run may be sweeping, too.
+        // Other leftovers do not disturb this run, because its names differ. Another run may be
+        // sweeping, too.
         Err(error) => eprintln!("cannot remove all that a killed run left: {error:#}"),
     });
 }

@@ -1,4 +1,4 @@
-//! A virtual cable between two namespaces, on which there is nothing but what a test sends.
+//! A virtual cable between two namespaces that carries only the frames of a test.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::thread;
@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use crate::netns::Netns;
 use crate::packet::Mac;
 
-/// End of the cable that sends.
+/// The sending end of the cable.
 pub const SENDER: End = End {
     interface: "send0",
     mac: [2, 0, 0, 0, 0, 1],
@@ -25,7 +25,7 @@ pub const RECEIVER: End = End {
     ipv6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0xfe),
 };
 
-/// Much longer than a carrier takes to be seen, on a busy machine as well.
+/// Much longer than the kernel needs to report a carrier, also on a busy machine.
 const CARRIER_WITHIN: Duration = Duration::from_secs(30);
 
 /// One end of the cable. The addresses are from the documentation prefixes (RFC 5737, RFC 3849).
@@ -42,7 +42,7 @@ pub struct End {
 }
 
 /// Lays a cable between a new interface of one namespace and one of another, or of the same. Both
-/// are [silent](Netns::silence), and up at return. It ends with either.
+/// are [silent](Netns::silence), and up at return. The cable ends with either interface.
 ///
 /// # Errors
 ///
@@ -54,9 +54,9 @@ pub fn lay((near, one): (&Netns, &str), (far, other): (&Netns, &str)) -> Result<
 
 /// Connects the two namespaces by a cable that is up at return.
 ///
-/// The cable is [silent](Netns::silence), and neighbours are static, so no ARP, discovery or
-/// multicast traffic mixes with what is counted. The receiver routes every source back and does not
-/// check reverse paths, so spoofed sources reach its stack. The pair ends with its namespaces.
+/// The cable is [silent](Netns::silence), and neighbours are static, so that no ARP, discovery or
+/// multicast traffic mixes with the counted frames. The receiver routes every source back and does
+/// not check reverse paths, so spoofed sources reach its stack. The pair ends with its namespaces.
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ pub fn connect(sender: &Netns, receiver: &Netns) -> Result<()> {
     connect_as(sender, receiver, &RECEIVER)
 }
 
-/// [`connect`], with another receiving end than [`RECEIVER`].
+/// As [`connect`], with another receiving end than [`RECEIVER`].
 ///
 /// # Errors
 ///
@@ -100,7 +100,7 @@ pub fn add_source(sender: &Netns, address: &str) -> Result<()> {
 }
 
 /// Switches segmentation and checksum offloads off at both ends, so that one packet of a tool is
-/// one frame on the wire. The own generator sends finished frames and does not need it.
+/// one frame on the wire. The sandbox's own generator sends finished frames and does not need it.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ pub fn offloads_off(sender: &Netns, receiver: &Netns) -> Result<()> {
     Ok(())
 }
 
-/// A cable whose ends are still down.
+/// Makes a cable whose ends are still down.
 fn add((near, one): (&Netns, &str), (far, other): (&Netns, &str)) -> Result<()> {
     near.ip(["link", "add", one, "type", "veth", "peer", "name", other, "netns", far.name()])?;
     near.silence(one)?;
@@ -127,7 +127,7 @@ fn up(ends: [(&Netns, &str); 2]) -> Result<()> {
     ends.into_iter().try_for_each(|(netns, interface)| wait_for_carrier(netns, interface))
 }
 
-/// The end's own addresses; packets may come from any.
+/// Sets the end's own addresses; packets may come from any address.
 fn address(netns: &Netns, own: &End) -> Result<()> {
     let interface = own.interface;
     for scope in ["all", "default", interface] {
@@ -139,7 +139,7 @@ fn address(netns: &Netns, own: &End) -> Result<()> {
     Ok(())
 }
 
-/// Tells an end where the other one is.
+/// Tells an end the hardware address of the other end.
 fn introduce(netns: &Netns, own: &End, peer: &End) -> Result<()> {
     for address in [IpAddr::from(peer.ipv4), IpAddr::from(peer.ipv6)] {
         let (address, mac) = (address.to_string(), mac_text(peer.mac));

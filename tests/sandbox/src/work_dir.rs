@@ -8,12 +8,12 @@ use anyhow::{Context as _, Result};
 
 use crate::names;
 
-/// A fresh directory, mode 0700, removed with all that is in it on drop.
+/// A fresh directory, mode 0700, removed with its contents on drop.
 #[derive(Debug)]
 pub struct WorkDir(PathBuf);
 
 impl WorkDir {
-    /// Makes it under the system's directory for temporary files.
+    /// Makes the directory under the system's directory for temporary files.
     ///
     /// # Errors
     ///

@@ -1,9 +1,10 @@
-//! The bound of a shared limit, held against what arrived, in every window.
+//! Checks the bound of a shared limit against the packets that arrived, in every window.
 //!
-//! Nobody sees when a node decides on a packet, but that is after it was sent and before it
-//! arrived. So a packet counts in a window if it was sent and arrived within it. Nothing is allowed
-//! for what is under way, and no packet is held against a window that it may not belong to: those
-//! that cross an edge, few as the way takes microseconds, count in longer windows only.
+//! A node decides on a packet at a moment that nobody observes, after it was sent and before it
+//! arrived. So a packet counts in a window if it was sent and arrived within it. There is no
+//! allowance for packets under way, and no packet counts against a window that it may not belong
+//! to: the packets that cross an edge, few because the way takes microseconds, count in longer
+//! windows only.
 
 /// Nanoseconds of a second; units are counted in parts of this.
 const SECOND: u64 = 1_000_000_000;
@@ -17,16 +18,16 @@ pub struct Packet {
     pub arrived: u64,
 }
 
-/// A part of a run, and what comes on top of the bound in windows that touch it.
+/// Part of a run, with the units that windows touching it may have on top of the bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// Begin, in nanoseconds of `CLOCK_MONOTONIC`.
     pub from: u64,
     /// End.
     pub to: u64,
-    /// Units a second that come on top while it lasts.
+    /// Units a second on top of the bound, while the span lasts.
     pub rate: u64,
-    /// Units that come on top once.
+    /// Units on top of the bound, once.
     pub burst: u64,
 }
 
@@ -40,14 +41,14 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Most packets that may pass in the window of a span.
+    /// Most packets that may pass in a window as long as the span.
     pub fn of(&self, span: &Span) -> u64 {
         let units = (self.rate + span.rate) * (span.to.saturating_sub(span.from));
         self.burst + span.burst + units / SECOND
     }
 
-    /// Packets by which the worst of all windows of any length is over the bound: negative where
-    /// all are below. `spans` follow one another without a gap; `None` without a packet in them.
+    /// Packets by which the worst window of any length exceeds the bound; negative if all windows
+    /// are below it. `spans` follow one another without a gap. `None` if no packet is in them.
     pub fn over(&self, spans: &[Span], packets: &[Packet]) -> Option<i64> {
         let spans = joined(spans);
         let mut worst = None;
@@ -64,7 +65,7 @@ impl Bound {
         Some(worst?.div_euclid(SECOND.cast_signed()))
     }
 
-    /// The most that packets of a window exceed what its rate allows, in parts of a packet.
+    /// Most by which the packets of a window exceed what the rate allows, in parts of a packet.
     fn excess(&self, spans: &[Span], mut packets: Vec<Packet>) -> Option<i64> {
         let origin = spans.first()?.from;
         // Units that the rate has allowed from the origin to a time.
@@ -88,7 +89,7 @@ impl Bound {
     }
 }
 
-/// Spans of which the next one goes on with the same on top, as one: a cut counts once.
+/// Joins neighbouring spans with the same units on top, so that a cut counts once.
 fn joined(spans: &[Span]) -> Vec<Span> {
     let mut joined: Vec<Span> = Vec::new();
     for span in spans {
@@ -100,9 +101,9 @@ fn joined(spans: &[Span]) -> Vec<Span> {
     joined
 }
 
-/// Windows by the packet that they begin with, in the order of sending: for each the packets that
-/// have arrived of it, and what had been allowed at its begin. A tree of maxima, in which what is
-/// added to a whole branch stays at its root.
+/// Windows by their first packet, in the order of sending. The value of a window is its packets
+/// that have arrived, minus what was allowed at its begin. The windows are a tree of maxima; a
+/// value added to a whole branch stays at the branch's root.
 struct Starts {
     best: Vec<i64>,
     added: Vec<i64>,
@@ -119,7 +120,7 @@ impl Starts {
         Self { best: vec![ABSENT; 2 * leaves], added: vec![0; 2 * leaves], leaves }
     }
 
-    /// Packet `n` has arrived: it counts in all windows that begin with it or before.
+    /// Counts packet `n`, which has arrived, in all windows that begin with it or before it.
     fn count(&mut self, n: usize, allowed: i64) {
         self.walk(n + self.leaves, allowed - ABSENT, 0);
         self.walk(n + 1 + self.leaves, 0, SECOND.cast_signed());
@@ -144,7 +145,7 @@ impl Starts {
     }
 }
 
-/// The most packets of any window of `length` nanoseconds.
+/// Most packets in any window of `length` nanoseconds.
 pub fn busiest(packets: &[Packet], length: u64) -> u64 {
     let mut packets = packets.to_vec();
     packets.sort_unstable();
@@ -192,7 +193,7 @@ mod tests {
     fn what_crosses_an_edge_counts_in_longer_windows_only() {
         let late = Packet { sent: 0, arrived: 100 * MS };
         let arrived = vec![late; 20];
-        // Twenty in a tenth of a second, which allows ten beside the burst.
+        // 20 packets in a tenth of a second, in which the rate allows 10 beside the burst.
         assert_eq!(BOUND.over(&[all(1000)], &arrived), Some(0));
         assert_eq!(busiest(&arrived, 99 * MS), 0);
         assert_eq!(busiest(&arrived, 100 * MS), 20);
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(BOUND.over(&spans, &during), Some(1));
         let before = packets(std::iter::repeat_n(500, 16));
         assert_eq!(BOUND.over(&spans, &before), Some(6));
-        // The rate in the cut: 120 instead of 100.
+        // During the cut the rate is 120 instead of 100.
         let pace = (1..120).map(|n| 1001 + n * 25 / 3);
         let long = packets(std::iter::repeat_n(1001, 15).chain(pace));
         let over = BOUND.over(&spans, &long).expect("packets");
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(BOUND.of(&spans[1]), 135);
     }
 
-    /// Every window by itself, as the tree finds them at once.
+    /// Compares the tree with a search through every single window.
     #[test]
     fn the_worst_window_is_that_of_trying_all() {
         let mut random = 7_u64;

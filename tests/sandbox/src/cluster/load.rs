@@ -1,4 +1,4 @@
-//! Nodes under the load of one source, for tests: every window of a run is held against the bound.
+//! Nodes under the load of one source, for tests: every window of a run must hold the bound.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,10 +18,10 @@ const SECOND: u64 = 1_000_000_000;
 /// Three times the limit.
 pub const OVER: u64 = 3000;
 
-/// A share of one node of three, rounded up.
+/// Share of one node of three, rounded up.
 pub const SHARE: Bound = Bound { rate: SHARES.rate.div_ceil(3), burst: SHARES.burst.div_ceil(3) };
 
-/// Nodes under load. What is expected of a part of the time is judged at the end.
+/// Nodes under load. Expectations about parts of the run are judged at its end.
 #[derive(Debug)]
 pub struct Load {
     /// The nodes.
@@ -34,7 +34,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts the source; some or all daemons run already.
+    /// Starts the source; some or all daemons already run.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Load {
         Ok(load)
     }
 
-    /// So much comes on top of the bound from now on.
+    /// Allows this much on top of the bound from now on.
     pub fn on_top(&mut self, rate: u64, burst: u64) {
         let now = clock::now();
         if let Some(last) = self.spans.last_mut() {
@@ -57,31 +57,31 @@ impl Load {
         self.spans.push(Span { from: now, to: now, rate, burst });
     }
 
-    /// Lets the load go on for so long; at least `least` packets a second must arrive of it, and at
-    /// most `most`.
+    /// Lets the load go on for `millis`. In that time at least `least` packets a second must
+    /// arrive, and at most `most`.
     pub fn expect(&mut self, what: &'static str, millis: u64, least: u64, most: Bound) {
         let from = clock::now();
         thread::sleep(Duration::from_millis(millis));
         self.expect_since(from, what, least, most);
     }
 
-    /// At least `least` packets a second, and at most `most`, must have arrived since `from`, a
-    /// time of [`clock::now`].
+    /// Expects at least `least` packets a second, and at most `most`, to have arrived since `from`,
+    /// a time of [`clock::now`].
     pub fn expect_since(&mut self, from: u64, what: &'static str, least: u64, most: Bound) {
         let span = Span { from, to: clock::now(), rate: 0, burst: 0 };
         self.expected.push((what, span, least * (span.to - from) / SECOND, most.of(&span)));
     }
 
-    /// The rate of the limit is reached, by nine tenths at least.
+    /// Expects at least nine tenths of the limit's rate.
     pub fn expect_rate(&mut self, what: &'static str, millis: u64) {
         self.expect(what, millis, LIMIT.rate * 9 / 10, LIMIT);
     }
 
-    /// Judges all windows, and what was expected, and takes the nodes down.
+    /// Judges all windows and all expectations, and takes the nodes down.
     ///
     /// # Errors
     ///
-    /// When a window is over the bound, or something else than expected arrived.
+    /// When a window exceeds the bound or an expectation is not met.
     pub fn finish(mut self) -> Result<()> {
         self.on_top(0, 0);
         self.source.finish()?;
@@ -101,7 +101,7 @@ impl Load {
     }
 }
 
-/// Three nodes, all of whose daemons run.
+/// Starts three nodes with their daemons.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ pub fn three(tag: &str) -> Result<Nodes> {
     Ok(nodes)
 }
 
-/// Waits for so many milliseconds.
+/// Waits for `millis` milliseconds.
 pub fn pause(millis: u64) {
     thread::sleep(Duration::from_millis(millis));
 }
@@ -123,11 +123,11 @@ pub fn unit_lives() -> u64 {
     u64::try_from(UNIT_LIVES.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Waits until something holds.
+/// Waits until `holds` returns true.
 ///
 /// # Errors
 ///
-/// When it does not within a minute, or cannot be looked at.
+/// When it does not within a minute, or when `holds` fails.
 pub fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + CONTACT_WITHIN;
     while !holds()? {

@@ -34,23 +34,23 @@ pub const LIMIT: Bound = Bound { rate: 1000, burst: 1000 };
 /// Sync period of the budget.
 pub const SYNC: Duration = Duration::from_millis(200);
 
-/// Most time that a unit lives on a node: four sync periods.
+/// Longest time that a unit lives on a node: four sync periods.
 pub const UNIT_LIVES: Duration = Duration::from_millis(800);
 
-/// Most time for which units that a node was granted are missing when it never hears of them:
-/// twelve sync periods. So it is with those of calls that a store answers too late.
+/// Longest time for which units granted to a node are missing when the node never learns of them,
+/// as after a call that the store answers too late: twelve sync periods.
 pub const UNITS_MISSING: Duration = Duration::from_millis(2400);
 
-/// Packets a second, and at once, that all nodes pass together without a lease.
+/// Packets a second, and at once, that all nodes together pass without a lease.
 pub const SHARES: Bound = Bound { rate: 250, burst: 100 };
 
 /// Packets a second of a source within the limit.
 const WITHIN: u64 = 900;
 
-/// Packets a second of a source over it.
+/// Packets a second of a source over the limit.
 const OVER: u64 = 3000;
 
-/// Least duration in seconds: phases of two.
+/// Shortest duration in seconds: four phases of two seconds.
 pub const SHORTEST: u64 = 8;
 
 /// Options of the run.
@@ -98,14 +98,14 @@ pub fn rules_by_source() -> String {
     )
 }
 
-/// Packets by which a window of [`rules_by_source`] may exceed the bound, with calls that take 20
-/// ms at most: docs/cluster.md, "The bound".
+/// Packets by which a window of [`rules_by_source`] may exceed the bound if calls take at most 20
+/// ms: docs/cluster.md, "The bound".
 pub fn excess_by_source() -> u64 {
     let micros = u64::try_from(SYNC.as_micros()).unwrap_or(u64::MAX) * 9 / 8 + 2 * 20_000;
     SHARES.burst + (SHARES.rate * micros).div_ceil(1_000_000)
 }
 
-/// Runs it and prints what it showed.
+/// Runs the nodes and prints the result.
 ///
 /// # Errors
 ///
@@ -130,7 +130,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Checks what it takes, before anything is made.
+/// Checks the requirements before anything is made.
 fn prepare(options: &Options) -> Result<()> {
     ensure!(
         root::is_root(),
@@ -149,7 +149,7 @@ fn prepare(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// How to look inside while it runs.
+/// Prints how to look inside while the nodes run.
 fn explain(nodes: &Nodes) {
     eprintln!("{} nodes share a limit of {}/s.", nodes.nodes.len(), thousands(LIMIT.rate));
     eprintln!("Look inside from another terminal:");
@@ -186,7 +186,7 @@ impl Run<'_> {
         eprintln!("{name}: {} packets a second", thousands(rate));
     }
 
-    /// Lets a phase go on; false if a signal came.
+    /// Lets a phase go on; returns false if a signal came.
     fn go_on(&mut self, duration: Duration) -> Result<bool> {
         let end = Instant::now() + duration;
         let mut report = Instant::now() + Duration::from_secs(1);
@@ -210,7 +210,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// All phases; false if a signal came.
+    /// Runs all phases; returns false if a signal came.
     fn phases(&mut self, each: Duration) -> Result<bool> {
         self.begin("within the limit", WITHIN, Expected::All, false);
         if !self.go_on(each)? {
@@ -235,7 +235,8 @@ impl Run<'_> {
         self.go_on(each)
     }
 
-    /// Ends the traffic; returns the phases, when packets were sent, and what arrived.
+    /// Ends the traffic; returns the phases, the times at which packets were sent, and the
+    /// arrivals.
     fn finish(mut self) -> Result<(Vec<Phase>, Vec<u64>, Vec<Packet>)> {
         if let Some(last) = self.phases.last_mut() {
             last.span.to = clock::now();

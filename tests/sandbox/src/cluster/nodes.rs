@@ -20,16 +20,16 @@ use crate::testbed::sweep_once;
 use crate::work_dir::WorkDir;
 use crate::{sweep, veth};
 
-/// The interface of a node that packets come in at, where the limiter sits.
+/// Interface of a node at which packets come in, where the limiter sits.
 pub const INSIDE: &str = "in0";
 
 /// The other interface of a node.
 const OUTSIDE: &str = "out0";
 
-/// Time within which nodes are in contact with the store: pauses between attempts are up to 5 s.
+/// Time within which nodes get in contact with the store: pauses between attempts last up to 5 s.
 pub const CONTACT_WITHIN: Duration = Duration::from_mins(1);
 
-/// Most nodes: so many networks there are.
+/// Most nodes, because there are this many networks.
 pub const MOST: u8 = 16;
 
 /// A node.
@@ -40,11 +40,11 @@ pub struct Node {
     /// Daemon of the node, and the program on [`INSIDE`].
     pub limiter: Limiter,
     netns: Arc<Netns>,
-    /// The sender's interface to it.
+    /// Interface of the sender towards the node.
     way: String,
-    /// Address of the node there.
+    /// Address of the node on that interface.
     next: String,
-    /// Path of the store's socket, as the node knows it: a link to that.
+    /// Path at which the node's daemon finds the store's socket: a link to it.
     store: PathBuf,
     /// True if its rules have budgets.
     has_budgets: bool,
@@ -56,17 +56,17 @@ impl Node {
         &self.netns
     }
 
-    /// Puts a way between the node and the store that can be cut. The node's daemon must not run
-    /// yet.
+    /// Puts a connection that can be cut between the node and the store. The node's daemon must not
+    /// run yet.
     ///
     /// # Errors
     ///
-    /// When the way cannot be made.
+    /// When the connection cannot be made.
     pub fn store_path(&self, redis: &RedisServer) -> Result<StorePath> {
         StorePath::between(&self.store, &redis.socket())
     }
 
-    /// True if all its leases decide.
+    /// Returns true if all leases of the node decide.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Node {
     }
 }
 
-/// Nodes, their store and their traffic's ends. Fields are dropped in this order.
+/// Nodes, their store and the ends of their traffic. Fields are dropped in this order.
 #[derive(Debug)]
 pub struct Nodes {
     /// The nodes.
@@ -91,17 +91,17 @@ pub struct Nodes {
     bpffs: Bpffs,
     sender: Arc<Netns>,
     receiver: Arc<Netns>,
-    /// For everything else that needs a path.
+    /// Directory for all other files.
     pub dir: WorkDir,
 }
 
 impl Nodes {
-    /// Builds `count` nodes under the rules in `rules` (YAML text), of which no daemon runs yet; a
-    /// daemon counts with `floor` nodes at least. The source is spread over all of them.
+    /// Builds `count` nodes under the rules in `rules` (YAML text) and starts no daemon yet. A
+    /// daemon counts with at least `floor` nodes. The source is spread over all nodes.
     ///
     /// # Errors
     ///
-    /// Without root, `ip` or redis-server. What was made until then is removed.
+    /// Without root, `ip` or redis-server. What was made before the error is removed.
     pub fn create(tag: &str, binary: &Path, rules: &str, count: u8, floor: u8) -> Result<Self> {
         ensure!((1..=MOST).contains(&count), "write 1 to {MOST} nodes");
         sweep_once();
@@ -112,7 +112,7 @@ impl Nodes {
         let receiver = Arc::new(Netns::create(&format!("{tag}-recv"))?);
         for (netns, address) in [(&sender, SOURCE), (&receiver, TARGET)] {
             netns.ip(["address", "add", &format!("{address}/32"), "dev", "lo"])?;
-            // By addresses and ports, so that one source takes all ways.
+            // Hashes addresses and ports, so that one source takes all ways.
             netns.sysctl("ipv4/fib_multipath_hash_policy", "1")?;
             netns.sysctl("ipv4/conf/all/rp_filter", "0")?;
             netns.sysctl("ipv4/conf/default/rp_filter", "0")?;
@@ -147,7 +147,7 @@ impl Nodes {
         let behind = format!("10.65.{n}.2");
         introduce((&self.sender, &way), (&netns, INSIDE), &next)?;
         introduce((&netns, OUTSIDE), (&self.receiver, &back), &behind)?;
-        // Answers of a store that is at the receiver.
+        // Answers come from a store at the receiver.
         introduce((&self.receiver, &back), (&netns, OUTSIDE), &format!("10.65.{n}.1"))?;
         netns.ip(["route", "add", &TARGET.to_string(), "via", &behind])?;
         let name = format!("node-{n}");
@@ -163,7 +163,7 @@ impl Nodes {
         Ok(Node { name, limiter, netns, way, next, store, has_budgets })
     }
 
-    /// Spreads what goes to the target over these nodes, and sends nothing to the others.
+    /// Spreads the packets for the target over these nodes and sends none to the others.
     ///
     /// # Errors
     ///
@@ -189,11 +189,11 @@ impl Nodes {
         &self.receiver
     }
 
-    /// Starts all daemons, and waits until their leases decide.
+    /// Starts all daemons and waits until their leases decide.
     ///
     /// # Errors
     ///
-    /// When one does not start, or has no contact within a minute.
+    /// When a daemon does not start or has no contact within a minute.
     pub fn start(&mut self) -> Result<()> {
         for node in &mut self.nodes {
             node.limiter.start().with_context(|| format!("the daemon of {}", node.name))?;
@@ -201,11 +201,12 @@ impl Nodes {
         self.wait_for_contact(|| false)
     }
 
-    /// Waits until the leases of all nodes whose daemons run decide, or somebody asks to stop.
+    /// Waits until the leases of all nodes with a running daemon decide, or until `stop` returns
+    /// true.
     ///
     /// # Errors
     ///
-    /// When they do not within a minute.
+    /// When the leases do not decide within a minute.
     pub fn wait_for_contact(&self, stop: impl Fn() -> bool) -> Result<()> {
         let deadline = Instant::now() + CONTACT_WITHIN;
         for node in self.nodes.iter().filter(|node| node.limiter.pid().is_some()) {
@@ -233,7 +234,7 @@ impl Nodes {
         stats.pointer("/seen/packets").and_then(Value::as_u64).context("`limiter stats`: no count")
     }
 
-    /// Takes everything down and checks that nothing of it is left.
+    /// Takes everything down and checks that nothing is left.
     ///
     /// # Errors
     ///

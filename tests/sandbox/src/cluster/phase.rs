@@ -1,21 +1,21 @@
-//! Phases of a run, and what each must deliver.
+//! Phases of a run, and what each of them must deliver.
 
 use super::bound::{Bound, Packet, Span};
 use super::{LIMIT, SHARES, SYNC, UNIT_LIVES};
 
-/// Part of the rate, in percent, that is delivered of more than the rate.
+/// Part of the rate that a phase must deliver when more than the rate is sent, in percent.
 const REACHED: u64 = 90;
 
-/// Demand on a phase, beside holding the bound.
+/// Packets that a phase must deliver, beside holding the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// All, but for the first two sync periods, in which leases grow to what arrives.
+    /// All packets, except in the first two sync periods, in which leases grow to the demand.
     All,
     /// The rate.
     Rate,
-    /// The shares, and no more, as soon as the leases have ended.
+    /// The shares, and no more than they, from the moment at which the leases have ended.
     Shares,
-    /// Nothing more.
+    /// No further requirement.
     Bound,
 }
 
@@ -24,34 +24,34 @@ pub enum Expected {
 pub struct Phase {
     /// Name of the phase in the report.
     pub name: &'static str,
-    /// Time of the phase, and what comes on top of the bound.
+    /// Time of the phase, and the units on top of the bound.
     pub span: Span,
-    /// Demand on it.
+    /// Packets that the phase must deliver.
     pub expected: Expected,
 }
 
-/// Packets that a phase delivered in the part of it that is judged.
+/// Packets delivered in the part of a phase that is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
     /// Packets sent.
     pub offered: u64,
     /// Packets that arrived.
     pub delivered: u64,
-    /// Fewest that must.
+    /// Fewest packets that must arrive.
     pub least: u64,
-    /// Most that may.
+    /// Most packets that may arrive.
     pub most: u64,
 }
 
 impl Delivered {
-    /// True if it is as it must be.
+    /// Returns true if as many packets arrived as must and may.
     pub fn is_good(&self) -> bool {
         (self.least..=self.most).contains(&self.delivered)
     }
 }
 
 impl Phase {
-    /// The part of it that is judged.
+    /// Returns the part of the phase that is judged.
     fn judged(&self) -> Span {
         let later = match self.expected {
             Expected::All => 2 * SYNC,
@@ -62,9 +62,8 @@ impl Phase {
         Span { from: self.span.from.saturating_add(later).min(self.span.to), ..self.span }
     }
 
-    /// Judges the packets of the phase. A packet is of the phase if it was sent in it; most that
-    /// may arrive are counted of those that have arrived in it, too, and so were decided on in
-    /// it.
+    /// Judges the packets that were sent in the phase. Except for [`Expected::All`], only packets
+    /// that also arrived in the phase count, because only those were certainly decided in it.
     pub fn delivered(&self, sent: &[u64], packets: &[Packet]) -> Delivered {
         let span = self.judged();
         let seconds = |bound: &Bound| {

@@ -1,5 +1,5 @@
-//! A real Redis Cluster of a run's own, in one namespace, at an address that the nodes have a way
-//! to: masters, of which the first has all that limiter keeps, and one replica of it.
+//! A real Redis Cluster of its own for a run, in one namespace, at an address that the nodes can
+//! reach: masters, of which the first holds all data of limiter, and a replica of the first.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -14,12 +14,12 @@ use crate::netns::Netns;
 
 /// Address of the servers.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 66, 0, 1);
-/// Port of the first server; the others have those after it.
+/// Port of the first server; the others have the ports after it.
 const PORT: u16 = 7001;
 const SLOTS: u16 = 16_384;
-/// Shards of nodes whose file does not say how many.
+/// Shards of nodes whose rule file does not set the number.
 const SHARDS: u16 = 16;
-/// Time within which servers agree, on a busy machine.
+/// Time within which the servers agree, also on a busy machine.
 const AGREED_WITHIN: Duration = Duration::from_mins(1);
 
 /// Servers of a cluster, ended on drop.
@@ -44,7 +44,8 @@ impl RedisCluster {
             let (address, port) = (ADDRESS.to_string(), port(at).to_string());
             let own = ["--cluster-enabled", "yes", "--bind", &address, "--port", &port];
             let net = ["--cluster-require-full-coverage", "no", "--cluster-node-timeout", "2000"];
-            // The address is no loopback's, and only the run's namespaces have a way to it.
+            // The address is not a loopback address, and only the run's namespaces have a route to
+            // it.
             let more = ["--repl-diskless-sync-delay", "0", "--protected-mode", "no"];
             let options = [&own[..], &net, &more].concat();
             let server = RedisServer::start_with(netns, &directory, &options)?;
@@ -68,7 +69,8 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// The first master has the slots that limiter uses, and its part of all others.
+    /// Gives the first master the slots that limiter uses, and spreads the other slots over all
+    /// masters.
     fn give_slots(&self) -> Result<()> {
         let used = self.slots()?;
         let mut lists = vec![Vec::new(); 3];
@@ -95,7 +97,7 @@ impl RedisCluster {
         tags.map(|tag| Ok(self.servers[0].ask(["CLUSTER", "KEYSLOT", &tag])?.parse()?)).collect()
     }
 
-    /// Text of `cluster` in the file of a node: one server, which knows the others.
+    /// Text of `cluster` in a node's rule file: one server, which knows the others.
     pub fn seeds(&self) -> String {
         format!("[{ADDRESS}:{}]", port(1))
     }

@@ -1,5 +1,5 @@
-//! A real redis-server of a run's own: a unix socket in a directory and no port. The processes of
-//! the run's namespaces are ended with it, so it is started in one of them.
+//! A real redis-server of its own for a run: a unix socket in a directory and no port. It starts in
+//! one of the run's namespaces, because the processes of those end with the run.
 
 use std::ffi::OsStr;
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::command;
 use crate::netns::Netns;
 
-/// Time within which it listens, on a busy machine.
+/// Time within which the server listens, also on a busy machine.
 const LISTENS_WITHIN: Duration = Duration::from_secs(30);
 
 /// A server, ended on drop.
@@ -29,11 +29,11 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Fails where there is no redis-server, and names the package.
+    /// Fails if redis-server is not installed, and names the package.
     ///
     /// # Errors
     ///
-    /// When there is none.
+    /// When there is no redis-server.
     pub fn check() -> Result<()> {
         command::run("redis-server", ["--version"]).map(drop).context(
             "there is no redis-server: install the package redis-server, as `cargo xtask setup` \
@@ -41,16 +41,16 @@ impl RedisServer {
         )
     }
 
-    /// Starts one, and waits until it listens.
+    /// Starts a server and waits until it listens.
     ///
     /// # Errors
     ///
-    /// When there is none, or it does not listen within half a minute.
+    /// When there is no redis-server, or it does not listen within half a minute.
     pub fn start(netns: &Arc<Netns>, directory: &Path) -> Result<Self> {
         Self::start_with(netns, directory, &[])
     }
 
-    /// Starts one with more options of its command line.
+    /// Starts a server with further options on its command line.
     ///
     /// # Errors
     ///
@@ -65,11 +65,11 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// Gives it a command, by `redis-cli`; its answer.
+    /// Sends the server a command through `redis-cli` and returns its answer.
     ///
     /// # Errors
     ///
-    /// When it refuses, or there is no `redis-cli`.
+    /// When the server refuses the command, or there is no `redis-cli`.
     pub fn ask<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Result<String> {
         let mut command = Command::new("redis-cli");
         command.args(["-e", "-s"]).arg(self.socket()).args(words);
@@ -98,25 +98,25 @@ impl RedisServer {
         kill_process(pid, signal).with_context(|| format!("cannot send {signal:?} to redis-server"))
     }
 
-    /// Stops it where it stands: connections stay, and nothing is answered.
+    /// Stops the server with SIGSTOP: connections stay open, and no request is answered.
     ///
     /// # Errors
     ///
-    /// When it has ended.
+    /// When the server has ended.
     pub fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Lets the server continue.
     ///
     /// # Errors
     ///
-    /// When it has ended.
+    /// When the server has ended.
     pub fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT)
     }
 
-    /// Ends it with SIGKILL: all that it knew is lost.
+    /// Ends the server with SIGKILL: all its data is lost.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Starts an empty one in place of one that was ended.
+    /// Starts an empty server in place of an ended one.
     ///
     /// # Errors
     ///
@@ -138,11 +138,11 @@ impl RedisServer {
         self.wait()
     }
 
-    /// Makes it forget everything (`FLUSHALL`).
+    /// Deletes all data of the server (`FLUSHALL`).
     ///
     /// # Errors
     ///
-    /// When it does not do it.
+    /// When the server does not do it.
     pub fn flush(&self) -> Result<()> {
         self.ask(["FLUSHALL"]).map(drop)
     }
@@ -157,7 +157,7 @@ fn spawn(netns: &Netns, directory: &Path, options: &[String]) -> Result<Child> {
     command.args(["--port", "0", "--unixsocket"]).arg(socket(directory));
     command.args(["--save", "", "--appendonly", "no", "--dir"]).arg(directory);
     command.args(options);
-    // Ctrl-C at the terminal is for us.
+    // Ctrl-C at the terminal must reach this process only.
     command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
     netns.spawn(&mut command)
 }

@@ -1,4 +1,4 @@
-//! The report of a run: delivered against the bound by phase, and over all windows.
+//! The report of a run: delivered packets against the bound, by phase and over all windows.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::phase::Phase;
 use super::{LIMIT, SYNC};
 use crate::sandbox::format::{table, thousands};
 
-/// Window of which the busiest is shown, in nanoseconds.
+/// Length of the windows of which the busiest is shown, in nanoseconds.
 const WINDOW: u64 = 1_000_000_000;
 
 /// The whole document.
@@ -25,11 +25,11 @@ pub struct Report {
     pub seen: Vec<u64>,
     /// One row for each phase, in their order.
     pub phases: Vec<Row>,
-    /// Packets by which the worst window of any length is over the bound; negative: below it.
+    /// Packets by which the worst window of any length exceeds the bound; negative if below it.
     pub over: Option<i64>,
     /// True if the bound was held and the rate reached.
     pub pass: bool,
-    /// Why not, one sentence each.
+    /// Reasons for a failure, one sentence each.
     pub failures: Vec<String>,
 }
 
@@ -42,15 +42,15 @@ pub struct Row {
     pub seconds: f64,
     /// Packets sent in the part that is judged.
     pub offered: u64,
-    /// Packets of them that arrived.
+    /// Packets that arrived, of the offered ones.
     pub delivered: u64,
-    /// Fewest that must.
+    /// Fewest packets that must arrive.
     pub at_least: u64,
-    /// Most that may.
+    /// Most packets that may arrive.
     pub at_most: u64,
-    /// Most packets of any window of a second.
+    /// Most packets in any window of a second.
     pub busiest_second: u64,
-    /// Most that may be in one.
+    /// Most packets that may be in such a window.
     pub second_at_most: u64,
     /// True if the row is as it should be.
     pub pass: bool,

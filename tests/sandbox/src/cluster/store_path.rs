@@ -1,5 +1,5 @@
-//! The way of a node to its store, which can be cut: a socket between them that passes bytes on, or
-//! keeps them. Nothing is closed by a cut, as where packets are lost.
+//! A connection from a node to its store that can be cut: a socket between the two that passes
+//! bytes on or holds them back. A cut closes nothing, as a loss of packets would not.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-/// Time between two looks whether the way is cut, or over.
+/// Pause between two looks whether the connection is cut or over.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A way that passes bytes on until it is dropped.
+/// A connection that passes bytes on until it is dropped.
 #[derive(Debug)]
 pub struct StorePath {
     cut: Arc<AtomicBool>,
@@ -23,11 +23,11 @@ pub struct StorePath {
 }
 
 impl StorePath {
-    /// Listens at `near`, in place of what is there, and passes on to the socket `far`.
+    /// Listens at `near`, in place of any file there, and passes bytes on to the socket `far`.
     ///
     /// # Errors
     ///
-    /// When it cannot listen.
+    /// When listening fails.
     pub fn between(near: &Path, far: &Path) -> Result<Self> {
         if let Err(error) = std::fs::remove_file(near)
             && error.kind() != ErrorKind::NotFound
@@ -47,7 +47,7 @@ impl StorePath {
         Ok(Self { cut, over, thread: Some(thread) })
     }
 
-    /// Cuts the way, or heals it: what was sent meanwhile then arrives late.
+    /// Cuts the connection or heals it: bytes sent during the cut then arrive late.
     pub fn cut(&self, cut: bool) {
         self.cut.store(cut, Ordering::Relaxed);
     }
@@ -64,7 +64,7 @@ impl Drop for StorePath {
     }
 }
 
-/// True if the way is cut; true if it is over.
+/// Two flags: the first is true while the connection is cut, the second once it is over.
 #[derive(Clone, Debug)]
 struct State(Arc<AtomicBool>, Arc<AtomicBool>);
 
@@ -81,7 +81,7 @@ impl State {
 fn accept(listener: &UnixListener, far: &Path, state: &State) {
     let mut ways: Vec<JoinHandle<()>> = Vec::new();
     while !state.is_over() {
-        // Nobody is let in while the way is cut: a connection waits for its answer.
+        // Nobody is accepted while the connection is cut: a client waits for its answer.
         match (!state.is_cut()).then(|| listener.accept()) {
             Some(Ok((near, _))) => ways.extend(connect(near, far.to_owned(), state)),
             _ => thread::sleep(LOOK),
@@ -94,7 +94,7 @@ fn accept(listener: &UnixListener, far: &Path, state: &State) {
     }
 }
 
-/// Both directions of a connection. A store that does not listen ends it.
+/// Starts both directions of a connection. It ends if the store does not listen.
 fn connect(near: UnixStream, far: PathBuf, state: &State) -> Vec<JoinHandle<()>> {
     let ends = || -> std::io::Result<_> {
         let far = UnixStream::connect(far)?;
@@ -130,7 +130,7 @@ fn pass(mut from: UnixStream, mut to: &UnixStream, state: &State) {
         }
     }
     for end in [&from, to] {
-        // One that is closed already is as it should be.
+        // An end that is closed already is fine.
         let _closed = end.shutdown(std::net::Shutdown::Both);
     }
 }

@@ -1,5 +1,5 @@
-//! One source that sends from many ports, and what counts the packets that arrive. Each packet has
-//! the time at which it was sent.
+//! One source that sends from many ports, and a counter of the packets that arrive. Each packet
+//! carries the time at which it was sent.
 
 use std::fs;
 use std::io;
@@ -24,28 +24,28 @@ pub const SOURCE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 /// The network it is in.
 pub const NETWORK: &str = "198.51.100.0/24";
 
-/// Address that everything is sent to.
+/// Destination of all packets.
 pub const TARGET: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 
 /// Port of the discard service (RFC 863).
 const DISCARD: u16 = 9;
 
-/// Ports that the source sends from: enough that each way gets some.
+/// Ports that the source sends from: enough that each way gets some of them.
 const PORTS: usize = 96;
 
 /// Room for some 80,000 packets.
 const BUFFER: usize = 64 << 20;
 
-/// Time from one look at what is due to the next.
+/// Pause between two looks at the packets that are due.
 const STEP: u64 = 1_000_000;
 
-/// Time after which packets that are due are left out: a stall of the machine is not caught up, so
-/// that a source within its limit stays within it.
+/// Delay after which due packets are left out: the source does not catch up after a stall of the
+/// machine, so a source within its limit stays within it.
 const STALL: u64 = 10_000_000;
 
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A source at work. Dropping it stops it.
+/// A running source. Dropping it stops it.
 #[derive(Debug)]
 pub struct Source {
     stop: Arc<AtomicBool>,
@@ -74,7 +74,7 @@ impl Source {
         Ok(Self { stop, rate, sent, thread: Some(thread) })
     }
 
-    /// Sends as many packets a second from now on.
+    /// Sends this many packets a second from now on.
     pub fn send(&self, per_second: u64) {
         self.rate.store(per_second, Ordering::Relaxed);
     }
@@ -84,7 +84,7 @@ impl Source {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Stops, and returns when each packet was sent, ascending.
+    /// Stops the source; returns the time at which each packet was sent, ascending.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ fn send(
     Ok(())
 }
 
-/// Counts what arrives. Dropping it stops it.
+/// Counter of arriving packets. Dropping it stops it.
 #[derive(Debug)]
 pub struct Arrivals {
     stop: Arc<AtomicBool>,
@@ -157,7 +157,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Starts counting in a namespace that has [`TARGET`]. It counts already at return.
+    /// Starts counting in a namespace that has [`TARGET`]. The counter is already active at return.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Arrivals {
         };
         let mut arrivals = Self { stop, packets, lost, thread: Some(thread) };
         if is_ready.recv().is_err() {
-            // The thread ended before it was ready, and knows why.
+            // The thread ended before it was ready; its error says why.
             join(arrivals.thread.take())?;
         }
         Ok(arrivals)
@@ -194,8 +194,8 @@ impl Arrivals {
         self.packets.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Takes what is still queued, stops, and returns what arrived, and how many packets found no
-    /// room on the way to the counter: above zero the measurement is invalid.
+    /// Reads the packets still queued, stops, and returns the arrivals and the number of packets
+    /// that found no room on the way to the counter: above zero the measurement is invalid.
     ///
     /// # Errors
     ///
@@ -239,7 +239,7 @@ fn receive(socket: &UdpSocket, stop: &AtomicBool, packets: &Mutex<Vec<Packet>>) 
     }
 }
 
-/// Packets that sockets of this thread's namespace had no room for.
+/// Packets for which the sockets of this thread's namespace had no room.
 fn receive_errors() -> Result<u64> {
     let path = "/proc/thread-self/net/snmp";
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;

@@ -1,5 +1,5 @@
-//! How many packets of one source the other program lets pass, by what `limiter import` said of the
-//! difference: the least and the most. A letter excuses no more than that.
+//! Computes how many packets of one source the other program may pass at least and at most, given
+//! the differences that `limiter import` reported. A letter excuses no more than its difference.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,20 +8,21 @@ use limiter_common::wire::Count;
 use limiter_import::Effect;
 use limiter_rules::model::{Limits, Meter, RuleLimit};
 
-/// The slowest clock of a kernel, in ticks a second.
+/// Slowest clock of a kernel, in ticks a second.
 const SLOWEST: f64 = 100.0;
 
 /// Bytes of an Ethernet header, which the other programs do not count.
 const ETHERNET: u64 = 14;
 
-/// A load, as far as it matters here.
+/// The parts of a load that matter here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offered<'a> {
     pub(super) times: &'a [Duration],
     pub(super) length: u64,
 }
 
-/// Packets that may pass there, and the letters that move the number from what limiter lets pass.
+/// Packets that may pass in the other program, and the letters that change the number from
+/// limiter's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) least: u64,
@@ -30,12 +31,12 @@ pub(super) struct Range {
     pub(super) more: BTreeSet<char>,
 }
 
-/// A bucket of the other program, or a log of so many in a window.
+/// State of a limit in the other program: a bucket, or a log of the packets in a window.
 struct There {
     rate: f64,
     full: f64,
     tokens: f64,
-    /// Time of the last packet, and that since which the bucket is there.
+    /// Time of the last packet, and the time since which the bucket exists.
     last: f64,
     born: f64,
     log: Option<Log>,
@@ -48,7 +49,7 @@ struct Log {
 }
 
 impl There {
-    /// Brings it to a time.
+    /// Advances the state to `now`.
     fn come_to(&mut self, now: f64, forgotten: Option<(f64, bool)>) {
         let gone = now - self.last;
         self.tokens = gone.mul_add(self.rate, self.tokens).min(self.full);
@@ -89,12 +90,12 @@ const fn letter(effect: Effect) -> char {
     }
 }
 
-/// The range of what may pass there, by some effects, each of which may be there or not.
+/// Range of packets that may pass, over all subsets of `effects`.
 pub(super) fn range(limits: &Limits, effects: &[Effect], offered: Offered<'_>) -> Range {
     let here = passes(limits, &[], offered, false);
     let mut range =
         Range { least: here, most: here, fewer: BTreeSet::new(), more: BTreeSet::new() };
-    // Few letters have effects, and each is there once.
+    // Few letters have effects, and each occurs once.
     let effects = effects.get(..effects.len().min(6)).unwrap_or_default();
     for chosen in 0..1_u32 << effects.len() {
         let some: Vec<Effect> = effects
@@ -120,7 +121,7 @@ pub(super) fn range(limits: &Limits, effects: &[Effect], offered: Offered<'_>) -
     range
 }
 
-/// Packets that pass with some effects. Bytes are counted the generous way, or the other.
+/// Packets that pass with the given effects. `generous` selects the way to count bytes.
 #[expect(clippy::cast_precision_loss, reason = "rates of rules are far under 2^52")]
 fn passes(limits: &Limits, effects: &[Effect], offered: Offered<'_>, generous: bool) -> u64 {
     let has = |wanted: Effect| effects.contains(&wanted);
@@ -147,7 +148,7 @@ fn passes(limits: &Limits, effects: &[Effect], offered: Offered<'_>, generous: b
         let (amount, window) = (quota.requests_per_unit as f64, quota.period.seconds() as f64);
         let full = match (&limit.meter, bytes) {
             (_, Some((_, most))) if generous && quota.count == Count::Bytes => most as f64,
-            // Once the first is used up, a second of the rate is all that it holds.
+            // Once the first amount is used up, the limit holds no more than a second of the rate.
             (_, Some(_)) if quota.count == Count::Bytes => amount / window,
             (Meter::TokenBucket(bucket), _) => bucket.burst as f64,
             _ => amount,
@@ -168,7 +169,7 @@ fn passes(limits: &Limits, effects: &[Effect], offered: Offered<'_>, generous: b
         let mut conforms = true;
         for (there, cost) in &mut all {
             there.come_to(now, forgotten);
-            // Limits behind one that drops do not see the packet there.
+            // Limits after one that drops a packet do not see the packet.
             if !has(Effect::Several) || conforms {
                 let fits = there.has(*cost);
                 if has(Effect::Several) && fits {
@@ -204,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Least and most of so many packets in a second.
+    /// Least and most that pass of `packets` packets in a second.
     fn of(text: &str, effects: &[Effect], packets: u32) -> (u64, u64) {
         let at = |index| Duration::from_secs(1) * index / packets;
         let times: Vec<Duration> = (0..packets).map(at).collect();
@@ -216,7 +217,7 @@ mod tests {
     fn effects_have_a_size_and_a_direction() {
         let slow = "rate_limit: {rate: 10/s, burst: 5}";
         assert_eq!(of(slow, &[], 100), (14, 14));
-        // A tick brings less than the burst: nothing is lost.
+        // A tick brings less than the burst, so nothing is lost.
         let (least, most) = of(slow, &[Effect::Ticks], 100);
         assert!((13..=14).contains(&least) && most <= 15, "{least} {most}");
         let fast = "rate_limit: {rate: 10000/s, burst: 5}";

@@ -1,4 +1,4 @@
-//! Packets around the limit of a rule: which, how many, and when.
+//! Chooses the packets around the limit of a rule: their kind, number and times.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -12,24 +12,24 @@ use limiter_rules::model::{Fact, Limits, Meter, Part, Values};
 use crate::packet::{Frame, Transport, checksum};
 use crate::veth::RECEIVER;
 
-/// Frames of one load at most.
+/// Most frames of one load.
 const MOST: f64 = 20_000.0;
 
-/// How long a load lasts, and the least that it may.
+/// Usual and shortest length of a load, in seconds.
 const LASTS: f64 = 1.0;
 const LEAST: f64 = 0.05;
 
-/// Bytes behind the headers, where packets are counted, and where bytes are.
+/// Bytes after the headers: under limits in packets, and under limits in bytes.
 const SMALL: usize = 18;
 const LARGE: usize = 958;
 
-/// Sources and destinations of packets that a rule says nothing of.
+/// Sources and destinations of packets for rules that name none.
 const SOURCE_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 77);
 const SOURCE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x77, 0, 0, 0, 0, 0x77);
 const BEYOND_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 const BEYOND_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1);
 
-/// Longest time for which a packet is on its way.
+/// Longest time for which a packet is under way.
 const DELAY: Duration = Duration::from_millis(300);
 
 /// Bytes of an Ethernet header.
@@ -39,7 +39,7 @@ const SYN: u8 = 2;
 const TCP: u16 = 6;
 const UDP: u16 = 17;
 
-/// A load, by what it offers of what a limit lets pass in its time.
+/// A load, named by its ratio to what the limit lets pass in its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     Burst,
@@ -86,15 +86,15 @@ pub(super) struct Traffic {
     dscp: Option<u16>,
     icmp: Option<u8>,
     payload: usize,
-    /// Packets at once, and in a second.
+    /// Packets at once, and packets a second.
     burst: f64,
     rate: f64,
 }
 
-/// A frame, and when it is sent.
+/// Frames, each with the time at which it is sent.
 pub(super) type Schedule = Vec<(Duration, Vec<u8>)>;
 
-/// Values of a key of a path.
+/// Values of one key of a path.
 fn values(path: &Path, wanted: Fact) -> Option<Values> {
     path.parts.iter().find_map(|part| match part {
         Part::Fact(fact, value) if *fact == wanted => *value,
@@ -127,7 +127,7 @@ fn check(path: &Path) -> Result<(), String> {
     }
 }
 
-/// True if a path is for IPv6.
+/// Returns true if a path is for IPv6.
 fn is_v6(path: &Path) -> bool {
     let masked = path.source().is_some_and(|(masks, net)| net.is_none() && masks.v4.is_none());
     masked
@@ -140,11 +140,11 @@ fn is_v6(path: &Path) -> bool {
 }
 
 impl Traffic {
-    /// Traffic that falls under a rule, of a source that is not spared.
+    /// Traffic that falls under a rule, from a source that is not exempt.
     ///
     /// # Errors
     ///
-    /// Why there is none.
+    /// Says why there is no such traffic.
     pub(super) fn new(
         path: &Path,
         limits: &Limits,
@@ -212,7 +212,7 @@ impl Traffic {
         Ok(traffic)
     }
 
-    /// Gives the packets the length and the time to live that the rule asks for.
+    /// Gives the packets the length and time to live that the rule matches.
     fn fit(&mut self, path: &Path) -> Result<(), String> {
         if let (Some(values), Some(ttl)) = (values(path, Fact::Ttl), self.ttl)
             && !values.has(ttl)
@@ -229,7 +229,7 @@ impl Traffic {
         Ok(())
     }
 
-    /// Notes what the limits let pass.
+    /// Notes how much the limits let pass.
     fn keep_to(&mut self, limits: &Limits) {
         let length = self.frame(0).len();
         #[expect(clippy::cast_precision_loss, reason = "limits of rules are far under 2^52")]
@@ -251,18 +251,18 @@ impl Traffic {
         }
     }
 
-    /// True if the limits bring no packet back while packets are sent at these times.
+    /// Returns true if the limits give no packet back while packets are sent at these times.
     pub(super) fn brings_nothing(&self, times: &[Duration]) -> bool {
         let lasted = times.last().copied().unwrap_or_default() + DELAY;
         self.rate * lasted.as_secs_f64() < 1.0
     }
 
-    /// Name of the interface that the packets come in by.
+    /// Name of the interface at which the packets come in.
     pub(super) fn interface(&self) -> String {
         self.interface.clone().unwrap_or_else(|| "eth0".to_owned())
     }
 
-    /// The frame of a number: each has ports or an id of its own, so that none belongs to a
+    /// Builds frame `number`. Each frame has ports or an id of its own, so that none belongs to a
     /// connection.
     fn frame(&self, number: usize) -> Vec<u8> {
         let own = 1024 + u16::try_from(number % 60_000).unwrap_or(0);
@@ -279,7 +279,7 @@ impl Traffic {
         let frame = match (self.source, self.destination) {
             (IpAddr::V4(from), IpAddr::V4(to)) => Frame::ipv4(from.octets(), to.octets()),
             (IpAddr::V6(from), IpAddr::V6(to)) => Frame::ipv6(from.octets(), to.octets()),
-            // A rule with both families has no packets, and the importer makes none.
+            // A rule for both families has no packets, and the importer makes no such rule.
             _ if is_v6 => Frame::ipv6(SOURCE_V6.octets(), BEYOND_V6.octets()),
             _ => Frame::ipv4(SOURCE_V4.octets(), BEYOND_V4.octets()),
         };
@@ -289,7 +289,7 @@ impl Traffic {
         built
     }
 
-    /// Writes what the rule asks of the IP header.
+    /// Writes the fields of the IP header that the rule matches.
     fn write_header(&self, packet: &mut [u8]) {
         let ttl = self.ttl.and_then(|ttl| u8::try_from(ttl).ok());
         let dscp = self.dscp.and_then(|dscp| u8::try_from(dscp).ok());
@@ -316,7 +316,7 @@ impl Traffic {
     ///
     /// # Errors
     ///
-    /// Why there are none.
+    /// Says why there are none.
     pub(super) fn schedule(&self, load: Load) -> Result<Schedule, String> {
         let most = MOST / Load::Tenfold.factor();
         let lasts = LASTS.min((most - self.burst) / self.rate);
@@ -337,7 +337,7 @@ impl Traffic {
     }
 }
 
-/// An address of a prefix that is in none of others, from a first one on.
+/// Finds an address of prefix `net` that is in none of `others`, starting at `from`.
 fn outside(net: IpNet, from: IpAddr, others: &[IpNet]) -> Result<IpAddr, String> {
     let mut address = from;
     for _ in 0..=others.len() {
@@ -356,7 +356,7 @@ fn outside(net: IpNet, from: IpAddr, others: &[IpNet]) -> Result<IpAddr, String>
     Err("its sources outside of those that are exempt were not found".to_owned())
 }
 
-/// The first address of a prefix that is a host's.
+/// First host address of a prefix.
 fn first(net: IpNet) -> IpAddr {
     net.hosts().next().unwrap_or_else(|| net.addr())
 }

@@ -1,8 +1,8 @@
-//! `limiter import --compare`: rules of another program, and what `limiter import` makes of them,
-//! in network namespaces beside each other, under the same packets.
+//! `limiter import --compare`: runs the rules of another program and their translation by
+//! `limiter import` in network namespaces side by side, under the same packets.
 //!
-//! Each rule gets loads around its limit. Before each load both sides begin anew. What the
-//! arithmetic says is the model's answer for the times at which the packets were sent.
+//! Each rule gets loads around its limit. Both sides start afresh before each load. The model
+//! computes the expected answer from the times at which the packets were sent.
 
 mod effect;
 mod load;
@@ -29,10 +29,10 @@ use load::{Load, Traffic};
 use report::{EXEMPT, Report, Row};
 use side::{New, Old, Ruleset};
 
-/// Rules that are compared at most: each takes some fifteen seconds.
+/// Most rules that are compared: each takes some fifteen seconds.
 const MOST: usize = 24;
 
-/// Reasons that are reported where nothing is compared.
+/// Most reasons that are reported when no rule is compared.
 const SHOWN: usize = 5;
 
 /// Options of a comparison.
@@ -42,18 +42,18 @@ pub struct Options {
     pub limiter: PathBuf,
     /// File with the rules of the other program.
     pub file: PathBuf,
-    /// Format of the file, as `limiter import` names it; none to look for it.
+    /// Format of the file, as `limiter import` names it; detected if `None`.
     pub format: Option<String>,
     /// One JSON document on standard output instead of the table.
     pub json: bool,
 }
 
-/// A rule of the other program, and the rule of the file that is tried for it.
+/// A rule of the other program, and the translated rule that is compared with it.
 struct Pair<'a> {
     entry: &'a Entry,
-    /// Effects of all differences that were named for the rule of the file.
+    /// Effects of all differences that were reported for the translated rule.
     effects: Vec<Effect>,
-    /// Limits that the traffic meets; none if it is exempt from them.
+    /// Limits that the traffic meets; `None` if it is exempt.
     limits: Option<Limits>,
     traffic: Traffic,
 }
@@ -64,7 +64,7 @@ impl Pair<'_> {
         format!("{}{exempt}", self.entry.place)
     }
 
-    /// Loads that say something of it.
+    /// Loads that tell something about the pair.
     const fn loads(&self) -> &'static [Load] {
         if self.limits.is_none() { &[Load::Twice] } else { &Load::ALL }
     }
@@ -78,17 +78,17 @@ impl Pair<'_> {
     }
 }
 
-/// Compares, and prints what passed.
+/// Compares the rules and prints what passed.
 ///
 /// # Errors
 ///
-/// Why there is no result. Nothing is left on the machine.
+/// Says why there is no result. Nothing is left on the machine.
 pub fn run(options: &Options) -> std::result::Result<Outcome, Failure> {
     let prepared = prepare(options).map_err(Failure::CouldNotRun)?;
     compare(options, &prepared).map_err(Failure::BrokeOff)
 }
 
-/// All that is known before anything is made.
+/// Everything known before anything is made.
 struct Prepared {
     ruleset: Ruleset,
     imported: Imported,
@@ -114,8 +114,8 @@ fn named(name: &str) -> Result<Format> {
     known.map(|(_, format)| format).with_context(|| format!("{name} is no format"))
 }
 
-/// The rules to try: of each rule of the other program the first one of the file, with the reasons
-/// why others are not tried.
+/// Pairs each rule of the other program with its first translated rule, and gives the reasons why
+/// the other rules are not tried.
 fn pairs<'a>(imported: &'a Imported, set: &RuleSet) -> (Vec<Pair<'a>>, Vec<String>) {
     let (mut pairs, mut left_out) = (Vec::new(), Vec::new());
     for entry in &imported.rules {
@@ -155,7 +155,7 @@ fn pairs<'a>(imported: &'a Imported, set: &RuleSet) -> (Vec<Pair<'a>>, Vec<Strin
     (pairs, left_out)
 }
 
-/// Limits of the rule with a path, its own or its budget's.
+/// Limits of the rule with a path: its own, or those of its budget.
 fn limits(set: &RuleSet, path: &Path) -> Option<Limits> {
     let rule = set.rules.iter().find(|rule| rule.path == *path)?;
     match &rule.terms {
@@ -167,7 +167,7 @@ fn limits(set: &RuleSet, path: &Path) -> Option<Limits> {
     }
 }
 
-/// Reasons why nothing is tried.
+/// Text with the reasons why no rule is tried.
 fn untried(imported: &Imported, mut reasons: Vec<String>) -> String {
     let refused = imported.rules.iter().filter(|entry| entry.outcome == Fate::NotTranslated);
     reasons.extend(

@@ -1,5 +1,5 @@
-//! The table of a comparison: packets that were offered, packets that passed on either side, and
-//! whether a difference was named.
+//! The table of a comparison: packets offered, packets that passed on either side, and whether
+//! `limiter import` reported the difference.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,15 @@ use serde_json::json;
 use super::effect::Range;
 use crate::sandbox::format::{table, thousands};
 
-/// Part of the offered packets that may differ because the times of both sides do, and the least.
+/// Part of the offered packets (one in `APART`) that may differ because the times of both sides
+/// differ, and the least number.
 const APART: u64 = 50;
 const LEAST: u64 = 1;
 
-/// Behind the place of a rule, for sources that are exempt from it.
+/// Text after the place of a rule, for sources that are exempt from it.
 pub(super) const EXEMPT: &str = ", exempt";
 
-/// A load of a rule, and what became of it.
+/// One load of a rule, and its result.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) rule: String,
@@ -27,24 +28,25 @@ pub(super) struct Row {
     pub(super) old: u64,
     pub(super) new: u64,
     pub(super) arithmetic: u64,
-    /// Packets that may pass there, by the differences that `limiter import` named.
+    /// Packets that may pass in the other program, given the differences that `limiter import`
+    /// reported.
     pub(super) range: Range,
-    /// True if the limit brings nothing back while the load lasts: then nothing is by chance.
+    /// True if the limit gives nothing back while the load lasts: then no result is by chance.
     pub(super) exact: bool,
-    /// True if no packet of any load passed there.
+    /// True if no packet of any load passed in the other program.
     pub(super) dropped: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     Same,
-    /// Both differ, and import said so: by these letters.
+    /// The sides differ, and `limiter import` reported the difference by these letters.
     Named(String),
-    /// Both differ, and nothing that import said explains it.
+    /// The sides differ, and no reported difference explains it.
     Unnamed,
-    /// Nothing passes there at any rate: other rules, which stay, drop these packets.
+    /// No packet passes in the other program at any rate: other rules, which stay, drop them.
     Dropped,
-    /// limiter does not what the arithmetic says.
+    /// limiter does not do what the arithmetic says.
     Wrong,
 }
 
@@ -87,7 +89,7 @@ impl Row {
         }
     }
 
-    /// The row while the comparison goes on.
+    /// Line for the row while the comparison goes on.
     pub(super) fn line(&self) -> String {
         let Self { rule, load, offered, old, new, .. } = self;
         format!("{rule}, {load}: {old} and {new} of {offered} passed")
@@ -108,7 +110,7 @@ impl Report {
         Self { format, translated, rows: Vec::new(), left_out }
     }
 
-    /// Marks the rules of which nothing passed there.
+    /// Marks the rules with no packet that passed in the other program.
     pub(super) fn note_dropped(&mut self) {
         let passed: BTreeSet<String> =
             self.rows.iter().filter(|row| row.old > 0).map(|row| row.rule.clone()).collect();
@@ -117,14 +119,14 @@ impl Report {
         }
     }
 
-    /// True if something was compared, and nothing differs but what was named.
+    /// Returns true if something was compared and every difference was reported.
     pub(super) fn is_as_named(&self) -> bool {
         let findings = || self.rows.iter().map(Row::finding);
         findings().all(|finding| !matches!(finding, Finding::Unnamed | Finding::Wrong))
             && findings().any(|finding| finding != Finding::Dropped)
     }
 
-    /// Rules of which something passed there.
+    /// Rules with packets that passed in the other program.
     fn compared(&self) -> usize {
         let rows = self.rows.iter().filter(|row| row.finding() != Finding::Dropped);
         rows.map(|row| row.rule.trim_end_matches(EXEMPT)).collect::<BTreeSet<_>>().len()
@@ -215,7 +217,7 @@ mod tests {
         assert_eq!(row(100, 103, (104, 104)).finding(), Finding::Same);
         assert_eq!(row(80, 103, (104, 104)).finding(), Finding::Unnamed);
         assert_eq!(row(80, 103, (60, 104)).finding(), named("B, N"));
-        // A letter excuses no other direction, and no more than its size.
+        // A letter excuses no difference in the other direction, and none beyond its size.
         assert_eq!(row(120, 103, (60, 104)).finding(), Finding::Unnamed);
         assert_eq!(row(50, 103, (60, 104)).finding(), Finding::Unnamed);
         assert_eq!(row(120, 103, (60, 130)).finding(), named("K"));

@@ -1,4 +1,4 @@
-//! Packets on their way: into both cables, and past the arithmetic.
+//! Sends packets into both cables, and through the model.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,8 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::packet::MAX_FRAME;
 use crate::packet_socket::PacketSocket;
 
-/// Sends each frame into both cables; gives the time of each since the first one, as far as nobody
-/// interrupts.
+/// Sends each frame into both cables until an interrupt; returns the time of each since the first.
 pub(super) fn send(
     frames: &Schedule,
     cables: [&PacketSocket; 2],
@@ -40,7 +39,7 @@ pub(super) fn send(
     Ok(times)
 }
 
-/// Packets that a rule set lets pass, if they come at these times.
+/// Packets that a rule set passes if they come at these times.
 pub(super) fn arithmetic(set: &RuleSet, frames: &Schedule, times: &[Duration]) -> Result<u64> {
     const INTERFACE: u32 = 7;
     let environment = Environment {

@@ -21,28 +21,28 @@ use crate::testbed::sweep_once;
 use crate::veth::{self, End, RECEIVER, SENDER};
 use crate::work_dir::WorkDir;
 
-/// Packets are counted once their number stays the same for so long, or after the second time.
+/// Packets are counted once their number has not changed for the first time, or after the second.
 const STEADY: Duration = Duration::from_millis(40);
 const AT_LAST: Duration = Duration::from_secs(5);
 
-/// Table that counts what passed.
+/// Table that counts the packets that passed.
 const COUNTS: &str = "limiter_compare";
 
-/// The rules of the other program, as they are loaded.
+/// The rules of the other program, in the form in which they are loaded.
 pub(super) struct Ruleset {
     program: &'static str,
     arguments: &'static [&'static str],
-    /// Text that takes all rules away.
+    /// Text that removes all rules.
     empty: &'static str,
     text: Vec<u8>,
 }
 
 impl Ruleset {
-    /// The rules of a format.
+    /// Prepares the rules of a format.
     ///
     /// # Errors
     ///
-    /// Why they cannot be loaded.
+    /// Says why they cannot be loaded.
     pub(super) fn new(format: Format, text: Vec<u8>) -> Result<Self> {
         const TABLES: &str = "*filter\nCOMMIT\n*mangle\nCOMMIT\n*raw\nCOMMIT\n*nat\nCOMMIT\n";
         let (program, arguments, empty): (_, &[&str], _) = match format {
@@ -70,7 +70,7 @@ impl Ruleset {
     }
 }
 
-/// Gives a program in a namespace a text on its standard input.
+/// Runs a program in a namespace with a text on its standard input.
 fn feed(netns: &Netns, program: &str, args: &[&str], text: &[u8], dir: &WorkDir) -> Result<()> {
     let file = fs::File::open(dir.write("fed", text)?)?;
     let output = netns.output(Command::new(program).args(args).stdin(Stdio::from(file)))?;
@@ -92,7 +92,7 @@ impl Bed {
         let dir = WorkDir::create(tag)?;
         let sender = Arc::new(Netns::create(&format!("{tag}-send"))?);
         let receiver = Arc::new(Netns::create(&format!("{tag}-recv"))?);
-        // As many as there are rules.
+        // The number of names is bounded by the number of rules.
         let interface: &'static str = Box::leak(interface.to_owned().into_boxed_str());
         veth::connect_as(&sender, &receiver, &End { interface, ..RECEIVER })?;
         Ok(Self { sender, receiver, dir })
@@ -102,7 +102,7 @@ impl Bed {
         self.sender.enter(|| PacketSocket::sender(SENDER.interface))?
     }
 
-    /// Counts the packets of a source at a hook, beside whatever is loaded there.
+    /// Counts the packets of a source at a hook, beside whatever else is loaded there.
     fn count(&self, source: IpAddr, hooks: &[&str]) -> Result<()> {
         let family = if source.is_ipv6() { "ip6" } else { "ip" };
         let chains: Vec<String> = hooks
@@ -120,7 +120,7 @@ impl Bed {
         feed(&self.receiver, "nft", &["-f", "-"], text.as_bytes(), &self.dir)
     }
 
-    /// Packets that were counted, once no more come.
+    /// Number of counted packets, once it no longer grows.
     fn passed(&self) -> Result<u64> {
         let (begin, mut steady, mut before) = (Instant::now(), Instant::now(), None);
         loop {
@@ -171,10 +171,10 @@ impl Old {
         Ok(Self { bed, source: traffic.source, wire })
     }
 
-    /// Loads the rules anew, with everything that they remember.
+    /// Loads the rules afresh, which clears all their state.
     pub(super) fn begin(&self, ruleset: &Ruleset) -> Result<()> {
         ruleset.load(&self.bed.receiver, &self.bed.dir)?;
-        // Behind every other chain.
+        // After every other chain.
         self.bed.count(self.source, &["input priority 2147483647", "forward priority 2147483647"])
     }
 
@@ -189,7 +189,7 @@ impl Old {
 }
 
 pub(super) struct New {
-    // Dropped in this order: the pins before the directory that they are mounted in.
+    // Fields are dropped in this order: the pins before the directory that they are mounted in.
     bpffs: Bpffs,
     bed: Bed,
     binary: path::PathBuf,
@@ -217,7 +217,7 @@ impl New {
         Ok(Self { bpffs, bed, binary, rules, interface, source, wire })
     }
 
-    /// Starts limiter anew; what comes in before the stack looks at it is counted.
+    /// Starts limiter afresh; packets are counted before the stack looks at them.
     pub(super) fn begin(&self) -> Result<Limiter> {
         let (receiver, dir) = (&self.bed.receiver, self.bed.dir.path());
         let mut limiter = Limiter::within(

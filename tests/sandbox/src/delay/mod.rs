@@ -1,5 +1,5 @@
-//! `cargo xtask run --delay`: datagrams and TCP streams over their limits that wait instead of
-//! being dropped, and how long.
+//! `cargo xtask run --delay`: datagrams and TCP streams over limits that let packets wait instead
+//! of dropping them, and how long the packets wait.
 
 pub mod plan;
 pub mod report;
@@ -24,10 +24,10 @@ use plan::{DROPPING, NETWORK, Role, WAITING};
 use report::{Report, Row, Stream};
 use traffic::Sent;
 
-/// Room of the queueing discipline, in packets of a flow: more than any of the limits needs.
+/// Packets of a flow that the queueing discipline has room for: more than any of the limits needs.
 const FLOW_LIMIT: &str = "1000";
 
-/// First time of a TCP stream, in which its burst and its slow start are over.
+/// First part of a TCP stream, which covers its burst and its slow start.
 const FIRST: Duration = Duration::from_secs(1);
 
 /// Options of the run.
@@ -35,13 +35,13 @@ const FIRST: Duration = Duration::from_secs(1);
 pub struct Options {
     /// The `limiter` binary.
     pub limiter: PathBuf,
-    /// How long the datagrams are sent, and each TCP stream is measured, at least a second.
+    /// Time for which the datagrams are sent and each TCP stream is measured, at least a second.
     pub duration: Duration,
     /// One JSON document on standard output instead of the table.
     pub json: bool,
 }
 
-/// Runs it and prints what it showed.
+/// Runs the measurement and prints the result.
 ///
 /// # Errors
 ///
@@ -70,7 +70,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Gives the cable its addresses and, where the kernel has it, `fq`: then true.
+/// Gives the cable its addresses and `fq`; returns false if the kernel has no `fq`.
 fn prepared(bed: &Testbed) -> Result<bool> {
     for address in Role::ALL.map(Role::target).into_iter().chain([WAITING, DROPPING]) {
         let address = format!("{address}/32");
@@ -81,7 +81,7 @@ fn prepared(bed: &Testbed) -> Result<bool> {
     hold(&bed.sender, SENDER.interface)
 }
 
-/// Makes an interface hold packets until they depart. False if the kernel has no `fq`.
+/// Makes an interface hold packets until they depart; returns false if the kernel has no `fq`.
 ///
 /// # Errors
 ///
@@ -143,7 +143,7 @@ fn measured(
     Ok(if report.pass { Outcome::Pass } else { Outcome::Fail })
 }
 
-/// Where everything goes to.
+/// Discard port of an address.
 fn discard(target: Ipv4Addr) -> SocketAddr {
     SocketAddr::from((target, DISCARD))
 }

@@ -1,4 +1,4 @@
-//! The rules of the run, and who sends how fast.
+//! The rules of the run, and the speed of each sender.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use super::traffic::Pace;
 use crate::oracle::Limit;
 
-/// Datagrams a second to each address, and those at once.
+/// Datagrams a second to each address, and datagrams at once.
 const RATE: u32 = 200;
 const BURST: u32 = 10;
 
 /// Longest wait of a datagram.
 pub const LONGEST: Duration = Duration::from_millis(250);
 
-/// Steps in which limiter keeps a longest wait.
+/// Steps in which limiter keeps a longest wait, in nanoseconds.
 const STEP: u128 = 1 << 16;
 
 /// Address of the TCP stream that waits.
 pub const WAITING: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 70);
-/// Address of the TCP stream of which everything over the limit is dropped.
+/// Address of the TCP stream whose packets over the limit are dropped.
 pub const DROPPING: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 130);
 
 /// Bits a second of each TCP stream.
@@ -58,22 +58,22 @@ pub fn kept() -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// How a sender of datagrams behaves.
+/// Behaviour of a sender of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Stays within its limit.
     Within,
-    /// Sends more than its burst at once, and less than may wait.
+    /// Sends more than its burst at once, but less than may wait.
     Bursting,
     /// Sends three times its limit.
     Over,
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 3] = [Self::Within, Self::Bursting, Self::Over];
 
-    /// For the table.
+    /// Text for the table.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Within => "within its limit",
@@ -82,7 +82,7 @@ impl Role {
         }
     }
 
-    /// For JSON.
+    /// Name for JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Within => "within",
@@ -91,7 +91,7 @@ impl Role {
         }
     }
 
-    /// Where it sends to.
+    /// Address that the sender sends to.
     pub const fn target(self) -> Ipv4Addr {
         let last = match self {
             Self::Within => 10,
@@ -101,7 +101,7 @@ impl Role {
         Ipv4Addr::new(203, 0, 113, last)
     }
 
-    /// How fast it sends.
+    /// Speed of the sender.
     pub fn pace(self) -> Pace {
         let per = Duration::from_secs(1) / RATE;
         match self {

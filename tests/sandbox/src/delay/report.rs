@@ -17,13 +17,13 @@ pub struct Report {
     pub version: String,
     /// Release of the running kernel.
     pub kernel: String,
-    /// How long each part was, in seconds.
+    /// Length of each part, in seconds.
     pub duration_seconds: f64,
     /// True if the interface has `fq`, which holds packets until they depart.
     pub holds: bool,
     /// True if everything was as it should be.
     pub pass: bool,
-    /// Why not, one sentence each.
+    /// Reasons for a failure, one sentence each.
     pub failures: Vec<String>,
     /// The senders of datagrams.
     pub datagrams: Vec<Row>,
@@ -36,26 +36,25 @@ pub struct Report {
 pub struct Row {
     /// Address that it sends to.
     pub target: String,
-    /// How it behaves: `within`, `bursting` or `over`.
+    /// Behaviour of the sender: `within`, `bursting` or `over`.
     pub role: &'static str,
     /// Datagrams sent.
     pub sent: u64,
     /// Datagrams that arrived.
     pub delivered: u64,
-    /// The fewest that an exact limiter lets depart.
+    /// Fewest datagrams that an exact limiter lets depart.
     pub expected_least: u64,
-    /// The most.
+    /// Most datagrams that an exact limiter lets depart.
     pub expected_most: u64,
-    /// The longest wait of one that arrived, in milliseconds.
+    /// Longest wait of a datagram that arrived, in milliseconds.
     pub waited_longest_ms: f64,
-    /// Half of those that arrived did so no later than this after their departure by the bucket,
-    /// in milliseconds.
+    /// Median delay of the arrivals after their departure by the bucket, in milliseconds.
     pub late_median_ms: f64,
-    /// 99 of 100.
+    /// The 99th percentile of that delay, in milliseconds.
     pub late_p99_ms: f64,
-    /// Those that arrived before the bucket lets them depart.
+    /// Datagrams that arrived before the bucket lets them depart.
     pub early: u64,
-    /// Those that arrived behind one that was sent later.
+    /// Datagrams that arrived after one that was sent later.
     pub out_of_order: u64,
 }
 
@@ -64,14 +63,14 @@ pub struct Row {
 pub struct Stream {
     /// What the rule does with packets over the limit: `drop` or `delay`.
     pub action: &'static str,
-    /// Bits of payload that arrived in a second.
+    /// Bits of payload that arrived a second.
     pub bits_per_second: u64,
-    /// These, of the limit, in percent.
+    /// The same, in percent of the limit.
     pub percent_of_limit: f64,
 }
 
 impl Stream {
-    /// Of `bytes` that arrived within a time.
+    /// Result for `bytes` that arrived within a time.
     pub fn new(action: &'static str, bytes: u64, lasted: Duration) -> Self {
         let rate = u128::from(bytes) * 8 * 1_000_000_000 / lasted.as_nanos().max(1);
         let bits_per_second = u64::try_from(rate).unwrap_or(u64::MAX);
@@ -91,13 +90,13 @@ fn millis(nanos: u64) -> f64 {
     nanos as f64 / 1e6
 }
 
-/// The value that so many of 100 are not above; 0 of none.
+/// Smallest value that `of_100` of 100 values do not exceed; 0 if there are none.
 pub fn percentile(sorted: &[u64], of_100: usize) -> u64 {
     let rank = (sorted.len() * of_100).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// When each datagram that arrived departs by the bucket, and when it arrived, in nanoseconds.
+/// Departure by the bucket and arrival of each datagram that arrived, in nanoseconds.
 pub fn departures(sent: &Sent, limit: &Limit) -> Vec<(u64, u64)> {
     let mut arrived = sent.arrivals.clone();
     arrived.sort_unstable();
@@ -107,7 +106,7 @@ pub fn departures(sent: &Sent, limit: &Limit) -> Vec<(u64, u64)> {
     departures.into_iter().zip(arrived.into_iter().map(|(_, at)| at)).collect()
 }
 
-/// How much later than their departures datagrams arrived, ascending, and how many arrived before.
+/// Delays of the arrivals after their departures, ascending, and the number of early arrivals.
 pub fn late(departures: &[(u64, u64)]) -> (Vec<u64>, u64) {
     let early = departures.iter().filter(|(departure, at)| at < departure).count();
     let mut late: Vec<u64> =
@@ -117,7 +116,7 @@ pub fn late(departures: &[(u64, u64)]) -> (Vec<u64>, u64) {
 }
 
 impl Row {
-    /// Compares what arrived with what should have.
+    /// Compares the arrivals with the expectation.
     pub fn new(role: Role, sent: &Sent) -> Self {
         let expected = bounds::allowed(&sent.times, &plan::limit(), plan::kept());
         let (late, early) = late(&departures(sent, &plan::limit()));
@@ -145,7 +144,7 @@ impl Row {
         range(self.expected_least, self.expected_most)
     }
 
-    /// Why the row is not as it should be, where packets are held or not.
+    /// Reasons why the row fails; `holds` says whether the interface holds packets.
     fn failures(&self, holds: bool) -> Vec<String> {
         let Self { target, sent, delivered, early, out_of_order, .. } = self;
         let mut failures = Vec::new();
@@ -159,7 +158,7 @@ impl Row {
             (self.expected_least..=self.expected_most).contains(delivered),
             format!("{delivered} arrived, {} were expected", self.expected_text()),
         );
-        // A cable of two CPUs changes the order of some by itself.
+        // A cable between two CPUs reorders some packets by itself.
         check(out_of_order * 50 <= *delivered, format!("{out_of_order} arrived out of order"));
         if holds {
             check(*early == 0, format!("{early} departed before the bucket let them"));

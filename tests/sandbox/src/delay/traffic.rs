@@ -1,4 +1,4 @@
-//! Datagrams and TCP streams between two namespaces, and when they arrive.
+//! Sends datagrams and TCP streams between two namespaces and records when they arrive.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -16,33 +16,32 @@ use crate::requests::bounds::Asked;
 /// Bytes of a receiver's buffer.
 const BUFFER: i32 = 8 << 20;
 
-/// Longer than anything waits; a receiver that hears nothing for so long has all of it.
+/// Longer than any packet waits; a receiver that hears nothing for this long has received all.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// Datagrams of one sender to one address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// When each was sent: just before and just after the call.
+    /// Times just before and just after the call that sent each datagram.
     pub times: Vec<Asked>,
-    /// The number of each that arrived, and when, in nanoseconds of [`clock::now`], in the order
-    /// of arrival.
+    /// Number and time of each arrival, in nanoseconds of [`clock::now`], in the order of arrival.
     pub arrivals: Vec<(usize, u64)>,
 }
 
-/// How many datagrams are sent at once, and how long after the last ones began.
+/// Number of datagrams sent at once, and the time from one group to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Datagrams without a pause.
+    /// Datagrams sent without a pause.
     pub each: u32,
-    /// From the first of some to the first of the next ones.
+    /// Time from the first datagram of a group to the first of the next.
     pub every: Duration,
 }
 
-/// Sends numbered datagrams to an address for a while, and waits until none arrives any more.
+/// Sends numbered datagrams to an address for a while, and waits until no more arrive.
 ///
 /// # Errors
 ///
-/// When the machine lets nobody send or receive.
+/// When a socket cannot send or receive.
 pub fn datagrams(
     [from, to]: [&Netns; 2],
     target: SocketAddr,
@@ -52,13 +51,13 @@ pub fn datagrams(
 ) -> Result<Sent> {
     let socket = from.enter(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))??;
     collect(to, target, pace, duration, interrupt, |number| {
-        // Of some kernels it is an error if the datagram is dropped on its way out.
+        // On some kernels, a datagram dropped on its way out makes the call fail.
         drop(socket.send_to(number, target));
         Ok(())
     })
 }
 
-/// [`datagrams`], each sent by `send`, which gets its number.
+/// As [`datagrams`], but `send` sends each datagram and gets its number.
 ///
 /// # Errors
 ///
@@ -88,7 +87,7 @@ pub fn collect(
                 send(&number)?;
                 times.push(Asked { sent: before, answered: clock::now() });
             }
-            // On a busy machine turns are left out: nobody sends faster than its pace.
+            // A busy machine leaves turns out: no sender exceeds its pace.
             turn = (turn + every).max(clock::now());
         }
         let arrivals = receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -96,7 +95,7 @@ pub fn collect(
     })
 }
 
-/// The numbers of what arrives, and when, until nothing does.
+/// Numbers and times of the arrivals, until no more come.
 fn arrivals(at: &UdpSocket) -> Result<Vec<(usize, u64)>> {
     let mut arrivals = Vec::new();
     let mut number = [0; 8];
@@ -112,8 +111,8 @@ fn arrivals(at: &UdpSocket) -> Result<Vec<(usize, u64)>> {
     }
 }
 
-/// Bytes of one TCP stream that arrive in `duration`, and how long that was, after a first time in
-/// which they are not counted.
+/// Bytes of one TCP stream that arrive in `duration` and the time that they took, after a first
+/// part in which bytes are not counted.
 ///
 /// # Errors
 ///
@@ -128,7 +127,7 @@ pub fn stream(
     let mut sending = from.enter(|| TcpStream::connect(target))??;
     let (mut at, _) = listener.accept()?;
     let sender = thread::spawn(move || {
-        // Until the other end is closed.
+        // Sends until the other end is closed.
         while sending.write_all(&[0; 16 << 10]).is_ok() {}
     });
     // A stream that starves still ends.

@@ -4,7 +4,7 @@
 pub(crate) fn internet(parts: [&[u8]; 2]) -> u16 {
     let mut sum = 0u64;
     for part in parts {
-        // Two words of 16 bits at a time: 2^16 counts as 1 in this sum.
+        // Sums two words of 16 bits at a time: 2^16 counts as 1 in this sum.
         let (pairs, rest) = part.as_chunks::<4>();
         for pair in pairs {
             sum += u64::from(u32::from_be_bytes(*pair));

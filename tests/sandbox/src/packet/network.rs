@@ -1,4 +1,4 @@
-//! The IP header and what belongs to it.
+//! The IP header and everything that belongs to it.
 
 use super::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, checksum};
 

@@ -1,5 +1,4 @@
-//! The small server behind nginx. It counts whose requests come to it, and knows nothing of
-//! limiter.
+//! The small server behind nginx. It counts the requests by address, and knows nothing of limiter.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -14,16 +13,16 @@ use socket2::{Domain, Socket, Type};
 
 use crate::netns::Netns;
 
-/// How often it looks whether it is to end.
+/// Pause between two looks whether to end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Bytes of a request's head.
+/// Most bytes of a request's head.
 const MOST: usize = 16 << 10;
 
 /// Requests that came, by the address that nginx names.
 pub type Came = HashMap<IpAddr, u64>;
 
-/// A server at work. Dropping it stops it.
+/// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Application {
     port: u16,
@@ -32,17 +31,17 @@ pub struct Application {
 }
 
 impl Application {
-    /// Listens at a free port of the loopback of a namespace.
+    /// Listens at a free port of a namespace's loopback.
     ///
     /// # Errors
     ///
-    /// When it cannot.
+    /// When listening fails.
     pub fn start(netns: &Netns) -> Result<Self> {
         let listener = netns.enter(|| -> Result<TcpListener> {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
             socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
             socket.listen(128)?;
-            // Of `accept`, too.
+            // The timeout also applies to `accept`.
             socket.set_read_timeout(Some(LOOK))?;
             Ok(socket.into())
         })??;
@@ -65,16 +64,16 @@ impl Application {
         Ok(Self { port, stop, thread: Some(thread) })
     }
 
-    /// Its port.
+    /// Port of the server.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Ends it; returns whose requests came.
+    /// Ends the server; returns the requests by address.
     ///
     /// # Errors
     ///
-    /// Why it ended before.
+    /// Says why the server ended before.
     pub fn finish(mut self) -> Result<Came> {
         self.stop.store(true, Ordering::Relaxed);
         match self.thread.take().map(JoinHandle::join) {
@@ -89,13 +88,13 @@ impl Drop for Application {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Whatever it reports, the run has failed already.
+            // Its error does not matter: the run has failed already.
             let _ended = thread.join();
         }
     }
 }
 
-/// Answers a request; the address that it names.
+/// Answers a request; returns the address that it names.
 fn answer(mut stream: TcpStream) -> Result<IpAddr> {
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     let mut head = Vec::new();

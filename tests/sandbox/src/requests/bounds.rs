@@ -1,6 +1,5 @@
-//! How many requests of a source an exact limiter allows. A request is decided at some moment
-//! between the one at which it was sent and the one at which its answer was there; the next one is
-//! sent after that.
+//! Computes how many requests of a source an exact limiter allows. A request is decided at some
+//! moment between its sending and the arrival of its answer; the next request is sent after that.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,30 +9,30 @@ use crate::oracle::Limit;
 /// A request that was answered, in nanoseconds of one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Just before it was sent.
+    /// Time just before it was sent.
     pub sent: u64,
-    /// Just after its answer was there.
+    /// Time just after its answer arrived.
     pub answered: u64,
 }
 
-/// By how much limits are off at most, in nanoseconds: their rates are rounded up to whole ticks.
+/// Largest error of the limits, in nanoseconds: their rates are rounded up to whole ticks.
 const ROUNDING: u64 = 1_000;
 
-/// Nanoseconds that one unit takes, and those that a full bucket is ahead.
+/// Nanoseconds that one unit takes, and nanoseconds that a full bucket is ahead.
 fn per_and_room(limit: &Limit) -> (u64, u64) {
     let per = limit.per.as_nanos() / u128::from(limit.units.max(1));
     let per = u64::try_from(per).unwrap_or(u64::MAX);
     (per, per.saturating_mul(u64::from(limit.burst.saturating_sub(1))))
 }
 
-/// The least and the most requests that a token bucket allows, over all moments at which they may
-/// have been decided, if each may wait `longest` until it conforms.
+/// Fewest and most requests that a token bucket allows, over all moments at which they may have
+/// been decided, if each may wait up to `longest` until it conforms.
 pub fn allowed(asked: &[Asked], limit: &Limit, longest: Duration) -> RangeInclusive<u64> {
     let (per, room) = per_and_room(limit);
     let room = room.saturating_add(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX));
-    // A bucket is the moment at which nothing of it is used. It allows a request if that is at most
-    // `room` away. To allow few, refuse whenever it may be, and otherwise allow as late as may be;
-    // to allow many, allow whenever it may be, as early as may be.
+    // A bucket is the moment at which it is full again. It allows a request if that moment is at
+    // most `room` away. To allow few, refuse whenever possible and otherwise allow as late as
+    // possible; to allow many, allow whenever possible, as early as possible.
     let [mut least, mut most] = [0, 0];
     let [mut full_of_least, mut full_of_most] = [0, 0];
     for Asked { sent, answered } in asked {
@@ -51,8 +50,8 @@ pub fn allowed(asked: &[Asked], limit: &Limit, longest: Duration) -> RangeInclus
     least..=most
 }
 
-/// The earliest moments at which a token bucket lets these go, in their order, if all of them may
-/// wait.
+/// Earliest moments at which a token bucket lets these requests go, in their order, if all of them
+/// may wait.
 pub fn departures(asked: &[Asked], limit: &Limit) -> Vec<u64> {
     let (per, room) = per_and_room(limit);
     let mut full = 0;
@@ -102,7 +101,7 @@ mod tests {
 
     #[test]
     fn every_choice_of_moments_is_between_and_both_ends_are_met() {
-        // Five requests of which each may be decided at one of ten moments: all ways.
+        // Five requests, each decided at one of ten moments, in all combinations.
         let (steps, step) = (10, 10_000);
         let mut sent = 1_000_000;
         let asked: Vec<Asked> = [130, 110, 120, 100, 140]

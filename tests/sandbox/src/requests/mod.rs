@@ -1,6 +1,6 @@
 //! `cargo xtask run --requests`: a real nginx that asks `limiter serve` before a small server
-//! answers, senders within and over their limits, and one of them whom the daemon then drops at
-//! the card.
+//! answers, senders within and over their limits, and one sender whose packets the daemon then
+//! drops at the card.
 
 pub mod application;
 pub mod bounds;
@@ -30,16 +30,16 @@ use plan::Sender;
 use report::{Report, Row};
 use traffic::send_all;
 
-/// Rules of packets: none, so that what is dropped at the card is banned.
+/// Rules for packets: none, so that every drop at the card is by a ban.
 const NONE: &str = "descriptors: []\n";
 
-/// The server of nginx: as docs/behind-a-proxy.md has it, for all paths.
+/// Configuration of the nginx server: as in docs/behind-a-proxy.md, for all paths.
 const SERVER: &str = include_str!("server.conf");
 
-/// Packets of each source at the end.
+/// Packets that each source sends at the end.
 const PACKETS: u32 = 100;
 
-/// Much longer than nginx takes to listen, or the daemon to ban.
+/// Much longer than nginx needs to listen, or the daemon to ban.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Options of the run.
@@ -53,7 +53,7 @@ pub struct Options {
     pub json: bool,
 }
 
-/// Runs it and prints what it showed.
+/// Runs the measurement and prints the result.
 ///
 /// # Errors
 ///
@@ -146,25 +146,25 @@ fn wait_for_nginx(bed: &Testbed) -> Result<()> {
     Ok(())
 }
 
-/// What became of packets that everybody sent after the requests.
+/// Result of the packets that every sender sends after the requests.
 struct Packets {
-    /// Those that arrived, by sender.
+    /// Packets that arrived, by sender.
     arrived: Vec<u64>,
-    /// Those that the kernel counted as banned.
+    /// Packets that the kernel counted as banned.
     banned: u64,
-    /// Packets that the senders' kernel sent beside them.
+    /// Further packets, sent by the senders' kernel itself.
     beside: u64,
 }
 
-/// Sends packets from everybody; each has one address of its own.
+/// Sends packets from every sender; each has one address of its own.
 fn packets(bed: &Testbed, limiter: &Limiter, senders: &[Sender]) -> Result<Packets> {
-    // Somebody listens, so that the stack does not answer each frame with an ICMP error.
+    // Sockets listen, so that the stack does not answer each frame with an ICMP error.
     let _listeners = bed.receiver.enter(|| {
         let addresses = [IpAddr::from(RECEIVER.ipv4), IpAddr::from(RECEIVER.ipv6)];
         addresses.map(|address| UdpSocket::bind((address, DISCARD)))
     })?;
     let carried = || Ok::<_, anyhow::Error>(bed.sender.carried(SENDER.interface)?[0]);
-    // What is still under way of the requests.
+    // Packets of the requests may still be under way.
     bed.wait_until_met(carried()?)?;
     let before = (carried()?, counted_as_banned(limiter)?);
     let sources = senders.iter().map(|sender| sender.addresses.first().copied());

@@ -1,4 +1,4 @@
-//! Who asks for what, and how fast.
+//! The senders, their paths and their speed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -11,17 +11,17 @@ const STRIKES: u32 = 10;
 /// Addresses of its /64 that an IPv6 source uses in turn.
 const HOSTS: u16 = 4;
 
-/// What is asked for.
+/// Path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// Limited.
+    /// Limited path.
     Search,
-    /// Limited, with a ban of who does not stop.
+    /// Limited path, with a ban for sources that do not stop.
     Login,
 }
 
 impl Path {
-    /// In a request, and in the rules.
+    /// Text of the path in requests and in the rules.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Search => "/search",
@@ -68,21 +68,21 @@ pub fn rules() -> String {
     )
 }
 
-/// How a sender behaves.
+/// Behaviour of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Stays within its limit.
     Within,
     /// Sends three times its limit.
     Over,
-    /// Is quiet, then sends more than its burst, one request after the other.
+    /// Is quiet, then sends more than its burst, one request after another.
     Bursting,
-    /// Sends eight times its limit where a ban is for that.
+    /// Sends eight times its limit on the path with a ban.
     Banned,
 }
 
 impl Role {
-    /// For the table.
+    /// Text for the table.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Within => "within its limit",
@@ -92,7 +92,7 @@ impl Role {
         }
     }
 
-    /// For JSON.
+    /// Name for JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Within => "within",
@@ -106,16 +106,16 @@ impl Role {
 /// One row of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sender {
-    /// How it behaves.
+    /// Behaviour of the sender.
     pub role: Role,
-    /// What it asks for.
+    /// Path that the sender asks for.
     pub path: Path,
-    /// The addresses that it sends from in turn: one source for the limiter.
+    /// Addresses that the sender uses in turn: one source for the limiter.
     pub addresses: Vec<IpAddr>,
 }
 
 impl Sender {
-    /// The source for a reader.
+    /// The source as text for a reader.
     pub fn text(&self) -> String {
         match self.addresses.first() {
             Some(IpAddr::V6(first)) => {
@@ -127,7 +127,7 @@ impl Sender {
         }
     }
 
-    /// Requests of a turn, and the time from one turn to the next.
+    /// Requests in a turn, and the time from one turn to the next.
     pub fn pace(&self) -> (u32, Duration) {
         let (rate, burst) = self.path.per_second_and_burst();
         let per = Duration::from_secs(1) / rate;
@@ -140,7 +140,7 @@ impl Sender {
     }
 }
 
-/// Everybody who sends.
+/// All senders.
 pub fn senders() -> Vec<Sender> {
     let v4 = |last| vec![IpAddr::from(Ipv4Addr::new(203, 0, 113, last))];
     let v6 = (1..=HOSTS).map(|host| Ipv6Addr::new(0x2001, 0xdb8, 6, 1, 0, 0, 0, host).into());

@@ -1,4 +1,5 @@
-//! The report of a run: sent, allowed, refused and expected by sender, and what the card did.
+//! The report of a run: requests sent, allowed, refused and expected by sender, and packets at the
+//! card.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -17,11 +18,11 @@ pub struct Report {
     pub version: String,
     /// Release of the running kernel.
     pub kernel: String,
-    /// How long was sent, in seconds.
+    /// Time for which requests were sent, in seconds.
     pub duration_seconds: f64,
     /// True if everything was as it should be.
     pub pass: bool,
-    /// Why not, one sentence each.
+    /// Reasons for a failure, one sentence each.
     pub failures: Vec<String>,
     /// One entry for each row of the table.
     pub senders: Vec<Row>,
@@ -29,8 +30,8 @@ pub struct Report {
     pub banned: Vec<String>,
     /// Packets that the kernel counted as banned, of those sent after the requests.
     pub packets_banned: u64,
-    /// Packets beside those, which the kernel of the senders sent meanwhile: ends of connections
-    /// that the ban had cut off.
+    /// Further packets that the senders' kernel sent by itself: ends of connections that the ban
+    /// had cut off.
     pub packets_beside: u64,
 }
 
@@ -39,38 +40,39 @@ pub struct Report {
 pub struct Row {
     /// The source.
     pub source: String,
-    /// How it behaves: `within`, `over`, `bursting` or `banned`.
+    /// Behaviour of the sender: `within`, `over`, `bursting` or `banned`.
     pub role: &'static str,
-    /// What it asks for.
+    /// Path that the sender asks for.
     pub path: &'static str,
     /// Limit of the source.
     pub limit: String,
     /// Requests sent.
     pub sent: u64,
-    /// Requests that were answered by 200.
+    /// Requests answered with 200.
     pub allowed: u64,
-    /// Requests that were answered by 429.
+    /// Requests answered with 429.
     pub refused: u64,
-    /// Requests that nobody answered.
+    /// Requests without an answer.
     pub unanswered: u64,
-    /// Requests that were answered after the first that was not.
+    /// Requests answered after the first one without an answer.
     pub answered_later: u64,
-    /// Requests that came to the server behind nginx.
+    /// Requests that reached the server behind nginx.
     pub reached: u64,
-    /// The fewest requests that an exact limiter allows of those that were answered.
+    /// Fewest of the answered requests that an exact limiter allows.
     pub expected_least: u64,
-    /// The most.
+    /// Most of the answered requests that an exact limiter allows.
     pub expected_most: u64,
     /// Packets that the source sent after the requests.
     pub packets: u64,
-    /// Packets of those that came past the card.
+    /// Those of these packets that passed the card.
     pub packets_arrived: u64,
     /// True if the row is as it should be.
     pub pass: bool,
 }
 
 impl Row {
-    /// Compares what was answered with what should have been. `packets` were sent, and arrived.
+    /// Compares the answers with the expectation. `packets` are the packets sent and those that
+    /// arrived.
     pub fn new(sender: &Sender, answers: &Answers, reached: u64, packets: [u64; 2]) -> Self {
         let expected = bounds::allowed(&answers.asked, &sender.path.limit(), Duration::ZERO);
         let mut row = Self {
@@ -102,7 +104,7 @@ impl Row {
         self.role == Role::Banned.name()
     }
 
-    /// Why the row is not as it should be.
+    /// Reasons why the row fails.
     fn failures(&self) -> Vec<String> {
         let Self { source, sent, allowed, refused, unanswered, reached, .. } = self;
         let Self { packets, packets_arrived, answered_later, .. } = self;
@@ -153,7 +155,7 @@ impl Row {
 }
 
 impl Report {
-    /// Judges the rows and the rest.
+    /// Judges the rows and the whole run.
     pub fn judge(&mut self) {
         let mut failures: Vec<String> = self.senders.iter().flat_map(Row::failures).collect();
         let to_ban: Vec<&str> =
@@ -242,7 +244,7 @@ mod tests {
 
     type Change = fn(&mut Report, usize);
 
-    /// A report in which everybody sent 30 requests in 300 ms, and limits were held.
+    /// A report in which every sender sent 30 requests in 300 ms, and limits were held.
     fn report() -> Report {
         let rows = senders().into_iter().map(|sender| {
             let is_banned = sender.role == Role::Banned;
@@ -253,7 +255,7 @@ mod tests {
             let asked: Vec<Asked> = (0..sent).map(at).collect();
             let allowed = match (sender.role, sender.path) {
                 (Role::Within, _) => 30,
-                // 10 at once, and one every 50 ms; 5 at once, and one every 200 ms.
+                // 10 at once and one every 50 ms; 5 at once and one every 200 ms.
                 (_, Path::Search) => 15,
                 (_, Path::Login) => 6,
             };

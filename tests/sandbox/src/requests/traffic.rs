@@ -1,4 +1,4 @@
-//! Requests of the senders, one after the other, and what came of each.
+//! Sends the requests of the senders one after another, and records the result of each.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -16,39 +16,39 @@ use crate::interrupt::Interrupt;
 use crate::netns::Netns;
 use crate::veth::RECEIVER;
 
-/// Time for an answer. Of a banned source there is none.
+/// Longest wait for an answer. A banned source gets none.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Longest sleep before the next look whether the run was interrupted.
 const LOOK: u64 = 20_000_000;
 
-/// What came of the requests of a sender.
+/// Results of a sender's requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// Those that were answered.
+    /// Requests that were answered.
     pub asked: Vec<Asked>,
-    /// Answers of 200.
+    /// Requests answered with 200.
     pub allowed: u64,
-    /// Answers of 429.
+    /// Requests answered with 429.
     pub refused: u64,
     /// Requests without an answer.
     pub unanswered: u64,
-    /// Requests that were answered after one that was not.
+    /// Requests answered after one without an answer.
     pub answered_later: u64,
 }
 
 impl Answers {
-    /// All requests.
+    /// Number of all requests.
     pub fn sent(&self) -> u64 {
         self.allowed + self.refused + self.unanswered
     }
 }
 
-/// Sends for a while; `sent` counts meanwhile.
+/// Sends for a while and counts in `sent`.
 ///
 /// # Errors
 ///
-/// When an answer is neither the page nor a refusal, or the machine lets nobody send.
+/// When an answer is neither the page nor a refusal, or a socket cannot send.
 pub fn send(
     netns: &Netns,
     sender: &Sender,
@@ -74,13 +74,13 @@ pub fn send(
                 .with_context(|| format!("a request of {from} for {}", sender.path.text()))?;
             sent.fetch_add(1, Ordering::Relaxed);
         }
-        // On a busy machine turns are left out: nobody sends faster than its pace.
+        // A busy machine leaves turns out: no sender exceeds its pace.
         turn = (turn + every).max(clock::now());
     }
     Ok(answers)
 }
 
-/// Sends one request, and counts what comes of it.
+/// Sends one request and counts its result.
 fn one(from: IpAddr, path: &str, answers: &mut Answers) -> Result<()> {
     let sent = clock::now();
     let Some(status) = status(from, path)? else {
@@ -97,14 +97,14 @@ fn one(from: IpAddr, path: &str, answers: &mut Answers) -> Result<()> {
     Ok(())
 }
 
-/// The status of an answer; none if none comes.
+/// Status of an answer; `None` if no answer comes.
 fn status(from: IpAddr, path: &str) -> Result<Option<u16>> {
     let to: IpAddr = match from {
         IpAddr::V4(_) => RECEIVER.ipv4.into(),
         IpAddr::V6(_) => RECEIVER.ipv6.into(),
     };
     let socket = Socket::new(Domain::for_address((from, 0).into()), Type::STREAM, None)?;
-    // Nothing of a connection that a ban cuts off is sent again later.
+    // Data of a connection that a ban cuts off must not be sent again later.
     socket.set_linger(Some(Duration::ZERO))?;
     socket.bind(&SocketAddr::from((from, 0)).into())?;
     let answer = || -> std::io::Result<String> {
@@ -128,11 +128,11 @@ fn status(from: IpAddr, path: &str) -> Result<Option<u16>> {
     }
 }
 
-/// Sends from everybody at once.
+/// Sends from all senders at once.
 ///
 /// # Errors
 ///
-/// As [`send`], of any of them.
+/// As [`send`], from any sender.
 pub fn send_all(
     netns: &Netns,
     senders: &[Sender],

@@ -1,4 +1,4 @@
-//! The daemon's counts, asked as a user asks.
+//! Reads the daemon's counts through the commands that a user has.
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -27,12 +27,12 @@ pub struct Totals {
     pub dropped: u64,
 }
 
-/// Counts of a sender by `limiter show` or, for the flood and for what goes out, `limiter stats`:
-/// each of their rules has one sender.
+/// Counts of a sender by `limiter show`, or by `limiter stats` for the flood and for outgoing
+/// packets: each of their rules has one sender.
 ///
 /// # Errors
 ///
-/// When the command fails or its answer has not the published form.
+/// When the command fails or its answer does not have the published form.
 pub fn counted(limiter: &Limiter, sender: &Sender) -> Result<Counted> {
     if sender.role != Role::Flood && sender.direction == Direction::In {
         let source = sender.sources.first().context("a sender has a source")?;
@@ -46,7 +46,7 @@ pub fn counted(limiter: &Limiter, sender: &Sender) -> Result<Counted> {
         Direction::In => prefix.to_string(),
         Direction::Out => {
             let prefix = prefix.to_string();
-            // One address stands without its length.
+            // A single address stands without its prefix length.
             let value = prefix.strip_suffix("/32").unwrap_or(&prefix);
             format!("direction=out remote_address={value}")
         }
@@ -62,7 +62,7 @@ pub fn counted(limiter: &Limiter, sender: &Sender) -> Result<Counted> {
     })
 }
 
-/// Counts of everything by `limiter stats`.
+/// Counts of the whole interface by `limiter stats`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The packets that should arrive of a sender, worked out while it sends.
+//! Computes the packets that should arrive from a sender, while it sends.
 
 use anyhow::Result;
 
@@ -14,7 +14,7 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    /// Nothing sent yet.
+    /// Starts with no frame sent.
     ///
     /// # Errors
     ///

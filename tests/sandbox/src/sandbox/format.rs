@@ -36,12 +36,12 @@ pub fn error_percent(delivered: u64, expected: u64) -> f64 {
 
 /// A percentage with its sign: `+0.02 %`.
 pub fn percent(value: f64) -> String {
-    // No "-0.00".
+    // Avoids "-0.00".
     let value = if value.abs() < 0.005 { 0.0 } else { value };
     if value == 0.0 { "0.00 %".to_owned() } else { format!("{value:+.2} %") }
 }
 
-/// A table; the columns that `right` names by index are aligned to the right.
+/// Formats a table; the columns whose indexes are in `right` are aligned to the right.
 pub fn table(
     header: &[&str],
     right: &[usize],

@@ -13,8 +13,8 @@ use crate::sandbox::expect::Expectation;
 use crate::sandbox::format::{bar, error_percent, percent, table, thousands};
 use crate::sandbox::plan::Sender;
 
-/// Under this many expected frames, an error in percent says more of the moment of asking than of
-/// the limiter.
+/// Below this many expected frames, an error in percent says more about the moment of asking than
+/// about the limiter.
 const ENOUGH: u64 = 200;
 
 const HIDE_CURSOR: &str = "\x1b[?25l";
@@ -27,7 +27,7 @@ pub struct Live {
     terminal: bool,
     started: Instant,
     duration: Duration,
-    /// Lines of the last drawing, to go back over.
+    /// Number of lines of the last drawing, to go back over.
     lines: usize,
 }
 
@@ -46,7 +46,7 @@ impl Live {
         Duration::from_millis(if self.terminal { 250 } else { 1000 })
     }
 
-    /// Asks everybody and draws.
+    /// Asks for all counts and draws the table.
     ///
     /// # Errors
     ///
@@ -108,12 +108,13 @@ impl Live {
         out.push_str(text);
         out.push('\n');
         self.lines = text.lines().count();
-        // In one piece, so that nothing flickers. A terminal that is gone is no reason to stop.
+        // Written in one piece, so that nothing flickers. A terminal that is gone is no reason to
+        // stop.
         let _gone = stderr().write_all(out.as_bytes());
     }
 }
 
-/// True if the terminal is wide enough; wrapped lines could not be drawn over.
+/// Returns true if the terminal is wide enough; wrapped lines could not be drawn over.
 fn fits(table: &str) -> bool {
     let width = table.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     tcgetwinsize(stderr()).is_ok_and(|size| usize::from(size.ws_col) >= width)
@@ -122,7 +123,7 @@ fn fits(table: &str) -> bool {
 impl Drop for Live {
     fn drop(&mut self) {
         if self.terminal {
-            // The last table takes its place.
+            // The final table takes its place.
             let up = if self.lines > 0 { format!("\x1b[{}A\r", self.lines) } else { String::new() };
             eprint!("{up}{CLEAR_BELOW}{SHOW_CURSOR}");
         }

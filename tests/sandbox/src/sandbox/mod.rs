@@ -35,7 +35,7 @@ use plan::{Direction, Sender};
 use report::{Clean, Report, Row};
 use rules::Rules;
 
-/// Frames recorded for one sender at most: ten minutes of the flood, 240 MB.
+/// Most frames recorded for one sender: ten minutes of the flood, 240 MB.
 const BOUND: usize = 30_000_000;
 
 /// Longest run, in seconds, that the recording has room for.
@@ -44,7 +44,7 @@ pub const LONGEST: u64 = 600;
 /// Port of the discard service (RFC 863), to which everything is sent.
 pub(crate) const DISCARD: u16 = 9;
 
-/// Rules of a run that names none.
+/// Rules of a run without a rule file.
 const EXAMPLE: &str = include_str!("../../../../examples/sandbox.yaml");
 
 /// Options of the sandbox.
@@ -52,11 +52,11 @@ const EXAMPLE: &str = include_str!("../../../../examples/sandbox.yaml");
 pub struct Options {
     /// The `limiter` binary.
     pub limiter: PathBuf,
-    /// The rule file; none for the one of `examples/sandbox.yaml`.
+    /// The rule file; `None` for examples/sandbox.yaml.
     pub rules: Option<PathBuf>,
-    /// Which way the packets go past the limiter.
+    /// Direction of the packets through the limiter.
     pub direction: Direction,
-    /// How long to send, at most [`LONGEST`] seconds.
+    /// Time for which to send, at most [`LONGEST`] seconds.
     pub duration: Duration,
     /// One JSON document on standard output instead of the last table.
     pub json: bool,
@@ -84,7 +84,7 @@ pub enum Failure {
     BrokeOff(Error),
 }
 
-/// Runs the sandbox and prints what it showed.
+/// Runs the sandbox and prints the result.
 ///
 /// # Errors
 ///
@@ -127,7 +127,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Checks what it takes, before anything is made.
+/// Checks the requirements before anything is made.
 fn prepare(options: &Options) -> Result<Rules> {
     could_run(&options.limiter)?;
     match &options.rules {
@@ -136,7 +136,7 @@ fn prepare(options: &Options) -> Result<Rules> {
     }
 }
 
-/// Checks what it takes of the machine.
+/// Checks the requirements of the machine.
 pub(crate) fn could_run(limiter: &Path) -> Result<()> {
     ensure!(
         root::is_root(),
@@ -152,7 +152,7 @@ pub(crate) fn could_run(limiter: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Rules of a run that names none.
+/// Rules of a run without a rule file.
 fn example(direction: Direction) -> String {
     match direction {
         Direction::In => EXAMPLE.to_owned(),
@@ -161,7 +161,7 @@ fn example(direction: Direction) -> String {
     }
 }
 
-/// Where the limiter is: at the end of the cable that receives, or at the one that sends.
+/// Place of the limiter: the receiving end of the cable, or the sending end.
 struct Place<'a> {
     netns: &'a Arc<Netns>,
     interface: &'static str,
@@ -176,7 +176,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// How to look inside while it runs.
+/// Prints how to look inside while the sandbox runs.
 fn explain(place: &Place<'_>, limiter: &Limiter) {
     eprintln!(
         "Look inside from another terminal:\n  \
@@ -197,7 +197,7 @@ fn measure(
     senders: &[Sender],
     interrupt: &Interrupt,
 ) -> Result<Outcome> {
-    // Somebody listens, so that the stack does not answer each frame with an ICMP error.
+    // Sockets listen, so that the stack does not answer each frame with an ICMP error.
     let _listeners = testbed.receiver.enter(|| {
         Ok::<_, std::io::Error>([
             UdpSocket::bind((RECEIVER.ipv4, DISCARD))?,
@@ -246,7 +246,7 @@ fn measure(
     let sent: usize = recordings.iter().map(|recording| recording.times.len()).sum();
     let on_cable = match options.direction {
         Direction::In => u64::try_from(sent)?,
-        // What was dropped never came there.
+        // Dropped packets never reached the interface.
         Direction::Out => testbed.sender.carried(SENDER.interface)?[0],
     };
     testbed.wait_until_met(on_cable)?;

@@ -1,4 +1,4 @@
-//! The report of a run: offered, delivered and expected by source, and the verdict.
+//! The report of a run: frames offered, delivered and expected by source, and the verdict.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::sandbox::plan::{Role, Sender};
 /// The largest error of a delivered count, in percent of the expected one.
 pub const TOLERANCE_PERCENT: f64 = 1.0;
 
-/// [`Report::mode`] of what goes out.
+/// [`Report::mode`] of a limiter for outgoing packets.
 pub const TC_OUT: &str = "tc out";
 
 /// The whole document.
@@ -24,15 +24,15 @@ pub struct Report {
     pub kernel: String,
     /// Where the program is attached: `native`, `generic` or `offloaded` at XDP, or `tc out`.
     pub mode: String,
-    /// How long was sent, in seconds.
+    /// Time for which frames were sent, in seconds.
     pub duration_seconds: f64,
     /// The largest error allowed, in percent.
     pub tolerance_percent: f64,
     /// True if every count is within the tolerance and conforming sources lost nothing.
     pub pass: bool,
-    /// Why not, one sentence each.
+    /// Reasons for a failure, one sentence each.
     pub failures: Vec<String>,
-    /// Losses in the measurement itself, which must be none.
+    /// Losses in the measurement itself; there must be none.
     pub receiver: Clean,
     /// One entry for each row of the table.
     pub sources: Vec<Row>,
@@ -40,14 +40,14 @@ pub struct Report {
     pub limiter: Totals,
 }
 
-/// Frames that were lost outside of limiter; any makes the measurement invalid.
+/// Frames lost outside of limiter; any such loss makes the measurement invalid.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Clean {
     /// True if no frame was lost.
     pub clean: bool,
-    /// Between the interface and the receiver's socket.
+    /// Frames lost between the interface and the receiver's socket.
     pub lost_at_socket: u64,
-    /// Between the sender and the interface.
+    /// Frames lost between the sender and the interface.
     pub lost_on_link: u64,
 }
 
@@ -56,11 +56,11 @@ pub struct Clean {
 pub struct Row {
     /// The source, or the prefix of the flood.
     pub source: String,
-    /// How it behaves: `conforming`, `over`, `bursting` or `flood`.
+    /// Behaviour of the sender: `conforming`, `over`, `bursting` or `flood`.
     pub role: &'static str,
     /// Limit of the sender.
     pub limit: String,
-    /// How many sources these are.
+    /// Number of sources in the row.
     pub count: usize,
     /// Frames sent.
     pub offered: u64,
@@ -68,9 +68,9 @@ pub struct Row {
     pub delivered: u64,
     /// Frames that an exact limiter delivers at the recorded times.
     pub expected: u64,
-    /// `delivered` against `expected`.
+    /// Error of `delivered` against `expected`, in percent.
     pub error_percent: f64,
-    /// Sources of which `delivered` is not exactly `expected`.
+    /// Sources whose `delivered` is not exactly `expected`.
     pub inexact: usize,
     /// Counts by limiter itself.
     pub limiter: Counted,
@@ -79,7 +79,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Compares what arrived with what should have.
+    /// Compares the arrivals with the expectation.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl Row {
         })
     }
 
-    /// Why the row is not as it should be.
+    /// Reason why the row fails.
     fn failure(&self) -> Option<String> {
         let Self { source, offered, delivered, expected, .. } = self;
         if self.pass {

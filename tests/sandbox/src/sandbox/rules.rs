@@ -1,4 +1,4 @@
-//! The limits of a rule file, read as limiter reads it; what they let pass is the oracle's to say.
+//! The limits of a rule file, as limiter reads it; the oracle says what they let pass.
 
 use std::fs;
 use std::net::IpAddr;
@@ -19,13 +19,13 @@ const MAX_FRAME: u64 = 1522;
 /// One rule with a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Sources of the rule; `None` for everybody.
+    /// Sources of the rule; `None` for all sources.
     pub prefix: Option<IpNet>,
     /// The limit.
     pub limit: Limit,
     /// Unit that the limit counts: packets, or bytes of the frame.
     pub count: Count,
-    /// The limit for a reader: `1000/s, burst 50`.
+    /// The limit as text for a reader: `1000/s, burst 50`.
     pub text: String,
 }
 
@@ -71,7 +71,7 @@ impl Rules {
         Ok(Self(rules.collect::<Result<_>>()?))
     }
 
-    /// The limit of a source: the longest prefix wins. `None` when it is unlimited.
+    /// The limit of a source, by the longest matching prefix; `None` if the source is unlimited.
     pub fn of(&self, source: IpAddr) -> Option<&Rule> {
         let source = Selector::address(source);
         let around = self.0.iter().filter(|(selector, _)| selector.contains(&source));
@@ -88,7 +88,7 @@ fn prefix(selector: Selector) -> Option<IpNet> {
     }
 }
 
-/// The one limit of a rule.
+/// The only limit of a rule.
 fn limited(end: Selector, limits: &Limits) -> Result<Rule> {
     let limit = limits.limits.first().filter(|_| limits.limits.len() == 1);
     let Some(Meter::TokenBucket(rate)) =
@@ -150,7 +150,7 @@ descriptors:
         );
     }
 
-    /// A limit is read in each form that rule files have for it.
+    /// All forms in which rule files write a limit must be read.
     #[test]
     fn a_rate_in_short_is_the_same_limit() {
         let of = |rate: &str| {

@@ -1,5 +1,5 @@
 //! `cargo xtask run --tune`: the sandbox observes its own senders, proposes a limit, puts it in
-//! force, and sends again: those who are as most lose nothing, and the others are held.
+//! force, and sends again: usual senders lose nothing, and the others are held to the limit.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -26,7 +26,7 @@ use crate::veth::{RECEIVER, SENDER};
 /// Rules before the proposal: nobody is limited.
 const BEFORE: &str = "descriptors:\n  - {key: remote_address, rate_limit: {unlimited: true}}\n";
 
-/// Share of the sources that the proposal is to spare: the two kinds of users.
+/// Share of the sources that the proposal must spare: the two kinds of users.
 const SPARED: &str = "90%";
 
 /// Bytes of a frame.
@@ -35,13 +35,13 @@ const LENGTH: usize = 80;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Steady,
-    /// Send much at once, and then nothing for a while.
+    /// Send many frames at once, and then nothing for a while.
     Bursting,
-    /// Send as nobody should.
+    /// Send more than any user should.
     Heavy,
 }
 
-/// The kinds, and how many sources of each there are: nine in ten are users.
+/// The kinds, and the number of sources of each: nine in ten are users.
 const KINDS: [(Kind, u8); 3] = [(Kind::Steady, 27), (Kind::Bursting, 27), (Kind::Heavy, 6)];
 
 impl Kind {
@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// When so many sources of the kind send.
+    /// Sending pattern of `sources` sources of the kind together.
     fn pattern(self, sources: u32) -> Pattern {
         let paced = |each: u32| Pattern::Paced { per_second: f64::from(each * sources) };
         match self {
@@ -71,11 +71,11 @@ impl Kind {
 struct Source {
     address: Ipv4Addr,
     kind: Kind,
-    /// True if it is among those that are observed; the others are like these.
+    /// True if the source is observed before the proposal; the others only resemble those.
     observed: bool,
 }
 
-/// The sources of a run, those of a kind together: their own, and with `others` as many like them.
+/// Sources of a run, grouped by kind; `others` adds as many similar ones that are not observed.
 fn sources(others: bool) -> Vec<Vec<Source>> {
     let nets = [(true, [203, 0, 113]), (false, [198, 51, 100])];
     let mut first = 1;
@@ -106,16 +106,16 @@ fn streams(kinds: &[Vec<Source>]) -> Result<Vec<Stream>> {
     kinds.iter().map(of).collect()
 }
 
-/// Findings about the sources of one kind after the proposal came into force.
+/// Result for the sources of one kind after the proposal came into force.
 #[derive(Clone, Debug, Serialize)]
 struct Row {
     kind: &'static str,
-    /// True if they had been observed.
+    /// True if these sources had been observed.
     observed: bool,
     sources: usize,
     offered: u64,
     delivered: u64,
-    /// Frames that an exact limiter delivers of those that were sent.
+    /// Frames that an exact limiter delivers, of those sent.
     expected: u64,
     /// Sources that lost a frame.
     hit: usize,
@@ -127,12 +127,13 @@ struct Report {
     failures: Vec<String>,
     rate: String,
     burst: u64,
-    /// Sources that it was to hit, of those that were observed.
+    /// Observed sources that the proposal was predicted to hit.
     promised: u64,
-    /// Share of others like these that it was to hit at most, with a confidence of 95 %.
+    /// Largest predicted share of similar sources that it hits, with a confidence of 95 %.
     promised_at_most: f64,
     rows: Vec<Row>,
-    /// Sources that sent, that lost a packet, and that lost most of theirs, as limiter counts them.
+    /// Sources that sent, that lost a packet, and that lost most of their packets, by limiter's
+    /// counts.
     counted: [u64; 3],
 }
 
@@ -174,7 +175,7 @@ fn tuned(
     let (rate, burst) = rate.zip(burst).with_context(|| format!("no proposal: {proposed}"))?;
     eprintln!("Proposed: {rate}, {burst} at once.");
 
-    // As an operator does after a while of looking.
+    // An operator would do the same after a while of looking.
     let text = fs::read_to_string(&file)?;
     ensure!(text.contains("shadow_mode: true"), "the proposal does more than count: {text}");
     fs::write(&file, text.replace("shadow_mode: true", "shadow_mode: false"))?;
@@ -182,7 +183,7 @@ fn tuned(
         eprintln!("$ limiter {}", words.join(" "));
         limiter.ok(words)?;
     }
-    // From this look on, every source that comes is known to be new.
+    // From this call on, limiter recognizes every new source as new.
     limiter.ok(["tune"])?;
     let rules = Rules::read(&file)?;
     let limit = rules.of(Ipv4Addr::new(203, 0, 113, 1).into()).context("no limit")?.limit;
@@ -221,7 +222,7 @@ fn path(file: &Path) -> Result<&str> {
     file.to_str().context("a path that is no text")
 }
 
-/// Sends, and has `limiter tune` observe that; none if it was interrupted.
+/// Sends while `limiter tune` observes; returns `None` after an interrupt.
 fn observe(
     testbed: &Testbed,
     limiter: &Limiter,
@@ -230,7 +231,7 @@ fn observe(
 ) -> Result<Option<Value>> {
     let kinds = sources(false);
     eprintln!("{} sources send, and nobody is limited.", kinds.iter().map(Vec::len).sum::<usize>());
-    // They send until the observation is over.
+    // The senders go on until the observation is over.
     let longest = Duration::from_secs(seconds + 60);
     let generator =
         Generator::start(&testbed.sender, SENDER.interface, streams(&kinds)?, longest, BOUND)?;
@@ -239,7 +240,7 @@ fn observe(
     eprintln!("$ limiter {}", words.join(" "));
     let words = words.into_iter().chain(["--output", "json"]).map(str::to_owned);
     let output: Output = limiter.cli(words.collect::<Vec<_>>())?;
-    // Ends the traffic.
+    // Dropping the generator ends the traffic.
     drop(generator);
     if interrupt.is_set() {
         return Ok(None);
@@ -253,7 +254,7 @@ fn observe(
     Ok(Some(serde_json::from_slice(&output.stdout)?))
 }
 
-/// Sends again, with others like those that were observed, and counts what arrives.
+/// Sends again, together with similar sources that were not observed, and counts the arrivals.
 fn measure(
     testbed: &Testbed,
     interrupt: &Interrupt,
@@ -358,7 +359,7 @@ impl Report {
             ));
         }
         let sent: usize = self.rows.iter().map(|row| row.sources).sum();
-        // The heavy ones send far more than passes.
+        // The heavy sources send far more than passes.
         let hit = of_observed + of_others;
         let counted = [sent, hit, hit].map(|count| u64::try_from(count).unwrap_or(0));
         if self.counted != counted {
