@@ -22,6 +22,7 @@ use limiter_daemon::{self, RunOptions, StartError, from_maps, ssh};
 use limiter_datapath::{Backend, machine};
 #[cfg(feature = "replay")]
 use limiter_replay::load::load_schema;
+use limiter_rules::Dialect;
 use limiter_rules::file::schema;
 use limiter_rules::source_text;
 use limiter_text::stderr::Log;
@@ -192,8 +193,8 @@ fn schema_of(command: &Command) -> serde_json::Value {
         #[cfg(feature = "replay")]
         Command::Schema { load: true, .. } => load_schema(),
         #[cfg(feature = "requests")]
-        Command::Schema { requests: true, .. } => limiter_rules::file::requests::schema(),
-        _ => schema(),
+        Command::Schema { requests: true, .. } => schema(Dialect::Requests),
+        _ => schema(Dialect::Packets),
     }
 }
 

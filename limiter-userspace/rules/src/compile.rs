@@ -27,7 +27,6 @@ mod window;
 
 pub use environment::Environment;
 pub use error::LimitError;
-pub(crate) use error::of_requests;
 pub use leaky_bucket::leaky_bucket;
 pub use ranges::values_of_class;
 pub use record::{Compiled, Failure, compile, counts_flows, effective_of_spec};

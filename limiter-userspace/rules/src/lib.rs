@@ -7,6 +7,7 @@
 //! [`warnings`] says which rules may not do what their author thinks.
 
 pub mod compile;
+mod dialect;
 pub mod feed;
 pub mod file;
 pub mod model;
@@ -18,6 +19,7 @@ pub mod target_text;
 pub mod warnings;
 
 pub use compile::{CompileError, CompiledSet, Environment, LimitError, compile_set};
+pub use dialect::Dialect;
 pub use file::{RuleFile, RuleFileError, RuleFiles};
 pub use model::{Budget, Path, Period, RateLimit, Rule, RuleSet, Selector, Subject, Terms, Unit};
 pub use place::{HeldTables, Installed, PlaceError, Plan, PlanError, TablesPlan};

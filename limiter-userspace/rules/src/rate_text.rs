@@ -7,6 +7,7 @@
 
 use limiter_common::wire::Count;
 
+use super::dialect::Dialect;
 use super::model::{ByteUnits, Limits, Over, Period, Quota, RateLimit, Terms, Unit};
 
 mod error;
@@ -158,6 +159,7 @@ impl RateText {
         let (count, eighths) = size(suffix).ok_or_else(|| RateTextError::Suffix {
             text: text.to_owned(),
             suffix: suffix.to_owned(),
+            what: Count::Packets.name(),
         })?;
         let period = period(text, per)?;
         let requests_per_unit = whole(number, eighths).map_err(|wrong| match wrong {
@@ -248,7 +250,7 @@ pub fn burst(text: &str, count: Count) -> Result<u64, RateTextError> {
         (Count::Syns | Count::Flows, _) => return Err(syntax()),
     }
     match whole(number, eighths) {
-        Ok(0) => Err(RateTextError::BurstZero),
+        Ok(0) => Err(RateTextError::BurstZero(Dialect::Packets.noun())),
         Ok(burst) => Ok(burst),
         Err(NotWhole::TooLarge) => Err(RateTextError::TooLarge(text.to_owned())),
         Err(NotWhole::Fraction) => {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net};
 use limiter_common::wire::Count;
+use limiter_rules::Dialect;
 use limiter_rules::RateText;
 use limiter_rules::file::{Place, Problem};
 use limiter_rules::source_text;
@@ -129,7 +130,7 @@ pub fn parse(file: &str, text: &str) -> Result<Load, LoadError> {
 fn read(text: &str) -> Result<Load, Refused> {
     let options = options! { strict_booleans: true, with_snippet: false };
     let raw: File = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let (place, problem) = Problem::from_yaml(&error);
+        let (place, problem) = Problem::from_yaml(&error, Dialect::Packets);
         (place, problem.to_string().replacen("not a rule file", "not a load", 1))
     })?;
     let duration = time(&raw.duration, "duration")?;

@@ -209,7 +209,7 @@ impl Making<'_> {
         made.map(Some).map_err(|error| RuleFileError {
             file: self.name.to_owned(),
             place: rule.place,
-            problem: Problem::Limit(error.of_requests()),
+            problem: Problem::Limit(error.to_string()),
         })
     }
 
@@ -232,7 +232,7 @@ impl Making<'_> {
         let compiled = Limits::compile(limits).map_err(|(_, error)| RuleFileError {
             file: self.name.to_owned(),
             place: rule.place,
-            problem: Problem::Limit(error.of_requests()),
+            problem: Problem::Limit(error.to_string()),
         })?;
         Ok(self.known(identity, compiled))
     }

@@ -2,6 +2,7 @@
 
 use limiter_common::wire::Count;
 
+use crate::dialect::Dialect;
 use crate::rate_text::ZERO;
 
 /// Why a limit cannot be held, or not exactly enough.
@@ -181,9 +182,10 @@ pub enum LimitError {
     /// The rate would not be reached, or a packet never pass.
     #[error(
         "a burst of {burst} {what} is too small for nodes to share: it has to hold two sync periods \
-         of the rate and the largest packet, and where strict the shares, too: give at least \
-         {least}, or a shorter sync",
-        what = what(*.count)
+         of the rate and the largest {}, and where strict the shares, too: give at least {least}, or \
+         a shorter sync",
+        .dialect.noun(),
+        what = .dialect.units(what(*.count))
     )]
     SharedBurst {
         /// The burst asked for.
@@ -192,6 +194,8 @@ pub enum LimitError {
         least: u64,
         /// Unit of the count.
         count: Count,
+        /// Dialect of the rules.
+        dialect: Dialect,
     },
     /// A backlog that is too short, as such a burst.
     #[error(
@@ -217,23 +221,13 @@ pub enum LimitError {
 }
 
 impl LimitError {
-    /// The error in words for requests, which have other ways than packets have.
-    pub fn of_requests(&self) -> String {
-        match self {
-            Self::ZeroRate => "a limit of 0 passes nothing: give at least 1; a rule with \
-                               `requests_per_unit: 0` refuses every request"
-                .to_owned(),
-            Self::BurstTooSmall { burst, least, .. } => {
-                format!("a burst of {burst} lets no request pass: give at least {least}")
-            }
-            error => of_requests(&error.to_string()),
+    /// The error in words of a dialect.
+    pub(super) fn of(mut self, of: Dialect) -> Self {
+        if let Self::SharedBurst { dialect, .. } = &mut self {
+            *dialect = of;
         }
+        self
     }
-}
-
-/// Words about packets, about requests.
-pub(crate) fn of_requests(words: &str) -> String {
-    words.replace("packet", "request")
 }
 
 const fn what(count: Count) -> &'static str {

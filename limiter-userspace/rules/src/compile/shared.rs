@@ -12,6 +12,7 @@ use limiter_sharing::{OnPartition, Settings, SharedLimit, SharedTerms};
 use super::error::LimitError;
 use super::record::{Failure, spec};
 use super::{Environment, Pace, Quota, display_quota, paced};
+use crate::dialect::Dialect;
 use crate::model::{LimitList, Meter, Period, RuleLimit, Sharing, Unit};
 
 /// Shortest window, in seconds, that nodes share.
@@ -172,7 +173,7 @@ pub fn share_of_requests(
     nodes: u64,
 ) -> Result<SharedRequests, LimitError> {
     let among = Among { nodes, max_frame: 1, always: false };
-    let terms = terms(meter, sharing, among)?;
+    let terms = terms(meter, sharing, among).map_err(|error| error.of(Dialect::Requests))?;
     let share = match &terms {
         SharedTerms::Bucket(limit) => share_of_bucket(meter, limit),
         SharedTerms::Window { window, .. } => part_of_window(meter, window, nodes),
@@ -312,6 +313,7 @@ fn refused(meter: &Meter, settings: Settings, error: limit::LimitError) -> Limit
                 burst: settings.burst,
                 least: least_burst(settings),
                 count: meter.quota().count,
+                dialect: Dialect::Packets,
             },
         },
         limit::LimitError::Burst(burst) => LimitError::SharedBurstTooLarge(burst),

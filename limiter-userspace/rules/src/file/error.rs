@@ -7,6 +7,8 @@ use ipnet::IpNet;
 use super::nearest::{is_none_of, nearest};
 use super::place::Place;
 use super::placed::At;
+use super::shape::elsewhere;
+use crate::dialect::Dialect;
 use crate::model::key::service;
 use crate::model::{Direction, Selector};
 use crate::rate_text::RateTextError;
@@ -343,27 +345,10 @@ pub enum Problem {
     Limit(String),
 }
 
-/// Fields of envoyproxy/ratelimit and of later versions, with the reason why they are refused.
-const NOT_YET: [(&str, &str); 9] = [
-    ("metadata", "it is for the answer to a request, and packets get none; remove the field"),
-    (
-        "quota_mode",
-        "limits are always enforced, or only counted with shadow_mode; remove the field",
-    ),
-    (
-        "replaces",
-        "the most specific rule of a table replaces the others by itself; remove the field",
-    ),
-    ("detailed_metric", "`limiter show` has every source's counts; remove the field"),
-    ("value_to_metric", "`limiter show` has every source's counts; remove the field"),
-    (
-        "charge",
-        "packets are charged as they come, and only requests are reported afterwards; remove the \
-         field",
-    ),
+/// Fields that are of all limits of a rule, and often written in one of them.
+const OF_ALL_LIMITS: [(&str, &str); 2] = [
     ("scope", "it is of all limits of a rule: write it beside `rate_limit`"),
     ("cluster", "it is of all limits of a rule: write it beside `rate_limit` and `scope: cluster`"),
-    ("share_threshold", "rules share a limit by `budget: NAME`; remove the field"),
 ];
 
 /// Error of the value of a key.
@@ -423,16 +408,18 @@ pub enum KeyValueError {
 }
 
 impl Problem {
-    /// Takes over an error of the YAML reader.
-    pub fn from_yaml(error: &serde_saphyr::Error) -> (Option<Place>, Self) {
+    /// Takes over an error of the YAML reader, about a file in the dialect.
+    pub fn from_yaml(error: &serde_saphyr::Error, dialect: Dialect) -> (Option<Place>, Self) {
         use serde_saphyr::Error as Yaml;
 
         let error = error.without_snippet();
         let place = error.location().and_then(|location| At::from(location).place());
         let problem = match error {
             Yaml::SerdeUnknownField { field, expected, .. } => {
-                match NOT_YET.iter().find(|(name, _)| name == field) {
-                    Some((name, reason)) => Self::NotSupported { what: (*name).to_owned(), reason },
+                let misplaced = OF_ALL_LIMITS.iter().find(|(name, _)| name == field);
+                let misplaced = misplaced.map(|(_, reason)| *reason);
+                match elsewhere(field, expected, dialect).or(misplaced) {
+                    Some(reason) => Self::NotSupported { what: field.clone(), reason },
                     None => Self::UnknownField { field: field.clone(), expected: expected.clone() },
                 }
             }

@@ -16,6 +16,7 @@ pub mod requests;
 mod rule_file;
 mod schema;
 mod shape;
+mod table;
 mod union;
 mod written;
 
@@ -50,21 +51,23 @@ impl RuleFile {
     /// first one.
     pub fn check(file: &str, bytes: &[u8], max_frame: u64) -> (Self, Vec<RuleFileError>) {
         let at = |(place, problem)| RuleFileError { file: file.to_owned(), place, problem };
-        let refused = |place, problem| (Self::default(), vec![at((place, problem))]);
-        if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_BYTES) {
-            return refused(None, Problem::TooLong);
-        }
-        let text = match str::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(error) => {
-                let offset = error.valid_up_to();
-                let place = Place::of_offset(bytes, offset);
-                return refused(Some(place), Problem::NotUtf8 { offset });
-            }
+        let (parsed, failures) = match text(bytes) {
+            Ok(text) => read::read(text, max_frame),
+            Err(failure) => (Self::default(), vec![failure]),
         };
-        let (parsed, failures) = read::read(text, max_frame);
         (parsed, failures.into_iter().map(at).collect())
     }
+}
+
+/// The text of a file.
+fn text(bytes: &[u8]) -> Result<&str, check::Failure> {
+    if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_BYTES) {
+        return Err((None, Problem::TooLong));
+    }
+    str::from_utf8(bytes).map_err(|error| {
+        let offset = error.valid_up_to();
+        (Some(Place::of_offset(bytes, offset)), Problem::NotUtf8 { offset })
+    })
 }
 
 #[cfg(test)]

@@ -1,16 +1,7 @@
 //! What was probably meant by a word that is not known.
 
+use super::shape::{Action, Ban, RateLimit};
 use crate::model::key::{KEYS, key_elsewhere};
-
-/// Fields that belong into `rate_limit`, and are often written beside it.
-const OF_LIMIT: [&str; 8] =
-    ["rate", "unit", "requests_per_unit", "burst", "count", "algorithm", "unlimited", "name"];
-
-/// Fields that belong into `action`, and are often written beside it.
-const OF_ACTION: [&str; 4] = ["ban", "mark", "class", "cpu"];
-
-/// Fields that belong into `ban` of `action`.
-const OF_BAN: [&str; 5] = ["first", "longest", "memory", "strikes", "evidence"];
 
 /// What a word is not, by the field that it stands in.
 pub(super) fn is_none_of(field: &str) -> &'static str {
@@ -19,26 +10,30 @@ pub(super) fn is_none_of(field: &str) -> &'static str {
 
 /// `did you mean`, or the whole list.
 pub(super) fn nearest(word: &str, expected: &[&'static str]) -> String {
-    if expected.contains(&"action") && OF_ACTION.contains(&word) {
-        return format!("write it inside `action`, as in `action: {{{word}: ...}}`");
-    }
     if expected.contains(&"descriptors") && KEYS.contains(&word) {
         return format!(
             "it is a key: write `key: {word}` in a descriptor, and nest it under `descriptors` of \
              another one to join two"
         );
     }
-    if expected.contains(&"action") && OF_BAN.contains(&word) {
+    // What is often written beside the field that it belongs into.
+    if expected.contains(&"action") && Action::table().has(word) {
+        return format!("write it inside `action`, as in `action: {{{word}: ...}}`");
+    }
+    if expected.contains(&"action") && Ban::table().has(word) {
         return "write it inside `ban`, as in `action: {ban: {first: 10min}}`".to_owned();
     }
-    if expected.contains(&"rate_limit") && OF_LIMIT.contains(&word) {
+    if expected.contains(&"rate_limit") && RateLimit::table().has(word) {
         let example = match word {
             "unlimited" => "unlimited: true",
             "name" => "name: ssh, rate: 100/s",
             "algorithm" => "rate: 100/s, algorithm: sliding_counter",
             "count" => "rate: 10/min, count: syns",
             "unit" | "requests_per_unit" => "unit: second, requests_per_unit: 100",
-            _ => "rate: 100/s, burst: 20",
+            "rate" | "burst" => "rate: 100/s, burst: 20",
+            other => {
+                return format!("write it inside `rate_limit`, beside its rate: `{other}: ...`");
+            }
         };
         return format!("write it inside `rate_limit`, as in `rate_limit: {{{example}}}`");
     }

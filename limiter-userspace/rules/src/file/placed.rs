@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_saphyr::{Location, Spanned};
 
@@ -118,6 +119,37 @@ pub(super) struct Placed<T> {
     pub(super) value: T,
     /// Place of use; of an alias, the place where that stands.
     pub(super) referenced: At,
+}
+
+/// What stands somewhere.
+pub(super) trait Stands {
+    /// Its place, if that was asked for.
+    fn at(&self) -> At;
+}
+
+impl<T> Stands for Placed<T> {
+    fn at(&self) -> At {
+        self.referenced
+    }
+}
+
+impl<T: Stands> Stands for Box<T> {
+    fn at(&self) -> At {
+        (**self).at()
+    }
+}
+
+/// That of its first item.
+impl<T: Stands> Stands for Vec<T> {
+    fn at(&self) -> At {
+        self.first().map(T::at).unwrap_or_default()
+    }
+}
+
+impl Stands for IgnoredAny {
+    fn at(&self) -> At {
+        At::default()
+    }
 }
 
 /// A scalar that is there; `None` inside is a key without a value. Numbers are text as well, so

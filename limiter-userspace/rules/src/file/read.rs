@@ -12,6 +12,7 @@ use super::place::Place;
 use super::placed::{Places, reading_text};
 use super::rule_file::RuleFile;
 use super::shape::File;
+use crate::dialect::Dialect;
 
 /// Smaller files are not worth dividing.
 const SMALLEST: usize = 64 << 10;
@@ -155,7 +156,7 @@ fn fields(text: &str, places: Places) -> Result<File, (Option<Place>, Problem)> 
     let read = || serde_saphyr::from_str_with_options::<Option<File>>(text, limits());
     reading_text(text, places, read)
         .map(Option::unwrap_or_default)
-        .map_err(|error| Problem::from_yaml(&error))
+        .map_err(|error| Problem::from_yaml(&error, Dialect::Packets))
 }
 
 /// A file of 16 MiB holds at most some 200,000 rules of 20 nodes each. One anchored `rate_limit`

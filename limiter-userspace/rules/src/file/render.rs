@@ -12,6 +12,7 @@ use serde_saphyr::{SerializeError, ser_options};
 use super::one_or_many::{OneOrMany, WordOr};
 use super::placed::{Item, Placed, Scalar};
 use super::shape::{self, Descriptor, File, Rules};
+use super::table::Written as _;
 use crate::compile::display_rate;
 use crate::model::{
     Ban, Budget, Delay, Direction, LimitList, Limits, Listing, Mark, Meter, Over, Part, Path,
@@ -118,11 +119,7 @@ pub(super) fn item(rule: &Rule, indent: &str) -> Result<String, SerializeError> 
 /// All of a rule set but its rules; nothing where there is nothing else.
 fn head(domain: Option<&str>, set: &RuleSet) -> Result<String, SerializeError> {
     let head = EXACT.head(domain, set);
-    let File { domain, replies, bans, martians, allow, deny, budgets, requests: _, descriptors: _ } =
-        &head;
-    let lists = allow.is_some() || deny.is_some() || budgets.is_some();
-    let says = domain.is_some() || replies.is_some() || bans.is_some() || martians.is_some();
-    if lists || says { yaml(&head, "") } else { Ok(String::new()) }
+    if head.written().next().is_some() { yaml(&head, "") } else { Ok(String::new()) }
 }
 
 /// YAML with each line indented.
@@ -189,8 +186,7 @@ impl Writer {
             allow: listings(set, true),
             deny: listings(set, false),
             budgets: Some(budgets).filter(|budgets: &Vec<_>| !budgets.is_empty()),
-            requests: None,
-            descriptors: None,
+            ..File::default()
         }
     }
 

@@ -7,8 +7,9 @@ pub(super) mod fields;
 use serde_json::Value;
 
 use super::shape::File;
+use crate::dialect::Dialect;
 
-/// The schema, of the draft 2020-12.
-pub fn schema() -> Value {
-    schemars::schema_for!(File).to_value()
+/// The schema of a dialect, of the draft 2020-12.
+pub fn schema(dialect: Dialect) -> Value {
+    dialect.within(|| schemars::schema_for!(File).to_value())
 }

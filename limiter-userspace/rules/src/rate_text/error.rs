@@ -1,5 +1,7 @@
 //! Errors of rates and bursts, with the text that was probably meant.
 
+use crate::dialect::Dialect;
+
 /// Why a rate of 0 is refused, and what blocks instead.
 pub(crate) const ZERO: &str = "a rate of 0 passes nothing: to block, write `action: drop` in a \
     rule, or `limiter deny ADDRESS`; a rate is at least 1 per week";
@@ -22,7 +24,7 @@ pub enum RateTextError {
     },
     /// An unknown suffix of the number.
     #[error(
-        "{text:?}: {suffix:?} is not a size: use k, M, G (packets), bit, kbit, mbit, gbit, B, kB, \
+        "{text:?}: {suffix:?} is not a size: use k, M, G ({what}), bit, kbit, mbit, gbit, B, kB, \
          MB, GB, KiB, MiB or GiB"
     )]
     Suffix {
@@ -30,6 +32,8 @@ pub enum RateTextError {
         text: String,
         /// Text behind the number.
         suffix: String,
+        /// What is counted without a unit of bytes.
+        what: &'static str,
     },
     /// An unknown unit of time.
     #[error("{text:?}: {unit:?} is not a unit of time: use s, min, hour, day or week")]
@@ -72,6 +76,12 @@ pub enum RateTextError {
     /// A rate of zero, which would pass nothing.
     #[error("{ZERO}")]
     Zero,
+    /// The same in rules for requests, which are refused by other words.
+    #[error(
+        "a rate of 0 passes nothing: to refuse every request, write `unit: second, \
+         requests_per_unit: 0`"
+    )]
+    ZeroOfRequests,
     /// No number, or something behind it that is no size.
     #[error("{0:?} is not a burst: write one like 200, 10k, 60kB or 1MiB")]
     Burst(String),
@@ -92,8 +102,8 @@ pub enum RateTextError {
         what: &'static str,
     },
     /// A burst of zero, which would pass nothing.
-    #[error("a burst of 0 lets no packet pass: give at least 1")]
-    BurstZero,
+    #[error("a burst of 0 lets no {0} pass: give at least 1")]
+    BurstZero(&'static str),
     /// A rate in another unit than the limit.
     #[error("{text:?} counts {has}, and the limit counts {wants}: {}", like(wants))]
     Counts {
@@ -116,6 +126,23 @@ pub enum RateTextError {
     /// Nothing to report.
     #[error("unlimited drops nothing that could be reported: leave --reject out")]
     UnlimitedReject,
+}
+
+impl RateTextError {
+    /// The error in words of a dialect.
+    pub fn of(mut self, dialect: Dialect) -> Self {
+        match &mut self {
+            Self::Zero if dialect == Dialect::Requests => return Self::ZeroOfRequests,
+            Self::Suffix { what, .. }
+            | Self::Fraction { what, .. }
+            | Self::BurstFraction { what, .. }
+            | Self::BurstUnit { what, .. }
+            | Self::Counts { wants: what, .. } => *what = dialect.units(what),
+            Self::BurstZero(noun) => *noun = dialect.noun(),
+            _ => {}
+        }
+        self
+    }
 }
 
 /// How a rate in a unit is written.

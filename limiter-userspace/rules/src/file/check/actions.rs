@@ -6,7 +6,7 @@ use limiter_common::wire::{Full, OnLoss};
 
 use super::checked::Failure;
 use super::scalar::{at, named_number, one_of, ranged, text, time};
-use super::words::{EVIDENCE, FULL, ON_LOSS};
+use super::words::{EVIDENCE, FULL, MOST_STRIKES, ON_LOSS};
 use crate::file::error::Problem;
 use crate::file::one_or_many::WordOr;
 use crate::file::placed::{Placed, Scalar};
@@ -23,9 +23,6 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 /// The longest [`Delay::longest`]: the program has no room for more, and TCP takes a packet that is
 /// as late for lost.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-
-/// The most strikes that the program counts.
-const MOST_STRIKES: u64 = 65_535;
 
 /// Actions that need more than their name, and how they are written.
 const LIKE: [(&str, &str); 6] = [
@@ -61,8 +58,7 @@ pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, 
             }
         },
         WordOr::Map(map) => {
-            let shape::Action { mark: marking, class, interface, cpu, ban: banning, delay: wait } =
-                map;
+            let shape::Action { mark: marking, class, interface, cpu, .. } = map;
             let mut found = Vec::new();
             if let Some(raw) = marking {
                 found.push((Over::Mark(mark(raw)?), raw.referenced));
@@ -79,10 +75,10 @@ pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, 
                 let cpu = ranged(raw, "cpu", 0..=u64::from(u32::MAX))?;
                 found.push((Over::Cpu(cpu), raw.referenced));
             }
-            if let Some(raw) = banning {
+            if let Some(raw) = &map.ban {
                 found.push((Over::Ban(Box::new(ban(raw, Ban::default())?)), raw.referenced));
             }
-            if let Some(raw) = wait {
+            if let Some(raw) = &map.delay {
                 found.push((Over::Delay(delay(raw)?), raw.referenced));
             }
             match found.as_slice() {
@@ -98,7 +94,6 @@ pub(super) fn over(raw: Option<&Placed<WordOr<shape::Action>>>) -> Result<Over, 
 
 pub(super) fn mark(raw: &Placed<WordOr<shape::Mark>>) -> Result<Mark, Failure> {
     let shape::Mark { dscp, ecn } = fields(raw, "mark", "`mark: {dscp: 10}`")?;
-    let ecn = ecn.as_ref().filter(|ecn| ecn.value);
     match (dscp, ecn) {
         (Some(_), Some(ecn)) => Err(at(ecn.referenced, Problem::Beside("ecn", "dscp"))),
         (Some(dscp), None) => Ok(Mark::Dscp(named_number(dscp, "dscp", &DSCPS, 63)?)),
@@ -151,7 +146,7 @@ fn delay(raw: &Placed<WordOr<shape::Delay>>) -> Result<Delay, Failure> {
         let reason = "a wait is a whole number of milliseconds from 1ms to 2s, like 200ms";
         return Err(at(scalar.referenced, Problem::NotSupported { what, reason }));
     }
-    Ok(Delay { longest, ecn: ecn.as_ref().is_some_and(|ecn| ecn.value) })
+    Ok(Delay { longest, ecn: ecn.is_some() })
 }
 
 /// Reads `ban`; of what is not said, `ban` is as it was.

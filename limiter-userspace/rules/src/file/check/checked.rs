@@ -2,6 +2,8 @@
 
 use std::collections::btree_map::Entry;
 
+use super::limits::Units;
+use crate::dialect::Dialect;
 use crate::file::error::Problem;
 use crate::file::place::Place;
 use crate::file::placed::At;
@@ -15,8 +17,7 @@ pub(in crate::file) struct Checked {
     pub(in crate::file) file: RuleFile,
     /// One failure for each field, budget and descriptor that is not.
     pub(in crate::file) failures: Vec<Failure>,
-    /// The largest frame of the interfaces in bytes.
-    pub(super) max_frame: u64,
+    pub(super) units: Units,
     /// Lines of the file before those that are read.
     pub(in crate::file) lines_before: u64,
 }
@@ -24,7 +25,8 @@ pub(in crate::file) struct Checked {
 impl Checked {
     /// A file of which nothing was read. `max_frame` as in [`RuleFile::parse`].
     pub(in crate::file) fn new(max_frame: u64) -> Self {
-        Self { file: RuleFile::default(), failures: Vec::new(), max_frame, lines_before: 0 }
+        let units = Units { dialect: Dialect::Packets, max_frame };
+        Self { file: RuleFile::default(), failures: Vec::new(), units, lines_before: 0 }
     }
 
     /// Place of something in the whole file, if that is known.

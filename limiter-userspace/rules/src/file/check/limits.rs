@@ -8,9 +8,11 @@ use super::actions::mark;
 use super::checked::Failure;
 use super::scalar::{at, number, one_of, ranged, text, time};
 use super::words::{ALGORITHMS, COUNTS};
+use crate::dialect::Dialect;
 use crate::file::error::Problem;
 use crate::file::placed::{At, Placed, Scalar};
 use crate::file::shape::{Rate, RateLimit as RawRateLimit};
+use crate::file::table::Written as _;
 use crate::model::{ByteUnits, LimitList, Meter, Period, Quota, RateLimit, RuleLimit, Unit, Upper};
 use crate::rate_text::{self, RateText, RateTextError, default_burst};
 
@@ -23,6 +25,22 @@ const LONGER_UNITS: [(&str, &str); 2] = [
     ("year", "a year is 365 days there; write `unit: day, unit_multiplier: 365`"),
 ];
 
+/// What rates are of.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::file) struct Units {
+    pub(in crate::file) dialect: Dialect,
+    /// The largest frame of the interfaces in bytes.
+    pub(in crate::file) max_frame: u64,
+}
+
+impl Units {
+    /// Requests, which have no length.
+    pub(in crate::file) const REQUESTS: Self = Self { dialect: Dialect::Requests, max_frame: 1 };
+}
+
+/// Fields of a limit that are of its whole rule.
+pub(in crate::file) const OF_RULE: [&str; 2] = ["name", "replaces"];
+
 /// The limits of one place.
 #[derive(Debug)]
 pub(super) struct Read {
@@ -33,64 +51,78 @@ pub(super) struct Read {
 }
 
 /// `rate_limit` or `rate_limits`, whichever is there.
-pub(super) fn either(
-    one: Option<&Placed<RawRateLimit>>,
-    several: Option<&Placed<Vec<Placed<RawRateLimit>>>>,
-    max_frame: u64,
-) -> Result<Option<Read>, Failure> {
+pub(in crate::file) fn either<'a>(
+    one: Option<&'a Placed<RawRateLimit>>,
+    several: Option<&'a Placed<Vec<Placed<RawRateLimit>>>>,
+) -> Result<Option<&'a [Placed<RawRateLimit>]>, Failure> {
     match (one, several) {
-        (None, None) => Ok(None),
         (Some(_), Some(several)) => {
             Err(at(several.referenced, Problem::Beside("rate_limits", "rate_limit")))
         }
-        (Some(one), None) => {
-            let (name, limit) = rate_limit(one, max_frame)?;
-            Ok(Some(Read { name, limits: limit.map(LimitList::from) }))
+        (None, Some(several)) if several.value.is_empty() => {
+            let (field, remedy) = ("rate_limits", "give one to four limits");
+            Err(at(several.referenced, Problem::Empty { field, remedy }))
         }
-        (None, Some(several)) => {
-            let mut read = Read { name: None, limits: None };
-            let mut limits = Vec::with_capacity(several.value.len());
-            for (index, raw) in several.value.iter().enumerate() {
-                let (name, limit) = rate_limit(raw, max_frame)?;
-                let Some(limit) = limit else {
-                    return Err(at(raw.referenced, Problem::UnlimitedWith("rate_limits")));
-                };
-                if index == 0 {
-                    read.name = name;
-                } else if let Some(name) = &raw.value.name {
-                    let reason = "a rule has one name: give it to the first of its limits";
-                    let what = "name".to_owned();
-                    return Err(at(name.referenced, Problem::NotSupported { what, reason }));
-                }
-                limits.push(limit);
-            }
-            if limits.is_empty() {
-                let remedy = "give one to four limits";
-                let field = "rate_limits";
-                return Err(at(several.referenced, Problem::Empty { field, remedy }));
-            }
-            read.limits = Some(limits.into());
-            Ok(Some(read))
+        (one, several) => {
+            let several = several.map(|several| several.value.as_slice());
+            Ok(one.map(std::slice::from_ref).or(several))
         }
     }
+}
+
+/// Refuses what belongs to the whole rule in limits other than its first one.
+pub(in crate::file) fn of_rule_once(limits: &[Placed<RawRateLimit>]) -> Result<(), Failure> {
+    let later = limits.iter().skip(1).flat_map(|limit| limit.value.written());
+    match later.into_iter().find(|(field, _)| OF_RULE.contains(field)) {
+        Some((field, place)) => {
+            let reason = "a rule has one name: give it to the first of its limits";
+            Err(at(place, Problem::NotSupported { what: field.to_owned(), reason }))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Reads the limits of a rule for packets.
+pub(super) fn limits(
+    one: Option<&Placed<RawRateLimit>>,
+    several: Option<&Placed<Vec<Placed<RawRateLimit>>>>,
+    units: Units,
+) -> Result<Option<Read>, Failure> {
+    let Some(all) = either(one, several)? else { return Ok(None) };
+    let mut read = Read { name: None, limits: None };
+    let mut limits = Vec::with_capacity(all.len());
+    for (index, raw) in all.iter().enumerate() {
+        let (name, limit) = rate_limit(raw, units)?;
+        if index == 0 {
+            read.name = name;
+        }
+        match limit {
+            Some(limit) => limits.push(limit),
+            None if several.is_none() => return Ok(Some(read)),
+            None => return Err(at(raw.referenced, Problem::UnlimitedWith("rate_limits"))),
+        }
+    }
+    of_rule_once(all)?;
+    read.limits = Some(limits.into());
+    Ok(Some(read))
 }
 
 /// One limit, and the name in it; none for `unlimited`.
 pub(in crate::file) fn rate_limit(
     raw: &Placed<RawRateLimit>,
-    max_frame: u64,
+    units: Units,
 ) -> Result<(Option<String>, Option<RuleLimit>), Failure> {
     let limit = &raw.value;
     let name = match &limit.name {
         Some(name) => Some(text(name, "name", "name it, or remove the line")?.to_owned()),
         None => None,
     };
-    if limit.unlimited.as_ref().is_some_and(|unlimited| unlimited.value) {
-        let rate = limit.rate.as_ref().map(|rate| ("rate", rate.referenced));
-        return match rate.or_else(|| beside_unlimited(limit)) {
-            Some((field, location)) => Err(at(location, Problem::UnlimitedWith(field))),
-            None => Ok((name, None)),
-        };
+    let beside = |says: &[&str]| {
+        let beside = limit.written().find(|(field, _)| !says.contains(field));
+        beside.map(|(field, place)| at(place, Problem::UnlimitedWith(field)))
+    };
+    if limit.unlimited.is_some() {
+        return beside(&["name", "replaces", "unlimited"]).map_or(Ok((name, None)), Err);
     }
     let count = match &limit.count {
         None => None,
@@ -101,15 +133,13 @@ pub(in crate::file) fn rate_limit(
         requests_per_unit: limit.requests_per_unit.as_ref(),
         unit: limit.unit.as_ref(),
         unit_multiplier: limit.unit_multiplier.as_deref(),
+        is_limit: true,
     };
-    let Some(quota) = quota(raw.referenced, fields, count)? else {
-        return match beside_unlimited(limit) {
-            Some((field, location)) => Err(at(location, Problem::UnlimitedWith(field))),
-            None => Ok((name, None)),
-        };
+    let Some(quota) = quota(raw.referenced, fields, count, units.dialect)? else {
+        return beside(&["name", "replaces", "rate"]).map_or(Ok((name, None)), Err);
     };
-    let meter = meter(limit, quota, max_frame)?;
-    let upper = upper(limit, quota.count, max_frame)?;
+    let meter = meter(limit, quota, units)?;
+    let upper = upper(limit, quota.count, units)?;
     let mark = match &limit.mark {
         None => None,
         Some(raw) if upper.is_none() => {
@@ -123,25 +153,6 @@ pub(in crate::file) fn rate_limit(
     Ok((name, Some(RuleLimit { meter, upper, mark })))
 }
 
-fn beside_unlimited(limit: &RawRateLimit) -> Option<(&'static str, At)> {
-    let scalars = [
-        ("unit", &limit.unit),
-        ("requests_per_unit", &limit.requests_per_unit),
-        ("burst", &limit.burst),
-        ("count", &limit.count),
-        ("algorithm", &limit.algorithm),
-        ("backlog", &limit.backlog),
-        ("slots", &limit.slots),
-    ];
-    let rates = [("ceiling", &limit.ceiling), ("peak", &limit.peak), ("excess", &limit.excess)];
-    let scalar = scalars.into_iter().find_map(|(f, s)| s.as_ref().map(|s| (f, s.referenced)));
-    let rate = rates.into_iter().find_map(|(f, r)| r.as_ref().map(|r| (f, r.referenced)));
-    let multiplier = limit.unit_multiplier.as_ref().map(|s| ("unit_multiplier", s.referenced));
-    let strict = limit.strict.as_ref().map(|strict| ("strict", strict.referenced));
-    let mark = limit.mark.as_ref().map(|mark| ("mark", mark.referenced));
-    scalar.or(multiplier).or(rate).or(strict).or(mark)
-}
-
 /// Fields that say a rate, in one form or the other.
 #[derive(Clone, Copy)]
 struct RateFields<'a> {
@@ -149,6 +160,8 @@ struct RateFields<'a> {
     requests_per_unit: Option<&'a Scalar>,
     unit: Option<&'a Scalar>,
     unit_multiplier: Option<&'a Scalar>,
+    /// True in a limit: one of requests may refuse them all, or count in months and years.
+    is_limit: bool,
 }
 
 /// The rate that the fields say; none for `unlimited`. `count` is the unit, if another field says
@@ -157,8 +170,10 @@ fn quota(
     place: At,
     fields: RateFields<'_>,
     count: Option<Count>,
+    dialect: Dialect,
 ) -> Result<Option<Quota>, Failure> {
-    let RateFields { rate, requests_per_unit, unit, unit_multiplier } = fields;
+    let RateFields { rate, requests_per_unit, unit, unit_multiplier, is_limit } = fields;
+    let has_more = is_limit && dialect == Dialect::Requests;
     if let Some(rate) = rate {
         let others = [
             ("unit", unit),
@@ -170,22 +185,65 @@ fn quota(
         }
         let text = text(rate, "rate", "write one like 100/s, 5/day or 10mbit/s")?;
         let quota = RateText::parse(text).and_then(|rate| rate.quota(count, text));
-        return quota.map_err(|error| no_rate(rate, "rate", error));
+        return quota.map_err(|error| no_rate(rate, "rate", error, dialect));
     }
     let missing = |field, remedy| at(place, Problem::Missing { field, remedy });
     let requests_per_unit = requests_per_unit.ok_or_else(|| match unit {
         None => missing("rate", "write one like `rate: 100/s`, or `unlimited: true`"),
         Some(_) => missing("requests_per_unit", "write a number, or `unlimited: true`"),
     })?;
-    let requests_per_unit = number(requests_per_unit, "requests_per_unit")?;
+    let requests_per_unit = match requests_per_unit {
+        none if has_more && is_zero(none) => 0,
+        some => number(some, "requests_per_unit", dialect)?,
+    };
     let unit = unit.ok_or_else(|| missing("unit", "write second, minute, hour, day or week"))?;
-    let period = period(unit_of_time(unit)?, unit_multiplier)?;
+    let months = if has_more { months(unit, unit_multiplier)? } else { None };
+    let period = match months {
+        // The longest that they can be.
+        Some(12) => Period { unit: Unit::Day, multiplier: 366 },
+        Some(months) => Period { unit: Unit::Day, multiplier: u32::from(months) * 31 },
+        None => period(unit_of_time(unit)?, unit_multiplier)?,
+    };
     let quota = Quota::new(count.unwrap_or(Count::Packets), requests_per_unit, period);
     Ok(Some(Quota { byte_units: ByteUnits::Decimal, ..quota }))
 }
 
-fn no_rate(scalar: &Scalar, field: &'static str, error: RateTextError) -> Failure {
-    at(scalar.referenced, Problem::RateText { field, error: Box::new(error) })
+/// True of a number of requests that refuses them all.
+fn is_zero(scalar: &Scalar) -> bool {
+    let text = scalar.value.as_deref().unwrap_or_default();
+    !text.is_empty() && text.bytes().all(|byte| byte == b'0')
+}
+
+/// Months of a limit of requests in months or a year, which are those of the calendar.
+pub(in crate::file) fn months(
+    unit: &Scalar,
+    multiplier: Option<&Scalar>,
+) -> Result<Option<u8>, Failure> {
+    let word = unit.value.as_deref().unwrap_or_default();
+    let is_year = word.eq_ignore_ascii_case("year");
+    if !is_year && !word.eq_ignore_ascii_case("month") {
+        return Ok(None);
+    }
+    let most = if is_year { 1 } else { 6 };
+    let number = multiplier.map(|raw| Ok((raw, ranged::<u8>(raw, "unit_multiplier", 1..=most)?)));
+    match number.transpose()? {
+        Some((raw, months)) if 12 % months != 0 => {
+            let reason = "1, 2, 3, 4 and 6 months divide a year; write one of those";
+            let what = format!("{months} months");
+            Err(at(raw.referenced, Problem::NotSupported { what, reason }))
+        }
+        _ if is_year => Ok(Some(12)),
+        number => Ok(Some(number.map_or(1, |(_, months)| months))),
+    }
+}
+
+fn no_rate(
+    scalar: &Scalar,
+    field: &'static str,
+    error: RateTextError,
+    dialect: Dialect,
+) -> Failure {
+    at(scalar.referenced, Problem::RateText { field, error: Box::new(error.of(dialect)) })
 }
 
 fn period(unit: Unit, multiplier: Option<&Scalar>) -> Result<Period, Failure> {
@@ -212,15 +270,17 @@ fn unit_of_time(scalar: &Scalar) -> Result<Unit, Failure> {
     Err(at(scalar.referenced, problem))
 }
 
-fn with_burst(quota: Quota, burst: Option<&Scalar>, max_frame: u64) -> Result<RateLimit, Failure> {
+fn with_burst(quota: Quota, burst: Option<&Scalar>, units: Units) -> Result<RateLimit, Failure> {
+    let dialect = units.dialect;
     let burst = match burst {
-        None => default_burst(quota.count, quota.requests_per_unit, max_frame),
+        None => default_burst(quota.count, quota.requests_per_unit, units.max_frame),
         Some(raw) => {
             let text = text(raw, "burst", "give one like 200 or 60kB, or remove the line")?;
             if text.starts_with('-') || text.bytes().all(|byte| byte.is_ascii_digit()) {
-                number(raw, "burst")?
+                number(raw, "burst", dialect)?
             } else {
-                rate_text::burst(text, quota.count).map_err(|error| no_rate(raw, "burst", error))?
+                let burst = rate_text::burst(text, quota.count);
+                burst.map_err(|error| no_rate(raw, "burst", error, dialect))?
             }
         }
     };
@@ -228,24 +288,25 @@ fn with_burst(quota: Quota, burst: Option<&Scalar>, max_frame: u64) -> Result<Ra
 }
 
 /// A rate and its burst on their own.
-pub(super) fn rate(raw: &Placed<Rate>, count: Count, max_frame: u64) -> Result<RateLimit, Failure> {
+pub(super) fn rate(raw: &Placed<Rate>, count: Count, units: Units) -> Result<RateLimit, Failure> {
     let Rate { rate, unit, unit_multiplier, requests_per_unit, burst } = &raw.value;
     let fields = RateFields {
         rate: rate.as_deref(),
         requests_per_unit: requests_per_unit.as_ref(),
         unit: unit.as_ref(),
         unit_multiplier: unit_multiplier.as_ref(),
+        is_limit: false,
     };
-    let Some(quota) = quota(raw.referenced, fields, Some(count))? else {
+    let Some(quota) = quota(raw.referenced, fields, Some(count), units.dialect)? else {
         let reason = "it is there to bound: write a rate like 100/s, or remove it";
         let location = rate.as_ref().map_or(raw.referenced, |rate| rate.referenced);
         let what = "unlimited".to_owned();
         return Err(at(location, Problem::NotSupported { what, reason }));
     };
-    with_burst(quota, burst.as_ref(), max_frame)
+    with_burst(quota, burst.as_ref(), units)
 }
 
-fn meter(limit: &RawRateLimit, quota: Quota, max_frame: u64) -> Result<Meter, Failure> {
+fn meter(limit: &RawRateLimit, quota: Quota, units: Units) -> Result<Meter, Failure> {
     let algorithm = match &limit.algorithm {
         None => "token_bucket",
         Some(algorithm) => one_of(algorithm, "algorithm", &ALGORITHMS)?,
@@ -283,11 +344,11 @@ fn meter(limit: &RawRateLimit, quota: Quota, max_frame: u64) -> Result<Meter, Fa
             },
             strict: limit.strict.as_ref().is_some_and(|strict| strict.value),
         },
-        _ => Meter::TokenBucket(with_burst(quota, limit.burst.as_ref(), max_frame)?),
+        _ => Meter::TokenBucket(with_burst(quota, limit.burst.as_ref(), units)?),
     })
 }
 
-fn upper(limit: &RawRateLimit, count: Count, max_frame: u64) -> Result<Option<Upper>, Failure> {
+fn upper(limit: &RawRateLimit, count: Count, units: Units) -> Result<Option<Upper>, Failure> {
     type Make = fn(RateLimit) -> Upper;
     let kinds = [
         ("ceiling", &limit.ceiling, Upper::Ceiling as Make),
@@ -300,7 +361,7 @@ fn upper(limit: &RawRateLimit, count: Count, max_frame: u64) -> Result<Option<Up
             if let Some((first, _)) = found {
                 return Err(at(raw.referenced, Problem::Beside(name, first)));
             }
-            found = Some((name, make(rate(raw, count, max_frame)?)));
+            found = Some((name, make(rate(raw, count, units)?)));
         }
     }
     Ok(found.map(|(_, upper)| upper))

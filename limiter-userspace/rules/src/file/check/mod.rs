@@ -14,6 +14,7 @@ use limiter_common::wire::Count;
 
 pub(super) use self::checked::{Checked, Failure};
 use self::checked::{place_or_begin, stand};
+use self::limits::Units;
 pub(super) use self::rules::MAX_RULES;
 use self::scalar::{at, one_of, text};
 use super::error::Problem;
@@ -73,7 +74,7 @@ impl Checked {
 
     /// The budget of replies or of new bans.
     fn own_budget(&mut self, raw: &Placed<shape::Rate>, subject: Subject) -> Result<(), Failure> {
-        let rate = Some(limits::rate(raw, Count::Packets, self.max_frame)?);
+        let rate = Some(limits::rate(raw, Count::Packets, self.units)?);
         if subject == Subject::Replies {
             self.file.rules.replies = rate;
         } else {
@@ -83,7 +84,7 @@ impl Checked {
     }
 
     fn budget(&mut self, raw: &Placed<shape::Budget>) -> Result<(), Failure> {
-        let budget = budget(raw, self.max_frame)?;
+        let budget = budget(raw, self.units)?;
         let subject = Subject::Budget(budget.name.clone());
         stand(&mut self.file, subject, raw.referenced.place())?;
         self.file.rules.budgets.push(budget);
@@ -94,8 +95,7 @@ impl Checked {
 /// Refuses a file that says nothing: it is one that was emptied, or cut off, as long as it does not
 /// say that no rules are meant. A part of a file may be as empty as that.
 pub(super) fn says_something(file: &File) -> Result<(), Failure> {
-    let File { domain: _, replies, bans, martians, allow, deny, budgets, requests, descriptors } =
-        file;
+    let File { replies, bans, martians, allow, deny, budgets, requests, descriptors, .. } = file;
     if let Some(Placed { value: shape::Rules(None), referenced }) = descriptors {
         let remedy = "write the rules, or `descriptors: []` if none are meant";
         return Err(at(*referenced, Problem::Empty { field: "descriptors", remedy }));
@@ -120,7 +120,7 @@ pub(super) fn says_something(file: &File) -> Result<(), Failure> {
     Err((Some(Place::BEGIN), Problem::NoRules))
 }
 
-fn budget(raw: &Placed<shape::Budget>, max_frame: u64) -> Result<Budget, Failure> {
+fn budget(raw: &Placed<shape::Budget>, units: Units) -> Result<Budget, Failure> {
     let missing = |field, remedy| at(raw.referenced, Problem::Missing { field, remedy });
     let budget = &raw.value;
     let name = budget.name.as_ref().ok_or_else(|| missing("name", "name the budget"))?;
@@ -128,9 +128,8 @@ fn budget(raw: &Placed<shape::Budget>, max_frame: u64) -> Result<Budget, Failure
     if text.starts_with(RESERVED) {
         return Err(at(name.referenced, Problem::ReservedName(text.to_owned())));
     }
-    let read =
-        limits::either(budget.rate_limit.as_deref(), budget.rate_limits.as_deref(), max_frame)?
-            .ok_or_else(|| missing("rate_limit", "write `rate_limit: {rate: 100/s}`"))?;
+    let read = limits::limits(budget.rate_limit.as_deref(), budget.rate_limits.as_deref(), units)?
+        .ok_or_else(|| missing("rate_limit", "write `rate_limit: {rate: 100/s}`"))?;
     let refused = |what: &str, reason| {
         at(raw.referenced, Problem::NotSupported { what: what.to_owned(), reason })
     };
@@ -141,7 +140,7 @@ fn budget(raw: &Placed<shape::Budget>, max_frame: u64) -> Result<Budget, Failure
         refused("unlimited", "a budget is there to limit: give it a rate, or remove it")
     })?;
     let over = actions::over(budget.action.as_deref())?;
-    let shadow = budget.shadow_mode.as_ref().is_some_and(|shadow| shadow.value);
+    let shadow = budget.shadow_mode.is_some();
     let on_loss = actions::on_loss(budget.on_daemon_loss.as_ref())?;
     let sharing = sharing::sharing(budget.scope.as_ref(), budget.cluster.as_deref())?;
     Ok(Budget {

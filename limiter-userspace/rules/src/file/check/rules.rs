@@ -43,17 +43,16 @@ pub(super) fn add(
     let place = checked.place(raw.referenced);
     let descriptor = &raw.value;
     let paths = extended(descriptor, outer, place)?;
-    let shadow = descriptor.shadow_mode.as_ref().filter(|shadow| shadow.value);
     let besides = Limits {
         over: actions::over(descriptor.action.as_deref())?,
-        shadow: shadow.is_some(),
+        shadow: descriptor.shadow_mode.is_some(),
         full: descriptor.on_full.as_ref().map(actions::full).transpose()?.unwrap_or_default(),
         on_loss: actions::on_loss(descriptor.on_daemon_loss.as_ref())?,
         sharing: sharing::sharing(descriptor.scope.as_ref(), descriptor.cluster.as_deref())?,
         ..Limits::new(Vec::new())
     };
     let (one, several) = (descriptor.rate_limit.as_deref(), descriptor.rate_limits.as_deref());
-    let read = limits::either(one, several, checked.max_frame)?;
+    let read = limits::limits(one, several, checked.units)?;
     let has_limits = read.is_some();
     if let Some(budget) = &descriptor.budget {
         let name = text(budget, "budget", "name a budget, or remove the line")?;
@@ -69,22 +68,11 @@ pub(super) fn add(
             Some(limits) => Terms::Limits(Limits { limits, ..besides.clone() }),
             None => Terms::Unlimited,
         };
-        if terms == Terms::Unlimited && descriptor.aggregates.is_none() {
-            if let Some(shadow) = shadow {
-                return Err(at(shadow.referenced, Problem::UnlimitedWith("shadow_mode")));
-            }
-            if let Some(action) = &descriptor.action {
-                return Err(at(action.referenced, Problem::UnlimitedWith("action")));
-            }
-            if let Some(full) = &descriptor.on_full {
-                return Err(at(full.referenced, Problem::UnlimitedWith("on_full")));
-            }
-            if let Some(loss) = &descriptor.on_daemon_loss {
-                return Err(at(loss.referenced, Problem::UnlimitedWith("on_daemon_loss")));
-            }
-            if let Some(scope) = &descriptor.scope {
-                return Err(at(scope.referenced, Problem::UnlimitedWith("scope")));
-            }
+        if terms == Terms::Unlimited
+            && descriptor.aggregates.is_none()
+            && let Some((field, location)) = descriptor.of_limits()
+        {
+            return Err(at(location, Problem::UnlimitedWith(field)));
         }
         rules(&paths, read.name.as_deref(), &terms, place, &mut checked.file)?;
     }
@@ -107,26 +95,17 @@ pub(super) fn add(
                       envoyproxy/ratelimit does";
         return Err((place, Problem::Missing { field: "rate_limit", remedy }));
     }
-    if !has_limits && descriptor.aggregates.is_none() {
-        let budget = descriptor.budget.is_some();
-        let remedy = if budget {
+    if !has_limits
+        && descriptor.aggregates.is_none()
+        && let Some((field, location)) = descriptor.of_limits()
+    {
+        let needs = "rate_limit";
+        let remedy = if descriptor.budget.is_some() {
             "the budget has one of its own; write it there"
         } else {
             "add a limit, or remove the field"
         };
-        let fields = [
-            ("action", descriptor.action.as_ref().map(|action| action.referenced)),
-            ("shadow_mode", shadow.map(|shadow| shadow.referenced)),
-            ("on_full", descriptor.on_full.as_ref().map(|full| full.referenced)),
-            ("on_daemon_loss", descriptor.on_daemon_loss.as_ref().map(|loss| loss.referenced)),
-            ("scope", descriptor.scope.as_ref().map(|scope| scope.referenced)),
-        ];
-        for (field, location) in fields {
-            if let Some(location) = location {
-                let needs = "rate_limit";
-                return Err(at(location, Problem::Without { field, needs, remedy }));
-            }
-        }
+        return Err(at(location, Problem::Without { field, needs, remedy }));
     }
     if bare {
         rules(&paths, None, &Terms::Unlimited, place, &mut checked.file)?;
@@ -285,7 +264,7 @@ fn add_aggregate(
     let place = checked.place(raw.referenced);
     let Aggregate { v4_prefix_mask_len, v6_prefix_mask_len, rate_limit, rate_limits } = &raw.value;
     let masks = masks(v4_prefix_mask_len.as_ref(), v6_prefix_mask_len.as_ref(), place)?;
-    let read = limits::either(rate_limit.as_deref(), rate_limits.as_deref(), checked.max_frame)?;
+    let read = limits::limits(rate_limit.as_deref(), rate_limits.as_deref(), checked.units)?;
     let Some(read) = read else {
         let remedy = "write `rate_limit: {rate: 100/s}`";
         return Err((place, Problem::Missing { field: "rate_limit", remedy }));

@@ -8,6 +8,7 @@ use limiter_text::spoken::{MONTH, has_bare_month};
 
 use super::checked::Failure;
 use crate::compile::{MAX_TICKS, ticks};
+use crate::dialect::Dialect;
 use crate::file::error::Problem;
 use crate::file::placed::{At, Scalar};
 use crate::rate_text::{RateText, RateTextError};
@@ -39,7 +40,11 @@ pub(in crate::file) fn plain(text: &str, field: &'static str, location: At) -> R
     }
 }
 
-pub(in crate::file) fn number(scalar: &Scalar, field: &'static str) -> Result<u64, Failure> {
+pub(in crate::file) fn number(
+    scalar: &Scalar,
+    field: &'static str,
+    dialect: Dialect,
+) -> Result<u64, Failure> {
     let text = text(scalar, field, "give a whole number of at least 1")?;
     let wrong = if text.starts_with('-') {
         "is negative"
@@ -50,9 +55,12 @@ pub(in crate::file) fn number(scalar: &Scalar, field: &'static str) -> Result<u6
         "is not a whole number"
     } else {
         match text.parse::<u64>() {
-            Ok(0) if field == "burst" => "lets no packet pass",
+            Ok(0) if field == "burst" => match dialect {
+                Dialect::Packets => "lets no packet pass",
+                Dialect::Requests => "lets no request pass",
+            },
             Ok(0) => {
-                let error = Box::new(RateTextError::Zero);
+                let error = Box::new(RateTextError::Zero.of(dialect));
                 return Err(at(scalar.referenced, Problem::RateText { field, error }));
             }
             Ok(number) => return Ok(number),

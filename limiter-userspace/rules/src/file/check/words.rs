@@ -1,11 +1,8 @@
-//! The words that the checks know, for the schema.
+//! Words and bounds, for the checks and for the schema.
 
 use limiter_common::wire::{Count, Evidence, Full, OnLoss};
-use limiter_sharing::OnPartition;
 
-use crate::model::{Direction, Martians};
-
-pub(super) const COUNTS: [(&str, Count); 4] = [
+pub(in crate::file) const COUNTS: [(&str, Count); 4] = [
     (Count::Packets.name(), Count::Packets),
     (Count::Bytes.name(), Count::Bytes),
     (Count::Syns.name(), Count::Syns),
@@ -13,7 +10,7 @@ pub(super) const COUNTS: [(&str, Count); 4] = [
 ];
 
 /// How it is counted, for [`super::limits::meter`].
-pub(super) const ALGORITHMS: [(&str, &str); 6] = [
+pub(in crate::file) const ALGORITHMS: [(&str, &str); 6] = [
     ("token_bucket", "token_bucket"),
     ("leaky_bucket", "leaky_bucket"),
     ("fixed_window", "fixed_window"),
@@ -22,64 +19,32 @@ pub(super) const ALGORITHMS: [(&str, &str); 6] = [
     ("sliding_slots", "sliding_slots"),
 ];
 
-pub(super) const ON_LOSS: [(&str, OnLoss); 2] =
+pub(in crate::file) const ON_LOSS: [(&str, OnLoss); 2] =
     [(OnLoss::Keep.name(), OnLoss::Keep), (OnLoss::Shadow.name(), OnLoss::Shadow)];
 
-pub(super) const FULL: [(&str, Full); 3] = [
+pub(in crate::file) const FULL: [(&str, Full); 3] = [
     (Full::Share.name(), Full::Share),
     (Full::Pass.name(), Full::Pass),
     (Full::Drop.name(), Full::Drop),
 ];
 
-pub(super) const EVIDENCE: [(&str, Evidence); 2] =
+pub(in crate::file) const EVIDENCE: [(&str, Evidence); 2] =
     [("established", Evidence::Established), ("none", Evidence::None)];
 
 /// Nodes that limits are of; true for all together.
-pub(super) const SCOPES: [(&str, bool); 2] = [("node", false), ("cluster", true)];
+pub(in crate::file) const SCOPES: [(&str, bool); 2] = [("node", false), ("cluster", true)];
 
-fn first<T>(words: &'static [(&'static str, T)]) -> impl Iterator<Item = &'static str> {
-    words.iter().map(|(word, _)| *word)
-}
+/// When hits are charged.
+pub(in crate::file) const CHARGES: [(&str, ()); 1] = [("afterwards", ())];
 
-pub(in crate::file) fn counts() -> impl Iterator<Item = &'static str> {
-    first(&COUNTS)
-}
+/// The most strikes that the program counts.
+pub(in crate::file) const MOST_STRIKES: u64 = 65_535;
 
-pub(in crate::file) fn algorithms() -> impl Iterator<Item = &'static str> {
-    ALGORITHMS.into_iter().map(|(word, _)| word)
-}
+/// Most queues of a file: each has a mover of its own.
+pub(in crate::file) const MOST_QUEUES: usize = 64;
 
-/// Treatments of packets that get no bucket.
-pub(in crate::file) fn full() -> impl Iterator<Item = &'static str> {
-    first(&FULL)
-}
+/// Most payloads that wait in a queue.
+pub(in crate::file) const MOST_DEPTH: u64 = 10_000_000;
 
-/// Treatments of a rule without a daemon.
-pub(in crate::file) fn on_loss() -> impl Iterator<Item = &'static str> {
-    first(&ON_LOSS)
-}
-
-/// Evidence that a ban may need.
-pub(in crate::file) fn evidence() -> impl Iterator<Item = &'static str> {
-    first(&EVIDENCE)
-}
-
-/// Treatments of packets whose source no host can have.
-pub(in crate::file) fn martians() -> impl Iterator<Item = &'static str> {
-    first(&Martians::NAMED)
-}
-
-/// Directions of a rule.
-pub(in crate::file) fn directions() -> impl Iterator<Item = &'static str> {
-    first(&Direction::NAMED)
-}
-
-/// Nodes that a budget's limits are of.
-pub(in crate::file) fn scope() -> impl Iterator<Item = &'static str> {
-    first(&SCOPES)
-}
-
-/// Behaviours of a node without contact to the store.
-pub(in crate::file) fn on_partition() -> impl Iterator<Item = &'static str> {
-    first(&OnPartition::NAMED)
-}
+/// Most deliveries of a payload.
+pub(in crate::file) const MOST_ATTEMPTS: u64 = 1000;

@@ -8,9 +8,8 @@ use super::super::check::scalar::at;
 use super::super::error::Problem;
 use super::super::one_or_many::WordOr;
 use super::super::placed::Placed;
-use super::super::shape;
+use super::super::shape::{self, ANSWERED, Action};
 use super::model::LevelValue;
-use super::shape::Action;
 use crate::model::Ban;
 
 /// The key whose values are sources, as they are for packets.
@@ -50,12 +49,6 @@ impl Sources {
 pub(super) fn action(raw: &Placed<WordOr<Action>>) -> Result<&Action, Failure> {
     let remedy = "write `action: {ban: {first: 10min}}` or `action: {queue: NAME}`, or remove the \
                   field";
-    let other = |what: &str, place| {
-        let reason = "a request over the limits is answered with 429: remove the field, or write \
-                      `action: {ban: {first: 10min}}` to ban its source, too, or `action: {queue: \
-                      NAME}` to keep its payload for later";
-        at(place, Problem::NotSupported { what: what.to_owned(), reason })
-    };
     let empty = || at(raw.referenced, Problem::Empty { field: "action", remedy });
     let action = match &raw.value {
         WordOr::Map(map) => map,
@@ -64,19 +57,14 @@ pub(super) fn action(raw: &Placed<WordOr<Action>>) -> Result<&Action, Failure> {
             let like = [("ban", "{ban: {first: 10min}}"), ("queue", "{queue: NAME}")];
             return Err(match like.into_iter().find(|(name, _)| name == word) {
                 Some((name, like)) => at(raw.referenced, Problem::NeedsMore { name, like }),
-                None => other(word, raw.referenced),
+                None => {
+                    let (what, reason) = (word.clone(), ANSWERED);
+                    at(raw.referenced, Problem::NotSupported { what, reason })
+                }
             });
         }
     };
-    let Action { ban, queue, mark, class, interface, cpu, delay } = action;
-    for (name, field) in
-        [("mark", mark), ("class", class), ("interface", interface), ("cpu", cpu), ("delay", delay)]
-    {
-        if let Some(field) = field {
-            return Err(other(name, field.referenced));
-        }
-    }
-    match (ban, queue) {
+    match (&action.ban, &action.queue) {
         (None, None) => Err(empty()),
         (Some(_), Some(queue)) => Err(at(queue.referenced, Problem::Beside("queue", "ban"))),
         (Some(_), None) | (None, Some(_)) => Ok(action),
@@ -86,13 +74,6 @@ pub(super) fn action(raw: &Placed<WordOr<Action>>) -> Result<&Action, Failure> {
 /// Reads `ban`. One refused request is enough unless the file says otherwise: the limit itself says
 /// how many are too many.
 pub(super) fn ban(raw: &Placed<WordOr<shape::Ban>>, sources: Sources) -> Result<Ban, Failure> {
-    if let WordOr::Map(shape::Ban { evidence: Some(evidence), .. }) = &raw.value {
-        let (what, reason) = (
-            "evidence".to_owned(),
-            "who asks knows the source from its connection; remove the field",
-        );
-        return Err(at(evidence.referenced, Problem::NotSupported { what, reason }));
-    }
     let unsaid = Ban { strikes: 1, evidence: Evidence::None, ..Ban::default() };
     let ban = actions::ban(raw, unsaid)?;
     let refused =

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 
 use super::super::check::Failure;
 use super::super::check::keys::masks;
+use super::super::check::limits::{OF_RULE, either};
 use super::super::check::scalar::{at, text};
 use super::super::error::Problem;
 use super::super::place::Place;
 use super::super::placed::{At, Item, Placed, Scalar};
+use super::super::shape::{Aggregate, Budget, RateLimit};
+use super::super::table::Written as _;
 use super::bans::Sources;
 use super::model::{Note, RequestAggregate, RequestLimit, RequestTerms};
-use super::shape::{Aggregate, Budget, RateLimit};
 
 /// Aggregates of one rule.
 const MOST_AGGREGATES: usize = 4;
@@ -26,25 +28,6 @@ struct OneBudget {
     used: bool,
 }
 
-/// The limits of a budget or of an aggregate: `rate_limit` or `rate_limits`.
-pub(super) fn written<'a>(
-    one: Option<&'a Placed<RateLimit>>,
-    several: Option<&'a Placed<Vec<Placed<RateLimit>>>>,
-) -> Result<Option<&'a [Placed<RateLimit>]>, Failure> {
-    match (one, several) {
-        (Some(_), Some(several)) => {
-            Err(at(several.referenced, Problem::Beside("rate_limits", "rate_limit")))
-        }
-        (Some(one), None) => Ok(Some(std::slice::from_ref(one))),
-        (None, Some(several)) if several.value.is_empty() => {
-            let (field, remedy) = ("rate_limits", "give one to four limits");
-            Err(at(several.referenced, Problem::Empty { field, remedy }))
-        }
-        (None, Some(several)) => Ok(Some(several.value.as_slice())),
-        (None, None) => Ok(None),
-    }
-}
-
 /// Limits that limit: neither unlimited, nor a block. They have no name of their own.
 fn limits(
     raw: Option<&[Placed<RateLimit>]>,
@@ -56,9 +39,8 @@ fn limits(
         return Err(at(place, Problem::Missing { field, remedy }));
     };
     for limit in raw {
-        let name = limit.value.name.as_ref().map(|name| ("name", name.referenced));
-        let replaces = limit.value.replaces.as_ref().map(|r| ("replaces", r.referenced));
-        if let Some((what, place)) = name.or(replaces) {
+        let mut written = limit.value.written();
+        if let Some((what, place)) = written.find(|(field, _)| OF_RULE.contains(field)) {
             let reason = "it belongs to a rule: write it in the limit of the rule";
             return Err(at(place, Problem::NotSupported { what: what.to_owned(), reason }));
         }
@@ -77,7 +59,7 @@ impl Budgets {
     /// Adds a budget.
     pub(super) fn add(
         &mut self,
-        Item(item): &Item<Budget>,
+        item: &Placed<Budget>,
         terms: impl FnOnce(&[Placed<RateLimit>]) -> Result<RequestTerms, Failure>,
     ) -> Result<(), Failure> {
         let (raw, place) = (&item.value, item.referenced);
@@ -91,7 +73,7 @@ impl Budgets {
             let subject = format!("budget {name:?}");
             return Err(at(place, Problem::Duplicate { subject, first }));
         }
-        let found = written(raw.rate_limit.as_deref(), raw.rate_limits.as_deref())?;
+        let found = either(raw.rate_limit.as_deref(), raw.rate_limits.as_deref())?;
         let limits = limits(found, place, terms)?;
         self.0.insert(name, OneBudget { limits, place: place.place(), used: false });
         Ok(())
@@ -148,7 +130,7 @@ pub(super) fn aggregates(
             let reason = "all addresses of a /64 share a bucket: write 64 or less";
             return Err(at(bits.referenced, Problem::NotSupported { what, reason }));
         }
-        let found = written(raw.rate_limit.as_deref(), raw.rate_limits.as_deref())?;
+        let found = either(raw.rate_limit.as_deref(), raw.rate_limits.as_deref())?;
         let limits = limits(found, place, &mut terms)?;
         Ok(RequestAggregate { v4: masks.v4, v6: masks.v6, limits })
     };

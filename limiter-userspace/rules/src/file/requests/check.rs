@@ -6,21 +6,23 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv6Net};
 
 use super::super::check::Failure;
+use super::super::check::limits::{either, of_rule_once};
 use super::super::check::scalar::{at, one_of, plain, text};
+use super::super::check::words::CHARGES;
 use super::super::check::{actions, sharing};
 use super::super::error::{KeyValueError, Problem};
 use super::super::one_or_many::OneOrMany;
 use super::super::place::Place;
 use super::super::placed::{At, Item, Placed};
+use super::super::shape::{self, Descriptor, File, RateLimit};
 use super::bans::{self, SOURCE, Sources};
-use super::budgets::{Budgets, aggregates, written};
+use super::budgets::{Budgets, aggregates};
 use super::limit::{Term, limit};
 use super::model::{
     Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern, RequestFile,
     RequestLimit, RequestRule, RequestTerms,
 };
 use super::queues;
-use super::shape::{self, AFTERWARDS, Descriptor, File, RateLimit};
 use super::unmet;
 use crate::compile::{compile, share_of_requests};
 use crate::model::{LimitList, Meter, RuleLimit, Sharing, Upper};
@@ -32,35 +34,6 @@ const MAX_RULES: usize = 1 << 18;
 /// Descriptors of one check, and entries of one descriptor.
 const MAX_CHECKS: usize = 16;
 
-/// Fields of rules for packets that requests do not have, with the reason.
-const OF_PACKETS: [(&str, &str); 11] = [
-    ("allow", "it is for packets; use a rule with `unlimited: true`"),
-    ("bans", "it is for packets; remove the field"),
-    ("count", "requests are counted, or the hits that they ask for; remove the field"),
-    ("deny", "it is for packets; use a rule with `requests_per_unit: 0`"),
-    ("excess", "a soft limit of requests has a `ceiling`: write that"),
-    ("mark", "an answer has no mark; remove the field"),
-    ("martians", "it is for packets; remove the field"),
-    ("on_daemon_loss", "requests are decided without the daemon; remove the field"),
-    ("peak", "a soft limit of requests has a `ceiling`: write that"),
-    ("replies", "it is for packets; remove the field"),
-    ("v4_prefix_mask_len", "who asks masks the address; remove the field"),
-];
-
-/// Takes over an error of the YAML reader.
-pub(super) fn problem_of_yaml(error: &serde_saphyr::Error) -> Failure {
-    let (place, problem) = Problem::from_yaml(error);
-    let field = match &problem {
-        Problem::UnknownField { field, .. } => field,
-        Problem::NotSupported { what, .. } => what,
-        _ => return (place, problem),
-    };
-    match OF_PACKETS.iter().find(|(name, _)| name == field) {
-        Some((name, reason)) => (place, Problem::NotSupported { what: (*name).to_owned(), reason }),
-        None => (place, problem),
-    }
-}
-
 /// Checks everything that needs no other file.
 pub(super) fn check(file: &File) -> (RequestFile, Vec<Failure>) {
     let mut checked = Checked::default();
@@ -68,7 +41,7 @@ pub(super) fn check(file: &File) -> (RequestFile, Vec<Failure>) {
     checked.note(domain);
     let mapping = checked.mapping(file);
     checked.note(mapping);
-    for item in file.budgets.iter().flat_map(|list| &list.value) {
+    for item in file.budgets.iter().flatten() {
         let mut budgets = std::mem::take(&mut checked.budgets);
         let added = budgets.add(item, |raw| checked.terms(raw));
         checked.budgets = budgets;
@@ -154,7 +127,7 @@ impl Checked {
         let Some(descriptors) = &file.descriptors else {
             return Err((Some(Place::BEGIN), Problem::NoRules));
         };
-        let Some(items) = &descriptors.value else {
+        let Some(items) = &descriptors.value.0 else {
             let remedy = "write the rules, or `descriptors: []` if none are meant";
             return Err(at(
                 descriptors.referenced,
@@ -209,9 +182,9 @@ impl Checked {
         let key: Box<str> =
             text(key, "key", "name a part of the request, as in `key: message_type`")?.into();
         let values = values(&key, raw.value.as_ref())?;
-        let shared = set(raw.share_threshold.as_ref()).is_some();
+        let shared = raw.share_threshold.is_some();
         let has_pattern = values.iter().any(|value| matches!(value, LevelValue::Pattern(_)));
-        if let Some(field) = raw.share_threshold.as_ref().filter(|_| shared && !has_pattern) {
+        if let Some(field) = raw.share_threshold.as_ref().filter(|_| !has_pattern) {
             let (field, at_field) = ("share_threshold", field.referenced);
             let (needs, remedy) = ("a value with `*`", "write one, or remove the field");
             return Err(at(at_field, Problem::Without { field, needs, remedy }));
@@ -235,7 +208,7 @@ impl Checked {
                           envoyproxy/ratelimit does";
             return Err(at(place, Problem::Missing { field: "rate_limit", remedy }));
         }
-        let in_metric = set(raw.value_to_metric.as_ref()).is_some();
+        let in_metric = raw.value_to_metric.is_some();
         let mut nodes = Vec::with_capacity(values.len());
         for value in values {
             self.rules += 1 + nested.iter().map(size).sum::<usize>();
@@ -256,7 +229,7 @@ impl Checked {
         sources: Sources,
     ) -> Result<Option<RequestRule>, Failure> {
         let raw = &item.value;
-        let found = written(raw.rate_limit.as_deref(), raw.rate_limits.as_deref())?;
+        let found = either(raw.rate_limit.as_deref(), raw.rate_limits.as_deref())?;
         let limits = match (found, &raw.budget) {
             (Some(_), Some(budget)) => {
                 return Err(at(budget.referenced, Problem::Beside("budget", "rate_limit")));
@@ -264,27 +237,16 @@ impl Checked {
             (Some(limits), None) => limits,
             (None, Some(_)) => &[],
             (None, None) => {
-                let fields = [
-                    ("aggregates", raw.aggregates.as_ref().map(|field| field.referenced)),
-                    ("action", raw.action.as_ref().map(|field| field.referenced)),
-                    ("shadow_mode", raw.shadow_mode.as_ref().map(|field| field.referenced)),
-                    ("quota_mode", raw.quota_mode.as_ref().map(|field| field.referenced)),
-                    ("detailed_metric", raw.detailed_metric.as_ref().map(|field| field.referenced)),
-                    ("on_full", raw.on_full.as_ref().map(|field| field.referenced)),
-                    ("charge", raw.charge.as_ref().map(|field| field.referenced)),
-                    ("scope", raw.scope.as_ref().map(|field| field.referenced)),
-                    ("cluster", raw.cluster.as_ref().map(|field| field.referenced)),
-                ];
-                if let Some((field, place)) =
-                    fields.into_iter().find_map(|(field, place)| Some((field, place?)))
-                {
+                let metric = raw.detailed_metric.as_ref();
+                let metric = metric.map(|metric| ("detailed_metric", metric.referenced));
+                if let Some((field, place)) = raw.of_limits().or(metric) {
                     let (needs, remedy) = ("rate_limit", "add a limit, or remove the field");
                     return Err(at(place, Problem::Without { field, needs, remedy }));
                 }
                 return Ok(None);
             }
         };
-        named_once(limits)?;
+        of_rule_once(limits)?;
         let first = limits.first().map(|limit| &limit.value);
         let name = first.and_then(|limit| limit.name.as_ref());
         let name =
@@ -297,19 +259,10 @@ impl Checked {
             }
             None => (None, self.terms(limits)?),
         };
-        let (shadow, quota) = (set(raw.shadow_mode.as_ref()), set(raw.quota_mode.as_ref()));
-        if terms == RequestTerms::Unlimited {
-            let shadow = shadow.map(|field| ("shadow_mode", field.referenced));
-            let quota = quota.map(|field| ("quota_mode", field.referenced));
-            let full = raw.on_full.as_ref().map(|field| ("on_full", field.referenced));
-            let action = raw.action.as_ref().map(|field| ("action", field.referenced));
-            let scope = raw.scope.as_ref().map(|field| ("scope", field.referenced));
-            let wider = raw.aggregates.as_ref().map(|field| ("aggregates", field.referenced));
-            let charge = raw.charge.as_ref().map(|field| ("charge", field.referenced));
-            let beside = shadow.or(quota).or(full).or(action).or(scope).or(wider).or(charge);
-            if let Some((field, place)) = beside {
-                return Err(at(place, Problem::UnlimitedWith(field)));
-            }
+        if terms == RequestTerms::Unlimited
+            && let Some((field, place)) = raw.of_limits()
+        {
+            return Err(at(place, Problem::UnlimitedWith(field)));
         }
         if let (Some(_), Some(scope)) = (&budget, &raw.scope) {
             let what = "scope: cluster of a budget".to_owned();
@@ -317,14 +270,14 @@ impl Checked {
             return Err(at(scope.referenced, Problem::NotSupported { what, reason }));
         }
         let aggregates = aggregates(raw.aggregates.as_ref(), sources, |raw| self.terms(raw))?;
-        if let (Some(field), Some(quota)) = (&raw.aggregates, quota) {
+        if let (Some(field), Some(quota)) = (&raw.aggregates, &raw.quota_mode) {
             let (what, reason) = ("quota_mode beside aggregates", "remove one of the two");
             let place = if aggregates.is_empty() { field.referenced } else { quota.referenced };
             return Err(at(place, Problem::NotSupported { what: what.to_owned(), reason }));
         }
         let sharing = sharing_of(raw, limits, &terms)?;
         let afterwards = afterwards(raw, &terms, sharing.is_some())?;
-        let action = raw.action.as_ref().map(bans::action).transpose()?;
+        let action = raw.action.as_deref().map(bans::action).transpose()?;
         let queue = action.and_then(|action| action.queue.as_ref()).map(|name| {
             let queue = queues::beside(name, raw, &terms)?;
             Ok((queue, name.referenced.place()))
@@ -340,9 +293,9 @@ impl Checked {
             terms,
             budget,
             aggregates,
-            shadow: shadow.is_some(),
-            quota: quota.is_some(),
-            metric: match set(raw.detailed_metric.as_ref()) {
+            shadow: raw.shadow_mode.is_some(),
+            quota: raw.quota_mode.is_some(),
+            metric: match raw.detailed_metric {
                 Some(_) => Metric::All,
                 None => Metric::Levels,
             },
@@ -390,7 +343,7 @@ impl Checked {
         }
         if let Err((index, error)) = compile(&LimitList::from(list), false, 1) {
             let place = raw.get(index).or(raw.first()).map(|one| one.referenced);
-            return Err(at(place.unwrap_or_default(), Problem::Limit(error.of_requests())));
+            return Err(at(place.unwrap_or_default(), Problem::Limit(error.to_string())));
         }
         Ok(RequestTerms::Limits(limits.into()))
     }
@@ -419,19 +372,6 @@ impl Checked {
     }
 }
 
-/// Refuses names of limits other than the first: they are of the rule.
-fn named_once(limits: &[Placed<RateLimit>]) -> Result<(), Failure> {
-    for later in limits.iter().skip(1) {
-        let name = later.value.name.as_ref().map(|name| ("name", name.referenced));
-        let replaces = later.value.replaces.as_ref().map(|r| ("replaces", r.referenced));
-        if let Some((what, place)) = name.or(replaces) {
-            let reason = "a rule has one: write it in the first of its limits";
-            return Err(at(place, Problem::NotSupported { what: what.to_owned(), reason }));
-        }
-    }
-    Ok(())
-}
-
 /// How nodes share the limits of a rule, if they do.
 fn sharing_of(
     raw: &Descriptor,
@@ -453,7 +393,7 @@ fn sharing_of(
                 return Err(at(unit.referenced, Problem::NotSupported { what, reason }));
             }
             if let Err(error) = share_of_requests(&limit.meter, sharing, 1) {
-                return Err(at(raw.referenced, Problem::Limit(error.of_requests())));
+                return Err(at(raw.referenced, Problem::Limit(error.to_string())));
             }
         }
     }
@@ -463,7 +403,7 @@ fn sharing_of(
 /// True if hits are reports of what was done already.
 fn afterwards(raw: &Descriptor, terms: &RequestTerms, shared: bool) -> Result<bool, Failure> {
     let Some(charge) = &raw.charge else { return Ok(false) };
-    one_of(charge, "charge", &[(AFTERWARDS, ())])?;
+    one_of(charge, "charge", &CHARGES)?;
     if matches!(terms, RequestTerms::Block(_)) {
         let problem = Problem::Beside("charge", "requests_per_unit: 0");
         return Err(at(charge.referenced, problem));
@@ -475,11 +415,6 @@ fn afterwards(raw: &Descriptor, terms: &RequestTerms, shared: bool) -> Result<bo
         return Err(at(charge.referenced, Problem::NotSupported { what, reason }));
     }
     Ok(true)
-}
-
-/// A field that says yes.
-fn set(field: Option<&Placed<bool>>) -> Option<&Placed<bool>> {
-    field.filter(|field| field.value)
 }
 
 fn size(node: &Node) -> usize {

@@ -8,28 +8,21 @@ use limiter_sharing::rate::Rate;
 
 use super::super::check::Failure;
 use super::super::check::scalar::{at, ranged, text, time};
+use super::super::check::words::{MOST_ATTEMPTS, MOST_DEPTH, MOST_QUEUES};
 use super::super::error::Problem;
 use super::super::place::Place;
 use super::super::placed::{Placed, Scalar};
+use super::super::shape::{self, OF_LIMITS};
+use super::super::table::Written as _;
 use super::model::{Queue, RequestFile, RequestTerms};
-use super::shape;
 use crate::model::Meter;
 use crate::rate_text;
-
-/// Most queues of a file: each has a mover of its own.
-pub(super) const MOST: usize = 64;
 
 /// Longest name, in bytes.
 const LONGEST_NAME: usize = 64;
 
-/// Most payloads that wait.
-pub(super) const MOST_DEPTH: u64 = 10_000_000;
-
 /// Longest payload, in bytes: with JSON around it, it fits into the longest body of a request.
 const LONGEST_PAYLOAD: u64 = 48 << 10;
-
-/// Most deliveries of a payload.
-pub(super) const MOST_ATTEMPTS: u64 = 1000;
 
 /// The shortest age, and the shortest time for a worker.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -53,7 +46,7 @@ pub(super) fn queues(
         let remedy = "name them, as in `- name: emails`, or remove the field";
         return Err(at(raw.referenced, Problem::Empty { field: "queues", remedy }));
     }
-    if list.len() > MOST {
+    if list.len() > MOST_QUEUES {
         let (what, reason) = ("queues".to_owned(), "a file has up to 64: use another domain");
         return Err(at(raw.referenced, Problem::NotSupported { what, reason }));
     }
@@ -140,17 +133,9 @@ pub(super) fn beside(
 ) -> Result<Box<str>, Failure> {
     let remedy = "name one of `queues`, as in `action: {queue: emails}`";
     let written = text(name, "queue", remedy)?;
-    let fields = [
-        ("shadow_mode", raw.shadow_mode.as_ref().filter(|set| set.value).map(|f| f.referenced)),
-        ("quota_mode", raw.quota_mode.as_ref().filter(|set| set.value).map(|f| f.referenced)),
-        ("on_full", raw.on_full.as_ref().map(|field| field.referenced)),
-        ("charge", raw.charge.as_ref().map(|field| field.referenced)),
-        ("budget", raw.budget.as_ref().map(|field| field.referenced)),
-        ("aggregates", raw.aggregates.as_ref().map(|field| field.referenced)),
-        ("scope", raw.scope.as_ref().map(|field| field.referenced)),
-        ("cluster", raw.cluster.as_ref().map(|field| field.referenced)),
-    ];
-    if let Some((field, place)) = fields.into_iter().find_map(|(name, at)| Some((name, at?))) {
+    let beside =
+        |field: &&str| *field == "budget" || *field != "action" && OF_LIMITS.contains(field);
+    if let Some((field, place)) = raw.written().find(|(field, _)| beside(field)) {
         return Err(at(place, Problem::Beside(field, "queue")));
     }
     let refused = |reason| {

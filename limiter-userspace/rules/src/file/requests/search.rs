@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::super::read::limits;
+use super::super::shape;
 use crate::model::key::{KEYS, is_of_packets_alone};
 
 /// What the rules of a file are for.
@@ -18,10 +19,25 @@ pub enum For {
     Both,
 }
 
-/// True if a text has its rules for requests in a field of their own.
-pub(super) fn has_part(text: &str) -> bool {
-    serde_saphyr::from_str_with_options::<File>(text, limits())
-        .is_ok_and(|file| file.requests.is_some())
+/// Reads the fields for requests: those of a file for them alone, or of the part of one for both.
+pub(super) fn fields(text: &str) -> Result<shape::File, serde_saphyr::Error> {
+    /// A file for packets with that part.
+    #[derive(Deserialize)]
+    struct Both {
+        requests: shape::File,
+    }
+
+    let alone = serde_saphyr::from_str_with_options::<Option<shape::File>>(text, limits());
+    let has_part = |file: File| file.requests.is_some();
+    if alone.is_err() && parts(text).is_ok_and(has_part) {
+        return serde_saphyr::from_str_with_options::<Both>(text, limits())
+            .map(|both| both.requests);
+    }
+    alone.map(Option::unwrap_or_default)
+}
+
+fn parts(text: &str) -> Result<File, serde_saphyr::Error> {
+    serde_saphyr::from_str_with_options(text, limits())
 }
 
 /// A rule file of which only this is of interest.
@@ -53,7 +69,7 @@ struct Descriptor {
 
 /// What the rules of a file are for; packets for a text that is no rule file.
 pub fn whom_for(text: &str) -> For {
-    let file = match serde_saphyr::from_str_with_options::<File>(text, limits()) {
+    let file = match parts(text) {
         Ok(File {
             requests: Some(_),
             descriptors: None,

@@ -1,57 +1,87 @@
 //! Schemas of single fields, and conditions of fields on each other: what their types do not say.
 
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::file::check::words;
-use crate::file::shape::Listing;
+use crate::dialect::Dialect;
+use crate::file::check::words::MOST_QUEUES;
+use crate::file::one_or_many::WordOr;
+use crate::file::shape::{Action, Entry, Listing, Queue};
 use crate::model::key::{DSCPS, KEYS};
-use crate::model::{Fact, Period, Unit};
+use crate::model::{Fact, Unit};
 
-/// A file with nothing in it was emptied by mistake.
-pub(in crate::file) fn says_something() -> Value {
-    one_of_these(&[
-        "descriptors", "budgets", "replies", "bans", "martians", "allow", "deny",
-    ])["anyOf"].take()
+/// A type.
+pub(in crate::file) fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
 }
 
-/// Rules for requests: other code reads them.
-pub(in crate::file) fn of_requests(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "object"})
+/// A schema with a description of its own.
+fn about(text: &str, mut schema: Schema) -> Schema {
+    schema.insert("description".to_owned(), text.into());
+    schema
+}
+
+/// True in the schema of files for requests.
+fn of_requests_alone() -> bool {
+    Dialect::current() == Dialect::Requests
+}
+
+/// Title and conditions of a file. One with nothing in it was emptied by mistake.
+pub(in crate::file) fn of_file() -> Value {
+    if of_requests_alone() {
+        return json!({
+            "title": "A rule file of limiter for requests",
+            "required": ["domain", "descriptors"],
+        });
+    }
+    let mut file =
+        one_of_these(&["descriptors", "budgets", "replies", "bans", "martians", "allow", "deny"]);
+    file["title"] = json!("A rule file of limiter");
+    file
 }
 
 /// Conditions of the fields of a descriptor on each other.
 pub(in crate::file) fn of_descriptor() -> Value {
     let masked = json!({"properties": {"key": {"const": "masked_remote_address"}}});
-    json!([
+    let masks = one_of_these(&["v4_prefix_mask_len", "v6_prefix_mask_len"]);
+    // With a value and without a limit it lets pass; of packets, with an action alone it blocks.
+    let own = ["rate_limit", "rate_limits", "budget", "descriptors", "value"];
+    let mut all = vec![
         not_both("rate_limit", "rate_limits"),
         not_both("budget", "rate_limit"),
         not_both("budget", "rate_limits"),
-        // With a value and without a limit it lets pass; with an action alone it blocks.
-        one_of_these(&[
-            "rate_limit", "rate_limits", "budget", "aggregates", "descriptors", "value", "action",
-        ]),
-        {"if": masked, "then": one_of_these(&["v4_prefix_mask_len", "v6_prefix_mask_len"])},
         cluster_needs_scope(),
-    ])
+    ];
+    if of_requests_alone() {
+        all.push(one_of_these(&own));
+    } else {
+        all.push(one_of_these(&[&own[..], &["aggregates", "action"]].concat()));
+        all.push(json!({"if": masked, "then": masks}));
+    }
+    json!({"required": ["key"], "allOf": all})
 }
 
 /// Conditions of the fields of an aggregate on each other.
 pub(in crate::file) fn of_aggregate() -> Value {
-    json!([
+    json!({"allOf": [
         not_both("rate_limit", "rate_limits"),
         one_of_these(&["rate_limit", "rate_limits"]),
         one_of_these(&["v4_prefix_mask_len", "v6_prefix_mask_len"]),
-    ])
+    ]})
 }
 
 /// Conditions of the fields of a budget on each other.
 pub(in crate::file) fn of_budget() -> Value {
-    json!([
+    json!({"required": ["name"], "allOf": [
         not_both("rate_limit", "rate_limits"),
         one_of_these(&["rate_limit", "rate_limits"]),
         cluster_needs_scope(),
-    ])
+    ]})
+}
+
+/// Where the value of an entry comes from.
+pub(in crate::file) fn of_entry() -> Value {
+    json!([{"required": ["value"]}, {"required": ["header"]}])
 }
 
 /// The condition of `cluster` on `scope`.
@@ -67,10 +97,10 @@ pub(in crate::file) fn of_rate_limit() -> Value {
         "required": ["unlimited"],
     });
     let alone = json!({
-        "properties": {"unlimited": true, "name": true},
+        "properties": {"unlimited": true, "name": true, "replaces": true},
         "additionalProperties": false,
     });
-    json!([{"if": unlimited, "then": alone, "else": {"anyOf": of_rate()}}])
+    json!({"allOf": [{"if": unlimited, "then": alone, "else": {"anyOf": of_rate()}}]})
 }
 
 /// The two forms of a rate.
@@ -92,11 +122,6 @@ pub(in crate::file) fn listings(generator: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// An address or a prefix.
-pub(in crate::file) fn word(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string"})
-}
-
 pub(in crate::file) fn until(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",
@@ -112,42 +137,62 @@ pub(in crate::file) fn text(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": TEXT})
 }
 
-pub(in crate::file) fn keys(_: &mut SchemaGenerator) -> Schema {
-    words_of(KEYS.into_iter())
+/// `domain`.
+pub(in crate::file) fn domain(generator: &mut SchemaGenerator) -> Schema {
+    let of_packets = "A name for this rule set. It changes nothing.";
+    let of_requests = "The name that a request gives, too.";
+    about(if of_requests_alone() { of_requests } else { of_packets }, text(generator))
+}
+
+/// `key`.
+pub(in crate::file) fn key(generator: &mut SchemaGenerator) -> Schema {
+    if of_requests_alone() {
+        return about("A part of the request: any name.", text(generator));
+    }
+    about("Key: the part of packets that distinguishes them.", one_of(KEYS.into_iter()))
 }
 
 /// `value`, with the words that there are.
 pub(in crate::file) fn value(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "description": format!(
-            "Only packets with this value, or one of these. Without it each value has a bucket.{}",
-            names_of_values(),
-        ),
-        "anyOf": [
-            {"type": TEXT},
-            {"type": "array", "items": {"type": TEXT}, "minItems": 1},
-        ],
-    })
+    let of_packets =
+        "Only packets with this value, or one of these. Without it each value has a bucket.";
+    let of_requests = "Only requests with this value, or one of these; `*` stands for any \
+                       characters. Without it each value has a bucket.";
+    let text = if of_requests_alone() {
+        of_requests.to_owned()
+    } else {
+        format!("{of_packets}{}", names_of_values())
+    };
+    let list = json!({"type": "array", "items": {"type": TEXT}, "minItems": 1});
+    about(&text, json_schema!({"anyOf": [{"type": TEXT}, list]}))
 }
 
-/// `direction`.
-pub(in crate::file) fn direction(_: &mut SchemaGenerator) -> Schema {
-    words_of(words::directions())
+/// `action`.
+pub(in crate::file) fn action(generator: &mut SchemaGenerator) -> Schema {
+    if of_requests_alone() {
+        let text = "Beside the refusal: ban the source, or keep the payload for later.";
+        return about(text, of::<Action>(generator));
+    }
+    let text = "Action over the limits: `drop` if nothing is said.";
+    about(text, of::<WordOr<Action>>(generator))
 }
 
-/// `v4_prefix_mask_len`.
-pub(in crate::file) fn v4_bits(_: &mut SchemaGenerator) -> Schema {
-    number_within(1, Some(32))
+/// Descriptors that a check is made into.
+pub(in crate::file) fn check(generator: &mut SchemaGenerator) -> Schema {
+    let entry = generator.subschema_for::<Entry>();
+    let entries = json!({"type": "array", "items": entry, "minItems": 1, "maxItems": 16});
+    json_schema!({"type": "array", "items": entries, "minItems": 1, "maxItems": 16})
 }
 
-/// `v6_prefix_mask_len`.
-pub(in crate::file) fn v6_bits(_: &mut SchemaGenerator) -> Schema {
-    number_within(1, Some(128))
+/// `queues`.
+pub(in crate::file) fn queues(generator: &mut SchemaGenerator) -> Schema {
+    let queue = generator.subschema_for::<Queue>();
+    json_schema!({"type": "array", "items": queue, "minItems": 1, "maxItems": MOST_QUEUES})
 }
 
-/// A whole number from 1.
-pub(in crate::file) fn number(_: &mut SchemaGenerator) -> Schema {
-    number_within(1, None)
+/// `requests_per_unit` of a limit: 0 refuses every request.
+pub(in crate::file) fn requests_per_unit(_: &mut SchemaGenerator) -> Schema {
+    number(u64::from(!of_requests_alone()), None)
 }
 
 pub(in crate::file) fn rate(_: &mut SchemaGenerator) -> Schema {
@@ -171,72 +216,30 @@ pub(in crate::file) fn burst(_: &mut SchemaGenerator) -> Schema {
 /// The pattern of a rate.
 const RATE: &str = "[0-9]+(\\.[0-9]+)? *[A-Za-z]* */[0-9]*[a-z]+";
 
-pub(in crate::file) fn cpu(_: &mut SchemaGenerator) -> Schema {
-    number_within(0, Some(u64::from(u32::MAX)))
-}
-
-pub(in crate::file) fn strikes(_: &mut SchemaGenerator) -> Schema {
-    number_within(1, Some(65_535))
-}
-
 pub(in crate::file) fn slots(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"enum": [2, 4, 8, "2", "4", "8"]})
 }
 
 /// `dscp` of a mark.
 pub(in crate::file) fn dscp(_: &mut SchemaGenerator) -> Schema {
-    let names = words_of(DSCPS.iter().map(|(name, _)| *name));
-    json_schema!({"anyOf": [number_within(0, Some(63)), names]})
+    let names = words(&DSCPS);
+    json_schema!({"anyOf": [number(0, Some(63)), names]})
 }
 
 /// `unit`, in letters of either case.
 pub(in crate::file) fn unit(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "anyOf": [
-            {"enum": Unit::ALL.map(Unit::name)},
-            {"type": "string", "pattern": in_any_case(Unit::ALL.map(Unit::name))},
-        ],
-    })
+    units(Unit::ALL.map(Unit::name).to_vec())
 }
 
-/// `unit_multiplier`: what fits the shortest unit.
-pub(in crate::file) fn unit_multiplier(_: &mut SchemaGenerator) -> Schema {
-    number_within(1, Some(Period::most(Unit::Second)))
+/// `unit` of a limit: of requests also those of the calendar.
+pub(in crate::file) fn unit_of_limit(_: &mut SchemaGenerator) -> Schema {
+    let calendar = if of_requests_alone() { &["month", "year"][..] } else { &[] };
+    units([&Unit::ALL.map(Unit::name), calendar].concat())
 }
 
-pub(in crate::file) fn counts(_: &mut SchemaGenerator) -> Schema {
-    words_of(words::counts())
-}
-
-pub(in crate::file) fn algorithms(_: &mut SchemaGenerator) -> Schema {
-    words_of(words::algorithms())
-}
-
-/// `on_full`.
-pub(in crate::file) fn full(_: &mut SchemaGenerator) -> Schema {
-    words_of(words::full())
-}
-
-/// `on_daemon_loss`.
-pub(in crate::file) fn on_loss(_: &mut SchemaGenerator) -> Schema {
-    words_of(words::on_loss())
-}
-
-pub(in crate::file) fn evidence(_: &mut SchemaGenerator) -> Schema {
-    words_of(words::evidence())
-}
-
-pub(in crate::file) fn martians(_: &mut SchemaGenerator) -> Schema {
-    words_of(words::martians())
-}
-
-pub(in crate::file) fn scope(_: &mut SchemaGenerator) -> Schema {
-    words_of(words::scope())
-}
-
-/// `on_partition`.
-pub(in crate::file) fn on_partition(_: &mut SchemaGenerator) -> Schema {
-    words_of(words::on_partition())
+fn units(units: Vec<&'static str>) -> Schema {
+    let pattern = in_any_case(units.iter().copied());
+    json_schema!({"anyOf": [{"enum": units}, {"type": "string", "pattern": pattern}]})
 }
 
 /// A part of a whole, in per cent.
@@ -245,7 +248,7 @@ pub(in crate::file) fn share(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// A number, which may stand in quotes.
-pub(in crate::file) fn number_within(least: u64, most: Option<u64>) -> Schema {
+pub(in crate::file) fn number(least: u64, most: Option<u64>) -> Schema {
     let mut integer = json!({"type": "integer", "minimum": least});
     if let Some(most) = most {
         integer["maximum"] = json!(most);
@@ -261,7 +264,12 @@ fn in_any_case(words: impl IntoIterator<Item = &'static str>) -> String {
     format!("^({})$", words.join("|"))
 }
 
-fn words_of(words: impl Iterator<Item = &'static str>) -> Schema {
+/// One of these words.
+pub(in crate::file) fn words<T>(words: &[(&'static str, T)]) -> Schema {
+    one_of(words.iter().map(|(word, _)| *word))
+}
+
+fn one_of(words: impl Iterator<Item = &'static str>) -> Schema {
     json_schema!({"enum": words.collect::<Vec<_>>()})
 }
 

@@ -34,6 +34,11 @@ fn actions_refuse_what_they_cannot_be() {
              and ban in braces",
         ),
         (acting("{class: a, cpu: 1}"), "2:91: cpu beside class: remove one of the two"),
+        (
+            acting("{queue: a}"),
+            "2:76: \"queue\" is not supported: payloads of requests can wait in a queue, and packets \
+             wait by `action: {delay: {longest: 200ms}}`: write that, or remove the field",
+        ),
         (acting("{clas: a}"), "2:76: unknown field \"clas\": did you mean \"class\"?"),
         (acting("{class: }"), "2:81: class has no value: name a budget"),
         (

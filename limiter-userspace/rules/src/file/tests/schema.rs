@@ -8,7 +8,11 @@ use limiter_json_schema::valid;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::file::schema::schema;
+use crate::dialect::Dialect;
+
+fn schema() -> Value {
+    crate::file::schema(Dialect::Packets)
+}
 
 fn accepts(text: &str) -> Result<(), String> {
     let document: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
@@ -20,12 +24,19 @@ fn repository(path: &str) -> std::path::PathBuf {
     FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
+/// The committed schemas are those of the two dialects.
 #[test]
-fn the_published_schema_is_this_one() {
-    let text = fs::read_to_string(repository("docs/rules.schema.json")).unwrap();
-    let published: Value = serde_json::from_str(&text).unwrap();
-    // Not assert_eq: it would print both.
-    assert!(published == schema(), "run `limiter schema > docs/rules.schema.json`");
+fn the_published_schemas_are_these() {
+    for (dialect, page, option) in [
+        (Dialect::Packets, "docs/rules.schema.json", ""),
+        (Dialect::Requests, "docs/requests.schema.json", " --requests"),
+    ] {
+        let text = fs::read_to_string(repository(page)).unwrap();
+        let published: Value = serde_json::from_str(&text).unwrap();
+        // Not assert_eq: it would print both.
+        let is_this = published == crate::file::schema(dialect);
+        assert!(is_this, "run `limiter schema{option} > {page}`");
+    }
 }
 
 /// The reader names the fields that it would take when it meets one that it does not.
