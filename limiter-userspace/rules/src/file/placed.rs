@@ -6,7 +6,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_saphyr::{Location, Spanned};
 
@@ -136,19 +135,6 @@ impl<T> Stands for Placed<T> {
 impl<T: Stands> Stands for Box<T> {
     fn at(&self) -> At {
         (**self).at()
-    }
-}
-
-/// That of its first item.
-impl<T: Stands> Stands for Vec<T> {
-    fn at(&self) -> At {
-        self.first().map(T::at).unwrap_or_default()
-    }
-}
-
-impl Stands for IgnoredAny {
-    fn at(&self) -> At {
-        At::default()
     }
 }
 

@@ -149,7 +149,7 @@ fn bare(line: &str) -> (&str, &str) {
 const EXACT: Writer = Writer { max_frame: None };
 
 /// Entries of one of the lists; none if it is empty.
-fn listings(set: &RuleSet, allow: bool) -> Option<Vec<Placed<WordOr<shape::Listing>>>> {
+fn listings(set: &RuleSet, allow: bool) -> Option<Placed<Vec<Placed<WordOr<shape::Listing>>>>> {
     let entries = set.lists.iter().filter(|(_, entry)| entry.allow == allow);
     let entries: Vec<_> = entries
         .map(|(selector, Listing { allow: _, reason, until })| {
@@ -162,7 +162,7 @@ fn listings(set: &RuleSet, allow: bool) -> Option<Vec<Placed<WordOr<shape::Listi
             WordOr::Map(shape::Listing { address: Some(text(&address)), reason, until }).into()
         })
         .collect();
-    Some(entries).filter(|entries| !entries.is_empty())
+    (!entries.is_empty()).then(|| entries.into())
 }
 
 #[derive(Clone, Copy)]
@@ -177,7 +177,7 @@ const MOST_FRAME: u64 = 131_071;
 
 impl Writer {
     fn head(self, domain: Option<&str>, set: &RuleSet) -> File {
-        let budgets = set.budgets.iter().map(|budget| self.budget(budget).into()).collect();
+        let budgets: Vec<_> = set.budgets.iter().map(|budget| self.budget(budget).into()).collect();
         File {
             domain: domain.map(text),
             replies: set.replies.as_ref().map(|rate| self.rate(rate).into()),
@@ -185,7 +185,7 @@ impl Writer {
             martians: set.martians.map(|martians| text(martians.name())),
             allow: listings(set, true),
             deny: listings(set, false),
-            budgets: Some(budgets).filter(|budgets: &Vec<_>| !budgets.is_empty()),
+            budgets: (!budgets.is_empty()).then(|| budgets.into()),
             ..File::default()
         }
     }

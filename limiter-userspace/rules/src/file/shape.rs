@@ -41,13 +41,13 @@ impl<'de> Deserialize<'de> for Rules {
 }
 
 /// Why requests have no actions on packets.
-pub(super) const ANSWERED: &str = "a request over the limits is answered with 429: remove the field, or write \
-    `action: {ban: {first: 10min}}` to ban its source, too, or `action: {queue: NAME}` to keep its \
-    payload for later";
+pub(super) const ANSWERED: &str = "a request over the limits is answered with 429: remove the \
+    field, or write `action: {ban: {first: 10min}}` to ban its source, too, or `action: {queue: \
+    NAME}` to keep its payload for later";
 
 /// Where fields of requests stand in a file for both.
-const FOR_REQUESTS: &str = "it is for requests: write it inside `requests`, by which `limiter serve` \
-    answers";
+const FOR_REQUESTS: &str = "it is for requests: write it inside `requests`, by which \
+    `limiter serve` answers";
 
 shape! {
     /// A rule file: docs/rules.md and docs/requests.md say what the fields mean; `limiter check`
@@ -59,22 +59,23 @@ shape! {
         /// Rate of new bans: 10 a second if nothing is said.
         bans: some Placed<Rate> => of::<Rate>, packets "it is for packets; remove the field";
         /// Treatment of packets whose source no host can have.
-        martians: some Scalar => |_| words(&Martians::NAMED), packets "it is for packets; remove the field";
+        martians: some Scalar => |_| words(&Martians::NAMED),
+            packets "it is for packets; remove the field";
         /// Sources whose packets pass, whatever the rules say.
-        allow: maybe Vec<Placed<WordOr<Listing>>> => schema::listings,
+        allow: maybe Placed<Vec<Placed<WordOr<Listing>>>> => schema::listings,
             packets "it is for packets; use a rule with `unlimited: true`";
         /// Sources whose packets are dropped.
-        deny: maybe Vec<Placed<WordOr<Listing>>> => schema::listings,
+        deny: maybe Placed<Vec<Placed<WordOr<Listing>>>> => schema::listings,
             packets "it is for packets; use a rule with `requests_per_unit: 0`";
         /// Descriptors of a request that comes as a check of a proxy.
         check: some Placed<Option<Vec<Made>>> => schema::check, requests FOR_REQUESTS;
         /// Limits that several rules share.
-        budgets: maybe Vec<Placed<Budget>> => of::<Option<Vec<Budget>>>;
+        budgets: maybe Placed<Vec<Placed<Budget>>> => of::<Option<Vec<Budget>>>;
         /// Queues for what is over the limits, which rules name by `action: {queue: NAME}`.
         queues: some Placed<Option<Vec<Placed<Queue>>>> => schema::queues, requests FOR_REQUESTS;
         /// Rules for requests, which `limiter serve` answers by: docs/requests.md. Nothing of it is
         /// for packets.
-        requests: any IgnoredAny => |_| json_schema!({"type": "object"}), packets;
+        requests: any Placed<IgnoredAny> => |_| json_schema!({"type": "object"}), packets;
         // Last: `ExactFile` writes them one by one.
         /// The rules: `[]` if none are meant, so that nobody is limited.
         descriptors: some Placed<Rules> => of::<Vec<Descriptor>>;
@@ -105,7 +106,8 @@ shape! {
         shadow_mode: flag Placed<bool> => of::<bool>;
         /// Over only with all others of this kind.
         quota_mode: flag Placed<bool> => of::<bool>,
-            requests "limits are always enforced, or only counted with shadow_mode; remove the field";
+            requests "limits are always enforced, or only counted with shadow_mode; remove the \
+                      field";
         /// Treatment of what gets no bucket.
         on_full: some Scalar => |_| words(&FULL);
         /// Treatment of the limits without a daemon.
@@ -209,14 +211,11 @@ shape! {
         replaces: maybe Placed<Vec<Placed<Replaced>>> => of::<Option<Vec<Replaced>>>,
             requests "the most specific rule of a table replaces the others by itself; remove the \
                       field";
-        /// The rate as people write it, as in `100/s` or `10mbit/s`: instead of `unit` and
-        /// `requests_per_unit`.
         rate: some Box<Scalar> => schema::rate_or_unlimited;
         /// The unit of time.
         unit: some Scalar => schema::unit_of_limit;
         /// That many of them are the length of time: 1 if nothing is said.
         unit_multiplier: number Box<Scalar> => |_| number(1, Some(Period::most(Unit::Second)));
-        /// That many in that time.
         requests_per_unit: number Scalar => schema::requests_per_unit;
         /// That many at once, as in 200 or `60kB`: the amount of the rate if nothing is said.
         burst: number Scalar => schema::burst;
@@ -293,8 +292,8 @@ shape! {
         delay: some Box<Placed<WordOr<Delay>>> => of::<Delay>, packets ANSWERED;
         /// Keep its payload in this queue until it conforms.
         queue: some Scalar => schema::text,
-            requests "payloads of requests can wait in a queue, and packets wait by `action: {delay: \
-                      {longest: 200ms}}`: write that, or remove the field";
+            requests "payloads of requests can wait in a queue, and packets wait by \
+                      `action: {delay: {longest: 200ms}}`: write that, or remove the field";
     }
 
     /// A ban of the source for a time.

@@ -229,7 +229,10 @@ macro_rules! shape {
                             f.write_str(concat!("struct ", stringify!($shape)))
                         }
 
-                        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<$shape, A::Error> {
+                        fn visit_map<A>(self, mut map: A) -> Result<$shape, A::Error>
+                        where
+                            A: MapAccess<'de>,
+                        {
                             let mut fields = $shape::default();
                             while let Some(name) = map.next_key_seed(Name($shape::table()))? {
                                 match name {

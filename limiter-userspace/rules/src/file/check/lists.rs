@@ -22,7 +22,7 @@ impl Checked {
     /// Reads the entries of both lists.
     pub(super) fn lists(&mut self, file: &File) {
         for (raw, list) in [(&file.allow, "allow"), (&file.deny, "deny")] {
-            for raw in raw.iter().flatten() {
+            for raw in raw.iter().flat_map(|list| &list.value) {
                 let added = self.listing(raw, list);
                 self.note(added);
             }

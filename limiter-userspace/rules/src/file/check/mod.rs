@@ -41,7 +41,7 @@ impl Checked {
             let own = raw.as_ref().map_or(Ok(()), |raw| self.own_budget(raw, subject));
             self.note(own);
         }
-        for raw in file.budgets.iter().flatten() {
+        for raw in file.budgets.iter().flat_map(|list| &list.value) {
             let added = self.budget(raw);
             self.note(added);
         }
@@ -100,11 +100,11 @@ pub(super) fn says_something(file: &File) -> Result<(), Failure> {
         let remedy = "write the rules, or `descriptors: []` if none are meant";
         return Err(at(*referenced, Problem::Empty { field: "descriptors", remedy }));
     }
-    let has_budgets = budgets.as_ref().is_some_and(|budgets| !budgets.is_empty());
+    let has_budgets = budgets.as_ref().is_some_and(|budgets| !budgets.value.is_empty());
     let lists = [allow, deny].into_iter().flatten();
     if descriptors.is_some()
         || has_budgets
-        || lists.into_iter().any(|list| !list.is_empty())
+        || lists.into_iter().any(|list| !list.value.is_empty())
         || replies.is_some()
         || bans.is_some()
         || martians.is_some()

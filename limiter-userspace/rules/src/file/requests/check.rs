@@ -17,7 +17,7 @@ use super::super::placed::{At, Item, Placed};
 use super::super::shape::{self, Descriptor, File, RateLimit};
 use super::bans::{self, SOURCE, Sources};
 use super::budgets::{Budgets, aggregates};
-use super::limit::{Term, limit};
+use super::limit::limit;
 use super::model::{
     Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern, RequestFile,
     RequestLimit, RequestRule, RequestTerms,
@@ -25,7 +25,7 @@ use super::model::{
 use super::queues;
 use super::unmet;
 use crate::compile::{compile, share_of_requests};
-use crate::model::{LimitList, Meter, RuleLimit, Sharing, Upper};
+use crate::model::{LimitList, Meter, Sharing, Upper};
 use crate::warnings::low_ceiling;
 
 /// More rules than a file of 16 MiB has, so that lists inside lists end.
@@ -41,7 +41,7 @@ pub(super) fn check(file: &File) -> (RequestFile, Vec<Failure>) {
     checked.note(domain);
     let mapping = checked.mapping(file);
     checked.note(mapping);
-    for item in file.budgets.iter().flatten() {
+    for item in file.budgets.iter().flat_map(|list| &list.value) {
         let mut budgets = std::mem::take(&mut checked.budgets);
         let added = budgets.add(item, |raw| checked.terms(raw));
         checked.budgets = budgets;
@@ -311,30 +311,33 @@ impl Checked {
     fn terms(&mut self, raw: &[Placed<RateLimit>]) -> Result<RequestTerms, Failure> {
         let (mut limits, mut list) = (Vec::with_capacity(raw.len()), Vec::new());
         for one in raw {
-            match limit(one)? {
-                Term::Limit(limit) => {
-                    limits.push(limit);
-                    list.push(RuleLimit::hard(limit.meter));
+            let is_alone = raw.len() == 1;
+            let Some((limit, calendar)) = limit(one)? else {
+                if is_alone {
+                    return Ok(RequestTerms::Unlimited);
                 }
-                Term::Soft(limit, ceiling) => {
-                    if let Some(low) = low_ceiling(&limit.meter, &ceiling) {
-                        let text = format!("this limit never lets its burst pass at once: {low}");
-                        self.file.notes.push(Note { place: one.referenced.place(), text });
-                    }
-                    let upper = Some(Upper::Ceiling(ceiling));
-                    list.push(RuleLimit { upper, ..RuleLimit::hard(limit.meter) });
-                    limits.extend([limit, RequestLimit::hard(Meter::TokenBucket(ceiling))]);
+                return Err(at(one.referenced, Problem::UnlimitedWith("rate_limits")));
+            };
+            let quota = limit.meter.quota();
+            if quota.requests_per_unit == 0 {
+                if is_alone {
+                    return Ok(RequestTerms::Block(quota.period));
                 }
-                Term::Unlimited if raw.len() > 1 => {
-                    return Err(at(one.referenced, Problem::UnlimitedWith("rate_limits")));
+                let reason = "it lets nothing pass: it is the only limit of its rule";
+                let what = "requests_per_unit: 0".to_owned();
+                return Err(at(one.referenced, Problem::NotSupported { what, reason }));
+            }
+            list.push(limit);
+            let hard = RequestLimit { calendar, ..RequestLimit::hard(limit.meter) };
+            if let Some(Upper::Ceiling(ceiling)) = limit.upper {
+                if let Some(low) = low_ceiling(&limit.meter, &ceiling) {
+                    let text = format!("this limit never lets its burst pass at once: {low}");
+                    self.file.notes.push(Note { place: one.referenced.place(), text });
                 }
-                Term::Unlimited => return Ok(RequestTerms::Unlimited),
-                Term::Block(_) if raw.len() > 1 => {
-                    let reason = "it lets nothing pass: it is the only limit of its rule";
-                    let what = "requests_per_unit: 0".to_owned();
-                    return Err(at(one.referenced, Problem::NotSupported { what, reason }));
-                }
-                Term::Block(period) => return Ok(RequestTerms::Block(period)),
+                let soft = RequestLimit { is_soft: true, ..hard };
+                limits.extend([soft, RequestLimit::hard(Meter::TokenBucket(ceiling))]);
+            } else {
+                limits.push(hard);
             }
             if one.value.algorithm.is_none() && one.value.burst.is_none() {
                 self.plain += 1;

@@ -9,29 +9,20 @@ use super::super::check::scalar::at;
 use super::super::error::Problem;
 use super::super::placed::Placed;
 use super::super::shape::RateLimit as RawRateLimit;
-use super::model::{Calendar, RequestLimit};
-use crate::model::{Meter, Period, RateLimit, RuleLimit, Upper};
+use super::model::Calendar;
+use crate::model::{Meter, RuleLimit};
 
-/// What one limit of a rule says.
-pub(super) enum Term {
-    /// Every request passes.
-    Unlimited,
-    /// No request passes.
-    Block(Period),
-    /// So many pass.
-    Limit(RequestLimit),
-    /// So many pass unmarked, and others up to the ceiling.
-    Soft(RequestLimit, RateLimit),
-}
-
-/// Reads one limit of a rule.
-pub(super) fn limit(raw: &Placed<RawRateLimit>) -> Result<Term, Failure> {
+/// Reads one limit of a rule, and the window of the calendar that it counts in; none for
+/// `unlimited`. One of 0 lets no request pass.
+pub(super) fn limit(
+    raw: &Placed<RawRateLimit>,
+) -> Result<Option<(RuleLimit, Option<Calendar>)>, Failure> {
     let limit = &raw.value;
     let (_, found) = rate_limit(raw, Units::REQUESTS)?;
-    let Some(RuleLimit { meter, upper, .. }) = found else {
-        return Ok(Term::Unlimited);
+    let Some(found) = found else {
+        return Ok(None);
     };
-    let quota = meter.quota();
+    let quota = found.meter.quota();
     let refused = |place, what: &str, reason| {
         Err(at(place, Problem::NotSupported { what: what.to_owned(), reason }))
     };
@@ -44,7 +35,7 @@ pub(super) fn limit(raw: &Placed<RawRateLimit>) -> Result<Term, Failure> {
         None => None,
     };
     if let Some((unit, months)) = calendar
-        && !matches!(meter, Meter::FixedWindow(_))
+        && !matches!(found.meter, Meter::FixedWindow(_))
     {
         let reason = if months == 12 {
             "a year has no fixed length: write `algorithm: fixed_window` for those of the calendar \
@@ -65,17 +56,7 @@ pub(super) fn limit(raw: &Placed<RawRateLimit>) -> Result<Term, Failure> {
             return refused(ceiling.referenced, "ceiling", reason);
         }
     }
-    if quota.requests_per_unit == 0 {
-        return Ok(Term::Block(quota.period));
-    }
-    let calendar = calendar.map(|(_, months)| Calendar { months });
-    let limit = RequestLimit { calendar, ..RequestLimit::hard(meter) };
-    Ok(match upper {
-        Some(Upper::Ceiling(ceiling)) => {
-            Term::Soft(RequestLimit { is_soft: true, ..limit }, ceiling)
-        }
-        _ => Term::Limit(limit),
-    })
+    Ok(Some((found, calendar.map(|(_, months)| Calendar { months }))))
 }
 
 #[cfg(test)]

@@ -15,8 +15,9 @@ pub(in crate::file) fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Sch
     generator.subschema_for::<T>()
 }
 
-/// A schema with a description of its own.
-fn about(text: &str, mut schema: Schema) -> Schema {
+/// A schema that has another description in each dialect.
+fn about(of_packets: &str, of_requests: &str, mut schema: Schema) -> Schema {
+    let text = if of_requests_alone() { of_requests } else { of_packets };
     schema.insert("description".to_owned(), text.into());
     schema
 }
@@ -139,42 +140,43 @@ pub(in crate::file) fn text(_: &mut SchemaGenerator) -> Schema {
 
 /// `domain`.
 pub(in crate::file) fn domain(generator: &mut SchemaGenerator) -> Schema {
-    let of_packets = "A name for this rule set. It changes nothing.";
-    let of_requests = "The name that a request gives, too.";
-    about(if of_requests_alone() { of_requests } else { of_packets }, text(generator))
+    about(
+        "A name for this rule set. It changes nothing.",
+        "The name that a request gives, too.",
+        text(generator),
+    )
 }
 
 /// `key`.
 pub(in crate::file) fn key(generator: &mut SchemaGenerator) -> Schema {
-    if of_requests_alone() {
-        return about("A part of the request: any name.", text(generator));
-    }
-    about("Key: the part of packets that distinguishes them.", one_of(KEYS.into_iter()))
+    about(
+        "Key: the part of packets that distinguishes them.",
+        "A part of the request: any name.",
+        if of_requests_alone() { text(generator) } else { one_of(KEYS.into_iter()) },
+    )
 }
 
 /// `value`, with the words that there are.
 pub(in crate::file) fn value(_: &mut SchemaGenerator) -> Schema {
-    let of_packets =
-        "Only packets with this value, or one of these. Without it each value has a bucket.";
-    let of_requests = "Only requests with this value, or one of these; `*` stands for any \
-                       characters. Without it each value has a bucket.";
-    let text = if of_requests_alone() {
-        of_requests.to_owned()
-    } else {
-        format!("{of_packets}{}", names_of_values())
-    };
     let list = json!({"type": "array", "items": {"type": TEXT}, "minItems": 1});
-    about(&text, json_schema!({"anyOf": [{"type": TEXT}, list]}))
+    about(
+        &format!(
+            "Only packets with this value, or one of these. Without it each value has a bucket.{}",
+            names_of_values(),
+        ),
+        "Only requests with this value, or one of these; `*` stands for any characters. Without it \
+         each value has a bucket.",
+        json_schema!({"anyOf": [{"type": TEXT}, list]}),
+    )
 }
 
 /// `action`.
 pub(in crate::file) fn action(generator: &mut SchemaGenerator) -> Schema {
-    if of_requests_alone() {
-        let text = "Beside the refusal: ban the source, or keep the payload for later.";
-        return about(text, of::<Action>(generator));
-    }
-    let text = "Action over the limits: `drop` if nothing is said.";
-    about(text, of::<WordOr<Action>>(generator))
+    about(
+        "Action over the limits: `drop` if nothing is said.",
+        "Beside the refusal: ban the source, or keep the payload for later.",
+        if of_requests_alone() { of::<Action>(generator) } else { of::<WordOr<Action>>(generator) },
+    )
 }
 
 /// Descriptors that a check is made into.
@@ -190,9 +192,13 @@ pub(in crate::file) fn queues(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": queue, "minItems": 1, "maxItems": MOST_QUEUES})
 }
 
-/// `requests_per_unit` of a limit: 0 refuses every request.
+/// `requests_per_unit` of a limit.
 pub(in crate::file) fn requests_per_unit(_: &mut SchemaGenerator) -> Schema {
-    number(u64::from(!of_requests_alone()), None)
+    about(
+        "That many in that time.",
+        "That many in that time; 0 lets nothing pass.",
+        number(u64::from(!of_requests_alone()), None),
+    )
 }
 
 pub(in crate::file) fn rate(_: &mut SchemaGenerator) -> Schema {
@@ -201,7 +207,12 @@ pub(in crate::file) fn rate(_: &mut SchemaGenerator) -> Schema {
 
 /// `rate` of a limit.
 pub(in crate::file) fn rate_or_unlimited(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "pattern": format!("^({RATE}|unlimited)$")})
+    about(
+        "The rate as people write it, as in `100/s` or `10mbit/s`: instead of `unit` and \
+         `requests_per_unit`.",
+        "The rate as people write it, as in `5/min`: instead of `unit` and `requests_per_unit`.",
+        json_schema!({"type": "string", "pattern": format!("^({RATE}|unlimited)$")}),
+    )
 }
 
 pub(in crate::file) fn burst(_: &mut SchemaGenerator) -> Schema {
