@@ -1,16 +1,16 @@
-//! Alarms: reported once when packets begin to pass over a soft limit, or to find no room in a
-//! table, now and then while they go on, and once when they have ended.
+//! Alarms: reported once when packets begin to pass over a soft limit or to find no room in a
+//! table, from time to time while this goes on, and once when it has ended.
 
 use std::collections::BTreeMap;
 
-/// Looks without a marked packet after which an alarm has ended.
+/// Looks without a marked packet after which an alarm ends.
 const QUIET: u32 = 10;
 
 /// Looks between two reminders of the same alarm.
 const REMIND: u32 = 60;
 
-/// The rules and budgets with soft limits, and what they have marked; or the tables of entries, and
-/// how many packets found no room there.
+/// The rules and budgets with soft limits, with the packets that they marked; or the tables of
+/// entries, with the packets that found no room there.
 #[derive(Debug, Default)]
 pub(super) struct Alarms {
     watched: BTreeMap<String, Watched>,
@@ -18,14 +18,14 @@ pub(super) struct Alarms {
 
 #[derive(Debug)]
 struct Watched {
-    /// Packets marked until the last look.
+    /// Packets marked up to the last look.
     marked: u64,
     raised: Option<Raised>,
 }
 
 #[derive(Debug)]
 struct Raised {
-    /// Packets marked when it began.
+    /// Packets marked before the alarm began.
     before: u64,
     looks: u32,
     /// Looks since the last marked packet.
@@ -35,17 +35,17 @@ struct Raised {
 /// A report about an alarm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// A rule began to mark; that many packets until now.
+    /// A rule began to mark packets; the number marked so far.
     Started(String, u64),
-    /// The alarm goes on; that many since it began.
+    /// The alarm goes on; the number of packets since it began.
     Still(String, u64),
-    /// The alarm has ended; that many in all.
+    /// The alarm has ended; the number of packets in all.
     Ended(String, u64),
 }
 
 impl Alarms {
-    /// Takes what every rule with a soft limit has marked since its counters began. A rule that is
-    /// seen for the first time raises nothing: what it marked before is nobody's news.
+    /// Takes the packets that every rule with a soft limit has marked since its counters began. A
+    /// rule that is seen for the first time raises no alarm, because its marks may be old.
     pub(super) fn look(&mut self, marked: Vec<(String, u64)>) -> Vec<Notice> {
         let mut notices = Vec::new();
         let mut watched = BTreeMap::new();
@@ -55,7 +55,7 @@ impl Alarms {
             notices.extend(at.look(&rule, now));
             watched.insert(rule, at);
         }
-        // Rules left among the old ones are gone, and their alarms with them.
+        // The rules left in the old map no longer exist, and neither do their alarms.
         for (rule, at) in std::mem::replace(&mut self.watched, watched) {
             if let Some(raised) = at.raised {
                 notices.push(Notice::Ended(rule, at.marked.saturating_sub(raised.before)));
@@ -64,8 +64,8 @@ impl Alarms {
         notices
     }
 
-    /// Takes what they have marked as the counters to go on from: under another rule set a rule of
-    /// the same name may have another one.
+    /// Takes the marked packets as the new starting points: under another rule set, a rule of the
+    /// same name may have other counters.
     pub(super) fn go_on_from(&mut self, marked: &[(String, u64)]) {
         for (rule, now) in marked {
             if let Some(at) = self.watched.get_mut(rule) {
@@ -87,7 +87,7 @@ impl Alarms {
 
 impl Watched {
     fn look(&mut self, rule: &str, now: u64) -> Option<Notice> {
-        // Counters begin anew with a new rule of the same name.
+        // A new rule of the same name starts its counters at zero.
         let fresh = now.checked_sub(self.marked).unwrap_or(now);
         let before = now - fresh;
         self.marked = now;
@@ -111,7 +111,7 @@ impl Watched {
 }
 
 impl Notice {
-    /// Writes it to the log.
+    /// Writes the notice to the log.
     pub(super) fn log(&self) {
         match self {
             Self::Started(rule, packets) => {
@@ -128,7 +128,7 @@ impl Notice {
 }
 
 impl Notice {
-    /// Writes it to the log, of a table of entries.
+    /// Writes the notice about a table of entries to the log.
     pub(super) fn log_flood(&self) {
         match self {
             Self::Started(table, packets) => tracing::warn!(

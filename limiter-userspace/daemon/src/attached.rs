@@ -4,7 +4,7 @@ use limiter_datapath::Datapath;
 
 use crate::error::ServiceError;
 
-/// The data path; none once detached.
+/// The data path; `None` once detached.
 pub(crate) struct Attached(Option<Box<dyn Datapath>>);
 
 impl Attached {
@@ -23,7 +23,7 @@ impl Attached {
         }
     }
 
-    /// The data path, for its end.
+    /// Takes the data path, to end it.
     pub(crate) fn take(&mut self) -> Option<Box<dyn Datapath>> {
         self.0.take()
     }

@@ -1,4 +1,4 @@
-//! Bans by hand, and what is reported about a ban.
+//! Bans by hand, and the reports about bans.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,10 +18,11 @@ use crate::error::ServiceError;
 use crate::request_bans::{self, RequestRules};
 use crate::views::{self, Title};
 
-/// [`Ban::rule`] of a ban by hand. Rules have 32-bit numbers, and a record without a ban has 0.
+/// [`Ban::rule`] of a ban by hand. Numbers of rules have 32 bits, and a record without a ban has 0.
 pub(crate) const BY_HAND: u64 = u64::MAX;
 
-/// [`Ban::rule`] of a ban that another node reported. Between the two is [`BANNED_BEFORE`].
+/// [`Ban::rule`] of a ban that another node reported. The value between the two is
+/// [`BANNED_BEFORE`].
 pub(crate) const BY_NODE: u64 = u64::MAX - 2;
 
 /// Bans a source on this node for `left` from now on, by [`BY_HAND`] or [`BY_NODE`]; a ban that
@@ -40,9 +41,9 @@ pub(crate) fn put_ban(
     Ok(ban)
 }
 
-/// Bans a source on this node by a rule for requests, as one by packets does: earlier bans that are
-/// remembered make it longer. `allowed` is asked if the source is not banned; none if it is, or is
-/// not allowed to be.
+/// Bans a source on this node by a rule for requests, in the same way as a rule for packets:
+/// remembered earlier bans make the ban longer. `allowed` is called if the source is not banned
+/// yet. Returns the strike instead of a ban if the source is banned already or `allowed` refuses.
 pub(crate) fn strike_request(
     datapath: &mut dyn Datapath,
     address: IpAddr,
@@ -64,7 +65,7 @@ pub(crate) fn strike_request(
     }
 }
 
-/// The author of the ban of a source; none if it is not banned.
+/// The author of the ban of a source; `None` if the source is not banned.
 pub(crate) fn author(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
@@ -85,7 +86,7 @@ pub(crate) fn in_force(datapath: &dyn Observed) -> Result<usize, ServiceError> {
     Ok(bans.iter().filter(|(_, ban)| Ticks::new(ban.until) > now).count())
 }
 
-/// Forgets a source, or all sources in a prefix, on this node; says how many there were.
+/// Forgets a source, or all sources in a prefix, on this node; returns their number.
 pub(crate) fn forget(
     datapath: &mut dyn Datapath,
     selector: Selector,
@@ -100,14 +101,15 @@ pub(crate) fn forget(
     Ok(forgotten)
 }
 
-/// A record with a ban of `length` from `now` on by no rule, which counts among the bans of the
-/// source as one by a rule does. A ban that ends later stays; one that ends earlier is lengthened.
+/// Returns a record with a ban of `length` from `now` on without a rule, which counts among the
+/// bans of the source like a ban by a rule. A ban that ends later stays; a ban that ends earlier is
+/// lengthened.
 fn lengthened(before: Ban, length: Ticks, now: Ticks, by: u64) -> Ban {
     let until = now.plus(length);
     if before.until >= until.get() {
         return before;
     }
-    // Earlier bans are remembered: which rule would forget them is not known here.
+    // Earlier bans are remembered, because it is not known here which rule would forget them.
     let [first, longest] = [length.get(); 2];
     let terms = BanTerms { first, longest, memory: MAX_TICKS, strikes: 1 };
     let (end, history) = (Ticks::new(before.until), History::from_raw(before.history));
@@ -119,8 +121,8 @@ fn lengthened(before: Ban, length: Ticks, now: Ticks, by: u64) -> Ban {
 }
 
 impl BannedSource {
-    /// The answer for a ban at `now`. `names` are those of the rules by their numbers, and
-    /// `requests` the rules for requests.
+    /// Describes a ban at `now`. `names` are the titles of the rules by number, and `requests` the
+    /// rules for requests.
     pub(crate) fn of(
         source: Selector,
         ban: Ban,

@@ -1,4 +1,4 @@
-//! The meaning of rule files, without a daemon and without the kernel: for `limiter check`.
+//! Explains and checks rule files for `limiter check`, without a daemon and without the kernel.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,41 +28,41 @@ use crate::api::rules::Document;
 use crate::render::{self, Render, line, push, rate_of, table};
 use crate::warnings;
 
-/// A rate that the program holds to less than this is not worth a word.
+/// Relative error of a rate below which it is not reported.
 const WORTH_REPORTING: f64 = 0.001;
 
 const MOST_SENTENCES: usize = 100;
 
-/// Meaning of rule files, and mistakes in them.
+/// Meaning of rule files, and the mistakes in them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Checked {
-    /// True if a daemon would take them.
+    /// True if a daemon would accept the files.
     pub ok: bool,
-    /// The files that were read.
+    /// Files that were read.
     pub(crate) files: Vec<String>,
-    /// All that is wrong: of each descriptor and budget the first mistake, and each limit that
-    /// cannot be held.
+    /// All mistakes: the first mistake of each descriptor and budget, and each limit that cannot be
+    /// enforced.
     pub errors: Vec<Mistake>,
     pub(crate) rules: usize,
     /// A sentence for each rule, budget and entry of the lists, up to [`MOST_SENTENCES`].
     pub(crate) sentences: Vec<String>,
-    /// The tables that they make, that of `remote_address` first.
+    /// Tables of the rules, that of `remote_address` first.
     pub(crate) tables: Vec<Table>,
-    /// Number of keyed tables that they take in the program, of eight.
+    /// Number of keyed tables that the rules take in the program, out of eight.
     pub(crate) tables_taken: usize,
-    /// Entries of the allow and of the deny list.
+    /// Entries of the allow list and of the deny list.
     pub(crate) lists: [usize; 2],
-    /// The names of the budgets.
+    /// Names of the budgets.
     pub(crate) budgets: Vec<String>,
-    /// Limits whose rate is not held to 0.1 %.
+    /// Limits whose rate is off by more than 0.1 %.
     pub(crate) rates: Vec<Rate>,
-    /// Interfaces that rules name; whether they exist is for the daemon to see.
+    /// Interfaces named by rules; only the daemon checks whether they exist.
     pub(crate) interfaces: Vec<String>,
-    /// Warnings: rules that may not do what their author thinks.
+    /// Warnings about rules that may not do what their author expects.
     pub(crate) warnings: Vec<String>,
-    /// Good to know.
+    /// Notes that are good to know.
     pub(crate) notes: Vec<String>,
-    /// Rules for packets of an interface, by its name.
+    /// Rules for packets of an interface, by the interface's name.
     #[serde(skip)]
     by_interface: BTreeMap<String, Vec<Subject>>,
 }
@@ -70,7 +70,7 @@ pub struct Checked {
 /// A mistake in a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mistake {
-    /// The file, or all of them.
+    /// File of the mistake, or all files.
     pub(crate) file: String,
     pub(crate) line: Option<u64>,
     pub(crate) column: Option<u64>,
@@ -80,19 +80,19 @@ pub struct Mistake {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Table {
-    /// Keys of the table, in the order in which they are nested.
+    /// Keys of the table, in their nesting order.
     pub(crate) keys: String,
     /// Number of rules in the table.
     pub(crate) rules: usize,
 }
 
-/// A limit whose effective rate is another one than its author wrote.
+/// A limit whose effective rate differs from the written one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Rate {
-    /// Path of the rule that has the limit.
+    /// Path of the rule with the limit.
     pub(crate) rule: String,
     pub(crate) limit: String,
-    /// Unit of both rates, which the limit shows.
+    /// Unit of both rates, as the limit writes it.
     #[serde(skip)]
     pub(crate) count: &'static str,
     /// Rate in the rule file, per second.
@@ -112,8 +112,8 @@ impl From<&RuleFileError> for Mistake {
     }
 }
 
-/// Checks the files of `paths`, of which `-` is `input`. `max_frame` and `max_rules` as the daemon
-/// would have them.
+/// Checks the files of `paths`; `-` stands for `input`. `max_frame` and `max_rules` are the
+/// daemon's settings.
 pub fn check(paths: &[PathBuf], input: &mut dyn Read, max_frame: u64, max_rules: u32) -> Checked {
     let mut checked = Checked::default();
     let mut files = Vec::new();
@@ -130,7 +130,7 @@ pub fn check(paths: &[PathBuf], input: &mut dyn Read, max_frame: u64, max_rules:
     }
     match RuleFiles::unite(files) {
         Ok(union) => understand(&mut checked, union, max_frame, max_rules),
-        // Without what is wrong, no rule may be left.
+        // Once the mistakes are left out, no rule may remain.
         Err(error) if checked.errors.is_empty() => checked.errors.push(Mistake::from(&error)),
         Err(_) => {}
     }
@@ -138,17 +138,17 @@ pub fn check(paths: &[PathBuf], input: &mut dyn Read, max_frame: u64, max_rules:
 }
 
 impl Checked {
-    /// The result where there was nothing to check.
+    /// The result of checking nothing.
     pub fn nothing() -> Self {
         Self { ok: true, ..Self::default() }
     }
 
-    /// True if it is of use to know which interfaces are limited here.
+    /// Returns true if the result depends on which interfaces are limited here.
     pub fn names_interfaces(&self) -> bool {
         !self.by_interface.is_empty()
     }
 
-    /// Warns of rules for other interfaces than those that a daemon limits here.
+    /// Warns about rules for interfaces that no daemon limits here.
     pub fn limited_on(&mut self, names: &[String]) {
         for (name, rules) in &self.by_interface {
             if !names.contains(name) {
@@ -159,21 +159,21 @@ impl Checked {
 }
 
 fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules: u32) {
-    // The interfaces and CPUs of the machine may be others: it need not be this one.
+    // The files may be for another machine, with other interfaces and CPUs.
     let interfaces: RefCell<BTreeMap<String, u32>> = RefCell::default();
     let index = |name: &str| {
         let mut known = interfaces.borrow_mut();
         let next = u32::try_from(known.len()).unwrap_or(u32::MAX).saturating_add(1);
         Some(*known.entry(name.to_owned()).or_insert(next))
     };
-    // Only the daemon knows whether there are other nodes: nothing is said of that here.
+    // Only the daemon knows whether there are other nodes, so nothing is reported about them here.
     let cluster = Some(1);
     let environment = Environment {
         max_frame,
         interface_index: &index,
         cpus: u32::MAX,
         cluster,
-        // Nor at which hook it is.
+        // The hook is not known here either.
         in_at_tc: None,
     };
     let layers = Layers { file: union, cluster, ..Layers::default() };
@@ -189,11 +189,11 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
     };
     let errors: Vec<PlanError> = match compile_set(set, &environment) {
         Err(errors) => {
-            // A name missing in the files that were read may be in those that were not.
+            // A name missing in the files read may be defined in the files that could not be read.
             let whole = checked.errors.is_empty();
             let mut reported = BTreeSet::new();
             let errors = errors.into_all().filter(|error| match &error.error {
-                // One limit is that of many rules where there is a list of values.
+                // With a list of values, many rules share one limit: it is reported once.
                 RuleError::Limit { limit, .. } => {
                     let place = layers.file.places.get(&error.subject);
                     place.is_none_or(|at| reported.insert((Arc::clone(&at.file), at.place, *limit)))
@@ -238,7 +238,7 @@ fn understand(checked: &mut Checked, union: RuleFiles, max_frame: u64, max_rules
     checked.interfaces = interfaces.into_inner().into_keys().collect();
 }
 
-/// Rules that a start at XDP refuses, because packets that come in wait at tc alone.
+/// Describes rules that a start at XDP refuses, because incoming packets can wait only at tc.
 fn takes_tc(set: &RuleSet, environment: Environment<'_>) -> Option<String> {
     let delays = |limits: &Limits| matches!(limits.over, Over::Delay(_));
     let of_rules = set.rules.iter().filter_map(|rule| rule.terms.limits());
@@ -263,7 +263,7 @@ fn tables(set: &RuleSet) -> Vec<Table> {
     if sources > 0 {
         tables.push(Table { keys: "remote_address".to_owned(), rules: sources });
     }
-    // Mostly a rule has the keys of the one before it.
+    // A rule mostly has the same keys as the rule before it.
     let mut last: Option<(&Path, usize)> = None;
     for rule in set.rules.iter().filter(|rule| rule.path.selector().is_none()) {
         let index = match last {
@@ -300,9 +300,9 @@ fn rates(set: &RuleSet, max_frame: u64) -> Vec<Rate> {
     rates
 }
 
-/// The rates of a limit that are not held to what is written.
+/// Rates of a limit that differ from the written ones.
 fn off(subject: impl Fn() -> Subject, limit: &RuleLimit, max_frame: u64) -> Vec<Rate> {
-    // The limit compiled before, with the whole set.
+    // The limit compiled before, as part of the whole set.
     let Ok(compiled) = compile(&LimitList::from(*limit), false, max_frame) else {
         return Vec::new();
     };

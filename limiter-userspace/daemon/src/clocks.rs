@@ -1,4 +1,4 @@
-//! The program's clock and the wall clock at one moment: times of packets for people.
+//! The program's clock and the wall clock at the same moment, to show times of packets to people.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ impl Clocks {
         Self { now: datapath.now(), wall: representable(wall) }
     }
 
-    /// The moment of a tick, to the millisecond.
+    /// Wall-clock time of a tick, to the millisecond.
     pub(crate) fn at(&self, time: Ticks) -> SystemTime {
         let ago = Duration::from_nanos(self.now.since(time).as_nanos());
         let ahead = Duration::from_nanos(time.since(self.now).as_nanos());
@@ -26,17 +26,17 @@ impl Clocks {
     }
 }
 
-/// The last moment of the year 9999: RFC 3339 has no later ones, but a clock may.
+/// Last moment of the year 9999: RFC 3339 has no later times, but a clock may.
 const LAST: Duration = Duration::from_millis(253_402_300_799_999);
 
-/// A moment that RFC 3339 can express, without parts of a millisecond.
+/// Clamps a moment to what RFC 3339 can express and cuts it to milliseconds.
 pub(crate) fn representable(time: SystemTime) -> SystemTime {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default().min(LAST);
     let parts = Duration::from_nanos(u64::from(since.subsec_nanos()) % 1_000_000);
     UNIX_EPOCH.checked_add(since.saturating_sub(parts)).unwrap_or(UNIX_EPOCH)
 }
 
-/// A moment in RFC 3339, to the second.
+/// Formats a moment in RFC 3339, to the second.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     humantime::format_rfc3339_seconds(representable(time)).to_string()
 }

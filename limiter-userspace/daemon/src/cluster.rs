@@ -1,4 +1,4 @@
-//! This node among others: limits that nodes share are kept by a thread of its own; bans and list
+//! This node in its cluster: a separate thread keeps the limits that nodes share. Bans and list
 //! entries that change here are reported to the other nodes, and theirs are taken over.
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,61 +24,61 @@ use crate::render;
 use crate::state_dir::{StateDir, StateError};
 use crate::store_guard;
 
-/// What the store keeps for a node of packets.
+/// Data that the store keeps for a node of packets.
 const KEPT: Kept = Kept { limits: true, queues: false };
 
-/// The node, and what it reported that still holds.
+/// The node, and the conditions that it reported and that still hold.
 #[derive(Debug)]
 struct Node {
     cluster: Cluster,
-    /// Number of nodes that the next rule set is made for.
+    /// Number of nodes for which the next rule set is made.
     nodes: u64,
-    /// The latest error, without contact to the store.
+    /// Latest error, while there is no contact to the store.
     cut_off: Option<String>,
-    /// Servers of the store that do not answer, and why, while others do.
+    /// Servers of the store that do not answer, with the reason, while others do.
     servers: BTreeMap<String, String>,
     same_name: Option<String>,
     /// Nodes with another rule set.
     others: Vec<String>,
     bans: ReportedBans,
-    /// Changes of other nodes that were not taken over.
+    /// Changes by other nodes that were not taken over.
     refusals: Refusals,
-    /// Time of the newest of those that were, on disk.
+    /// Time of the newest change taken over, on disk.
     heard: u64,
 }
 
-/// Time for which `limiter status` warns of a store that granted too much.
+/// Time for which `limiter status` warns about a store that granted too much.
 const WARNED: Duration = Duration::from_mins(10);
 
-/// Bans by rules of this node that the others were informed of.
+/// Bans by rules of this node that were reported to the other nodes.
 #[derive(Debug, Default)]
 struct ReportedBans {
-    /// When each ends, in ticks.
+    /// End of each ban, in ticks.
     reported: HashMap<[u8; 16], u64>,
-    /// Time before which they are not looked at again.
+    /// Time of the next look at the bans.
     next: Option<Instant>,
 }
 
-/// Most bans that are reported after one look; the others are after the next.
+/// Most bans reported after one look; the rest follow after the next look.
 const BANS_AT_ONCE: usize = 500;
-/// Part of the time that looking at bans may take: one in so many.
+/// Largest share of the time for looking at bans: one in `LOOKING`.
 const LOOKING: u32 = 50;
 
 /// The node, if this daemon is one of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Membership(Option<Node>);
 
-/// An order of the node to the rest of the daemon.
+/// A task of the node for the rest of the daemon.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// The rules in force are to be made for another number of nodes.
+    /// Make the rules in force for another number of nodes.
     CatchUp,
-    /// A change by another node is to be made here, too.
+    /// Make a change by another node here, too.
     TakeOver(Change),
 }
 
 impl Membership {
-    /// Takes the thread that keeps shared limits, and gives it those in force.
+    /// Takes the thread that keeps shared limits, and gives it the limits in force.
     pub(crate) fn join(&mut self, cluster: Cluster, layers: &Layers, effective: &EffectiveSet) {
         let nodes = layers.cluster.unwrap_or(1);
         let heard = cluster.status().newest_change;
@@ -103,7 +103,7 @@ impl Membership {
         }
     }
 
-    /// Gives the limits in force that nodes share to the thread that keeps their leases.
+    /// Gives the shared limits in force to the thread that keeps their leases.
     pub(crate) fn share(&self, layers: &Layers, effective: &EffectiveSet) {
         if let Some(node) = &self.0 {
             let digest = layers.file.rules.digest();
@@ -111,12 +111,12 @@ impl Membership {
         }
     }
 
-    /// State of the node, if there is a cluster.
+    /// State of the node; `None` without a cluster.
     pub(crate) fn status(&self) -> Option<Arc<Status>> {
         self.0.as_ref().map(|node| node.cluster.status())
     }
 
-    /// Number of nodes that the next rule set is made for; none without a cluster.
+    /// Number of nodes for which the next rule set is made; `None` without a cluster.
     pub(crate) fn nodes(&self) -> Option<u64> {
         self.0.as_ref().map(|node| node.nodes)
     }
@@ -167,7 +167,8 @@ impl Membership {
         warnings
     }
 
-    /// Notes what the node reports; says what is for the rest of the daemon to do.
+    /// Notes a report of the node; returns the task that follows from it for the rest of the
+    /// daemon.
     pub(crate) fn handle_notices(&mut self, notice: Notice) -> Option<Order> {
         let node = self.0.as_mut()?;
         match notice {
@@ -238,14 +239,14 @@ impl Membership {
         None
     }
 
-    /// Notes a change of another node that the guards of this node refuse.
+    /// Notes a change by another node that the guards of this node refused.
     pub(crate) fn refuse(&mut self, change: String, why: String) {
         if let Some(node) = &mut self.0 {
             node.refusals.note(1, [RefusedChange { change, node: None, why }]);
         }
     }
 
-    /// Notes on disk which change of other nodes is the newest, where they are signed.
+    /// Stores on disk which change by other nodes is the newest, where changes are signed.
     pub(crate) fn keep_heard(&mut self, state: &StateDir) -> Result<(), StateError> {
         let Some(node) = &mut self.0 else { return Ok(()) };
         let newest = node.cluster.status().newest_change;
@@ -256,19 +257,19 @@ impl Membership {
         Ok(())
     }
 
-    /// Puts refused changes into the log, now and then.
+    /// Logs refused changes from time to time.
     pub(crate) fn log_refusals(&mut self) {
         if let Some(node) = &mut self.0 {
             node.refusals.log();
         }
     }
 
-    /// Changes of other nodes that were not taken over.
+    /// Changes by other nodes that were not taken over.
     pub(crate) fn refusals(&self) -> Option<&Refusals> {
         self.0.as_ref().map(|node| &node.refusals)
     }
 
-    /// The thread of the node has ended by itself.
+    /// Notes that the thread of the node has ended by itself.
     pub(crate) fn ended(&mut self) {
         tracing::error!(
             "the thread for shared limits has ended: they do what `on_partition` says until the \
@@ -279,7 +280,7 @@ impl Membership {
         }
     }
 
-    /// Tells the other nodes of changes that were made here.
+    /// Reports changes made here to the other nodes.
     pub(crate) fn publish(&self, changes: impl IntoIterator<Item = Change>) {
         let Some(node) = &self.0 else { return };
         let mut refused =
@@ -294,7 +295,7 @@ impl Membership {
         }
     }
 
-    /// Tells the other nodes of bans that rules of this node made.
+    /// Reports bans made by rules of this node to the other nodes.
     pub(crate) fn report_bans(&mut self, datapath: &Attached) -> Result<(), ServiceError> {
         let Some(node) = &mut self.0 else { return Ok(()) };
         let began = Instant::now();
@@ -304,7 +305,7 @@ impl Membership {
         let datapath = datapath.get()?;
         let now = datapath.now();
         let in_force = datapath.bans()?.into_iter().filter(|(_, ban)| {
-            // A ban by hand was reported when it was made, and so was another node's.
+            // A ban by hand was reported when it was made, and another node reported its own ban.
             ![BY_HAND, BY_NODE].contains(&ban.rule) && Ticks::new(ban.until) > now
         });
         let in_force: HashMap<[u8; 16], u64> =
@@ -327,7 +328,7 @@ impl Membership {
     }
 }
 
-/// The prefix of a selector, as nodes report it; none for all sources.
+/// Prefix of a selector, as nodes report it; `None` for all sources.
 pub(crate) fn reported_prefix(selector: &Selector) -> Option<IpNet> {
     match selector {
         Selector::Prefix(net) => Some(*net),

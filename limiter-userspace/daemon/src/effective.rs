@@ -1,4 +1,4 @@
-//! The rules in force, put together or read back.
+//! The rules in force, composed from files or read back from the maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::api::limits::Origin;
 pub(super) struct Effective {
     pub(super) rule: Arc<Rule>,
     pub(super) origin: Origin,
-    /// The end of an edit that is for a time, in seconds since 1970.
+    /// End of a temporary edit, in seconds since 1970.
     pub(super) end: Option<u64>,
-    /// None for a rule of the daemon's own.
+    /// `None` for a rule from the daemon's own files.
     pub(super) from_maps: Option<FromMaps>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Effective {
 pub(super) struct FromMaps {
     /// Index of the rule's counters.
     pub(super) number: u32,
-    /// How well the rule's words say what is in force.
+    /// How exactly the rule's text describes the rule in force.
     pub(super) known: Known,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct EffectiveSet {
     /// Rules by source alone in the order of their prefixes, then rules on other keys in the order
     /// of the rule file.
     pub(super) rules: Vec<Effective>,
-    /// Sources of the rules by source alone, which come first: in order, for the look-up.
+    /// Sources of the rules by source alone, which come first: sorted, for the look-up.
     sources: Vec<Selector>,
     /// Budgets that rules may be charged to.
     pub(super) budgets: Vec<Budget>,
@@ -46,31 +46,32 @@ pub(super) struct EffectiveSet {
     pub(super) replies: Option<RateLimit>,
     /// Bound of new bans.
     pub(super) bans: Option<RateLimit>,
-    /// Action for packets whose source no host can have.
+    /// Action for packets with a source that no host can have.
     pub(super) martians: Option<Martians>,
-    /// Number of nodes that share limits; none without a cluster.
+    /// Number of nodes that share limits; `None` without a cluster.
     pub(super) cluster: Option<u64>,
-    /// Limits that nodes share, with their leases, once the set is in force.
+    /// Limits shared by nodes, with their leases, once the set is in force.
     pub(super) shared: SharedSet,
-    /// Warnings: rules that are not in force, and why.
+    /// Warnings about rules that are not in force, with the reason.
     pub(super) warnings: Vec<String>,
-    /// Warnings that follow from the rules alone; in short they are in `warnings`.
+    /// Warnings that follow from the rules alone; `warnings` has them in short.
     pub(super) judged: Warnings,
-    /// Budgets that were read back from the maps, by the names that stand for theirs: the tag of
-    /// the true name, and how well the words say what is in force. None for the daemon's own rules.
+    /// Budgets read back from the maps, by their substitute names: the tag of the true name, and
+    /// how exactly the text describes the budget in force. `None` for rules from the daemon's own
+    /// files.
     read_back: Option<BTreeMap<String, (u64, Known)>>,
 }
 
 impl Effective {
-    /// How well the words of the rule say what is in force.
+    /// How exactly the rule's text describes the rule in force.
     pub(super) fn known(&self) -> Known {
         self.from_maps.map_or(Known::Exactly, |from| from.known)
     }
 }
 
 impl EffectiveSet {
-    /// True if rules are put in force in another way, or are warned of, once one of these
-    /// interfaces is there.
+    /// Returns true if the appearance of one of these interfaces changes how a rule is put in
+    /// force, or a warning about it.
     pub(super) fn depends_on(&self, interfaces: &BTreeSet<String>) -> bool {
         let of_limits = |limits: &Limits| matches!(&limits.over, Over::Interface(name) if interfaces.contains(name));
         let of_part = |part: &Part| match part {
@@ -84,8 +85,8 @@ impl EffectiveSet {
             })
     }
 
-    /// Rules by source alone, and on other keys; the budgets and bounds are those of `file`, and
-    /// `cluster` is the number of nodes that share limits.
+    /// Composes rules by source alone and rules on other keys; budgets and bounds come from `file`,
+    /// and `cluster` is the number of nodes that share limits.
     pub(super) fn new(
         file: &RuleSet,
         mut by_source: Vec<(Selector, Effective)>,
@@ -107,7 +108,7 @@ impl EffectiveSet {
         }
     }
 
-    /// The rules that maps hold. Sources in `management` are never limited.
+    /// Returns the rules that the maps hold. Sources in `management` are never limited.
     pub(super) fn read_back(read: ReadSet, management: &BTreeSet<Selector>) -> Self {
         let ReadSet { sources, others, budgets, replies, bans, martians } = read;
         let effective = |origin, read: ReadRule| {
@@ -140,7 +141,7 @@ impl EffectiveSet {
         set
     }
 
-    /// The tag that a budget has in the maps.
+    /// Tag of a budget in the maps.
     pub(super) fn tag(&self, name: &str) -> u64 {
         let read = self.read_back.as_ref().and_then(|tags| tags.get(name));
         read.map_or_else(|| budget_tag(name), |(tag, _)| *tag)
@@ -150,13 +151,13 @@ impl EffectiveSet {
         if self.read_back.is_some() { Origin::Unknown } else { Origin::File }
     }
 
-    /// How well the words of a budget say what is in force.
+    /// How exactly the text of a budget describes the budget in force.
     pub(super) fn known_budget(&self, name: &str) -> Known {
         let read = self.read_back.as_ref().and_then(|tags| tags.get(name));
         read.map_or(Known::Exactly, |(_, known)| *known)
     }
 
-    /// The rule set in the form that the planner takes.
+    /// The rule set in the form that the planner needs.
     pub(super) fn rule_set(&self) -> RuleSet {
         RuleSet {
             rules: self.rules.iter().map(|effective| Arc::clone(&effective.rule)).collect(),
@@ -164,18 +165,18 @@ impl EffectiveSet {
             replies: self.replies,
             bans: self.bans,
             martians: self.martians,
-            // They are no rules: the lists have them.
+            // Entries of the lists are not rules; the lists keep them.
             lists: BTreeMap::new(),
         }
     }
 
-    /// The rule by source alone that a source falls under: the longest prefix. By look-ups, because
-    /// many sources are asked for at once.
+    /// The rule by source alone that applies to a source: the one with the longest prefix. Uses
+    /// look-ups, because many sources are resolved at once.
     pub(super) fn resolve(&self, source: &Selector) -> Option<&Effective> {
         std::iter::once(*source).chain(source.wider()).find_map(|at| self.by_source(&at))
     }
 
-    /// The rule on exactly these sources, if there is one.
+    /// The rule for exactly these sources, if there is one.
     pub(super) fn by_source(&self, selector: &Selector) -> Option<&Effective> {
         self.rules.get(self.sources.binary_search(selector).ok()?)
     }

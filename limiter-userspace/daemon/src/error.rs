@@ -1,4 +1,4 @@
-//! Errors of the daemon: what it refuses, and why.
+//! Errors of the daemon: refusals and their reasons.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub(super) enum ServiceError {
          back to the rule files"
     )]
     NoTrial,
-    /// A trial that is longer than anybody waits.
+    /// A trial that is longer than allowed.
     #[error("confirm_seconds: give 1 to 86400, which is a day")]
     LongTrial,
     /// Rules waited to be confirmed until a moment ago.
@@ -36,7 +36,7 @@ pub(super) enum ServiceError {
         "the time of the trial is over, and the previous rules are in force again; apply the new ones anew"
     )]
     TooLate,
-    /// A prefix, of which only sources are banned.
+    /// A prefix where only a single source can be banned.
     #[error(
         "{0:?} is more than one source: `limiter deny {0} --for TIME` drops all of it, and \
          `limiter sources --within {0}` lists the sources in it, to ban one"
@@ -50,7 +50,7 @@ pub(super) enum ServiceError {
     Target(#[from] TargetError),
     #[error(transparent)]
     File(#[from] RuleFileError),
-    /// A plan that cannot be in force, which is no mistake of the rule file.
+    /// A plan that cannot be put in force, though the rule file is correct.
     #[error(transparent)]
     Plan(PlanError),
     #[error(
@@ -80,10 +80,10 @@ pub(super) enum ServiceError {
          without it, or go back to the rule files with `limiter reload`"
     )]
     ListedByApply { selector: Selector, place: String },
-    /// A request for a rule set of no files.
+    /// A request for a rule set without files.
     #[error("documents: there is none: send at least one rule file")]
     NoDocuments,
-    /// Nobody would be limited any more, and no file was named for that.
+    /// No source would be limited any more, and no file was named for that.
     #[error(
         "{files}: nobody would be limited any more: write the rules again, or lift all limits with \
          `limiter reload --force`"
@@ -104,14 +104,14 @@ pub(super) enum ServiceError {
     SourceCount { count: u32, most: u32 },
     #[error("no frame has {length} bytes: ask about 1 to {most}, or leave the length out")]
     NoFrame { length: u64, most: u64 },
-    /// A word of a request, and what is wrong with that.
+    /// A word of a request, and the problem with it.
     #[error("{word}: {problem}")]
     Word { word: &'static str, problem: String },
     #[error("the lists have room for {capacity} {what}: remove some, or list wider prefixes")]
     ListsFull { what: &'static str, capacity: usize },
     #[error("as many follow events as may: end one of them first")]
     Followers,
-    /// Log of events that cannot be kept or read.
+    /// The log of events cannot be kept or read.
     #[error("{0}: make room, or mend the state directory")]
     EventLog(String),
     #[error("the disk of the log of events does not keep up: ask again later")]
@@ -133,10 +133,10 @@ pub(super) enum ServiceError {
     Yaml(#[from] SerializeError),
     #[error(transparent)]
     State(#[from] StateError),
-    /// Confirmed, but not on disk: so it is as if it had not been.
+    /// The confirmation was not written to disk, so it has no effect.
     #[error("{store}; the rules on trial are taken back: make room, and apply them again")]
     NotKept { store: StateError },
-    /// The change is in force, but not on disk, and could not be taken back.
+    /// The change is in force, but was not written to disk and could not be undone.
     #[error("{store}; taking the change back failed too, so it holds until the next start: {undo}")]
     Torn { store: StateError, undo: Box<Self> },
 }
@@ -190,7 +190,7 @@ impl From<ServiceError> for Refusal {
     }
 }
 
-/// Mistakes that a request may have by itself are refused as those of the service are.
+/// Refuses mistakes of a request itself in the same way as those of the service.
 macro_rules! refused {
     ($($error:ty),*) => {
         $(impl From<$error> for Refusal {
@@ -211,22 +211,22 @@ refused!(
     serde_json::Error
 );
 
-/// Reason why the daemon does not start, or ended badly.
+/// Reason why the daemon does not start or ended with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A management prefix that is none.
+    /// A management prefix is invalid.
     #[error("--management: {0}")]
     Management(SourceTextError),
-    /// An interface that is given twice.
+    /// An interface is given twice.
     #[error("--iface {0} is given twice: give it once")]
     InterfaceTwice(String),
-    /// A place among programs at tc, of a limiter that is not there.
+    /// A position among programs at tc, though nothing is attached at tc.
     #[error(
         "--tc-order {0}: this start limits nothing at tc: leave it out, or give --hook tc or \
          --direction out"
     )]
     OrderWithoutTc(TcOrder),
-    /// A program for what passes at XDP, of a limiter that is not there.
+    /// A next program at XDP, though nothing is attached at XDP.
     #[error(
         "--then {}: this start limits nothing at XDP: leave it out; at tc the other program is \
          attached for itself, and --tc-order says where",
@@ -266,10 +266,10 @@ pub enum StartError {
     /// The data path.
     #[error(transparent)]
     Datapath(DatapathError),
-    /// The service, before any request.
+    /// The service failed before any request.
     #[error("{0}")]
     Service(Box<dyn std::error::Error + Send + Sync>),
-    /// The system has no runtime, no signals.
+    /// The system provides no runtime or no signals.
     #[error("cannot {what}: {source}: check the limits of open files and processes")]
     System {
         /// The operation that failed.
@@ -283,7 +283,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// True if something broke, rather than was refused.
+    /// Returns true if something broke, rather than was refused.
     pub fn is_failure(&self) -> bool {
         match self {
             Self::Datapath(fault) => !fault.is_refusal(),

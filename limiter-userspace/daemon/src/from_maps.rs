@@ -1,5 +1,5 @@
-//! `limiter list`, `stats` and `show` without a daemon: the daemon's own answers, from the maps
-//! that are pinned.
+//! `limiter list`, `stats` and `show` without a daemon: the same answers as the daemon's, computed
+//! from the pinned maps.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -25,15 +25,15 @@ use super::sources::{Accounts, Ledger};
 use super::views::{self, LimitsText, Reported, StatsText};
 use crate::control::{Refusal, Step};
 
-/// Facts that no answer from the maps has.
+/// Facts missing in every answer from the maps.
 const NOT_HELD: &str = "names, labels and origins of rules, until when they are in force, the \
                         order of their keys, rules that no packet can find, reasons of list \
                         entries, warnings, and what events reported of drops";
 
-/// Fact that no answer with budgets has.
+/// Fact missing in answers with budgets.
 const NO_NAMES: &str = "names of budgets: (unknown 1) and so on stand for them";
 
-/// Answer of `limiter list` without a daemon.
+/// Answers `limiter list` without a daemon.
 pub fn limits(maps: &dyn Observed) -> Result<Limits, Refusal> {
     let limits: Limits = reported::<LimitsText, _>(maps)?;
     Ok(Limits { unknown: unknown(), ..limits })
@@ -44,12 +44,12 @@ pub fn unknown() -> Vec<String> {
     vec![NOT_HELD.to_owned(), NO_NAMES.to_owned()]
 }
 
-/// `limiter stats`.
+/// Answers `limiter stats` without a daemon.
 pub fn stats(maps: &dyn Observed) -> Result<Stats, Refusal> {
     Ok(reported::<StatsText, _>(maps)?)
 }
 
-/// `limiter show`.
+/// Answers `limiter show` without a daemon.
 pub fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusal> {
     let effective = effective(maps)?;
     let source = views::key(address);
@@ -61,7 +61,8 @@ pub fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusa
     let counted = (account.total(), account.by_rule(&titles));
     let banned_by = bans::author(maps, &effective, &RequestRules::default(), address)?;
     let view = views::whole(maps, &effective, address, counted)?;
-    // Events are not held in the maps: what keeps no count of sources may have dropped of it.
+    // The maps hold no events, so the drop reasons without counts by source may concern this
+    // source.
     let by = views::dropped_by(maps)?;
     let others = by.others != Some(0) || by.lists > 0;
     let rows = account.source_rows(&view, &titles);
@@ -69,7 +70,7 @@ pub fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusa
     Ok(SourceView { banned_by, rows, dropped_at_least, ..view })
 }
 
-/// Time that is left of the trial of the rules in force; none if they are not on trial.
+/// Time left of the trial of the rules in force; `None` if they are not on trial.
 pub fn trial_left(maps: &dyn Observed) -> Result<Option<Duration>, Refusal> {
     if !maps.header().map_err(ServiceError::from)?.is_on_trial() {
         return Ok(None);
@@ -78,8 +79,8 @@ pub fn trial_left(maps: &dyn Observed) -> Result<Option<Duration>, Refusal> {
     Ok(Some(Duration::from_nanos(end.since(maps.now()).as_nanos())))
 }
 
-/// True if rules in force only count by now, because no daemon has given a sign of life for too
-/// long.
+/// Returns true if the rules in force only count, because the daemon has given no sign of life for
+/// too long.
 pub fn daemon_lost(maps: &dyn Observed) -> Result<bool, Refusal> {
     if !maps.header().map_err(ServiceError::from)?.asks_for_daemon() {
         return Ok(false);
@@ -102,7 +103,7 @@ fn effective(maps: &dyn Observed) -> Result<EffectiveSet, ServiceError> {
     Ok(EffectiveSet::read_back(read_back(maps.installed(), beside), &management))
 }
 
-/// A document that the daemon sends in parts, whole.
+/// Assembles a document that the daemon would send in parts.
 fn reported<T: Reported, D: DeserializeOwned>(maps: &dyn Observed) -> Result<D, ServiceError> {
     let effective = Arc::new(effective(maps)?);
     let mut reporting = T::over(maps, &effective);

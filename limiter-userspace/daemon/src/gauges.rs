@@ -1,4 +1,5 @@
-//! The views of the traffic that go on from look to look: alarms, and who stands out.
+//! Views of the traffic that continue from one look to the next: alarms, and sources that stand
+//! out.
 
 use std::cell::RefCell;
 
@@ -13,28 +14,28 @@ use crate::sources::Views;
 use crate::utilization;
 use crate::views;
 
-/// Gauges that are read from look to look.
+/// State of the gauges between looks.
 #[derive(Debug, Default)]
 pub(crate) struct Gauges {
-    /// The rule set of the last look.
+    /// Generation of the rule set at the last look.
     generation: u64,
-    /// Soft limits that packets pass over.
+    /// Alarms about soft limits that are exceeded.
     pub(crate) alarms: Alarms,
-    /// Tables in which packets find no room.
+    /// Alarms about tables without room for packets.
     pub(crate) floods: Alarms,
-    /// State of the alarm that most packets have no IP header.
+    /// Alarm about a majority of packets without an IP header.
     pub(crate) not_ip: NotIp,
     /// Sources that `limiter top` watches.
     pub(crate) views: Views,
-    /// How near sources come to their limits. Behind a cell: an answer reads on while it is
+    /// Closeness of sources to their limits. In a `RefCell`, because an answer reads on while it is
     /// reported.
     pub(crate) utilization: RefCell<utilization::Watch>,
-    /// The counters of the last minutes.
+    /// Counters of the last minutes.
     pub(crate) recent: Recent,
 }
 
 impl Gauges {
-    /// Reads a few buckets on.
+    /// Reads the next few buckets.
     pub(crate) fn look_at_utilization(
         &mut self,
         datapath: &dyn Datapath,
@@ -42,8 +43,8 @@ impl Gauges {
         self.utilization.get_mut().look(datapath)
     }
 
-    /// Looks at soft limits, full tables and packets without IP. Full tables are for the events to
-    /// report.
+    /// Looks at soft limits, full tables and packets without IP. Full tables are returned for the
+    /// events to report.
     pub(crate) fn look_for_alarms(
         &mut self,
         datapath: &dyn Datapath,

@@ -1,12 +1,12 @@
-//! Guards against lock-out by a change: of the management prefixes, and of anybody who makes it.
+//! Guards against lock-out by a change: of the management prefixes, and of the person who makes it.
 //!
-//! Management prefixes are on the lists that the program asks before any rule, so no table limits
-//! them. A rule for sources inside one cannot do what it says. An SSH session of another address is
-//! an ordinary source, whose packets any table and the deny list may drop. So a change is refused,
-//! unless it is forced, if it puts something in the way of the session in which it is typed that
-//! was not there before. A limit on the source that is no tighter than the one before it is nothing
-//! new. A session has two halves: rules for outgoing packets may drop what answers it. A ban is
-//! nobody's change; it counts where it comes to have an effect again.
+//! Management prefixes are on the lists that the program checks before any rule, so no table limits
+//! them, and a rule for sources inside one cannot have its effect. An SSH session from another
+//! address is an ordinary source, whose packets any table and the deny list may drop. So a change
+//! is refused, unless forced, if it puts a new barrier in the way of the session in which it is
+//! typed. A limit on the source that is no tighter than the previous one is not new. A session has
+//! two halves: rules for outgoing packets may drop its answers. A ban is not part of a change; it
+//! counts when a change makes it effective again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,14 +31,14 @@ use crate::views::key;
 /// The author of a change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Caller {
-    /// The SSH session in which it is typed, if it is one.
+    /// The SSH session in which the change is typed, if any.
     pub(super) session: Option<Session>,
-    /// True if the change is to be made even if it locks that session out.
+    /// True if the change must be made even if it locks that session out.
     pub(super) force: bool,
 }
 
 impl Caller {
-    /// Refuses a change to which there is an objection, unless it is forced.
+    /// Refuses a change with an objection, unless it is forced.
     pub(super) fn authorize(self, objection: Option<String>) -> Result<(), ServiceError> {
         match objection {
             Some(objection) if self.force => {
@@ -51,15 +51,15 @@ impl Caller {
     }
 }
 
-/// Rules and lists, as they are or would be.
+/// Rules and lists, as they are or as they would be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scene<'a> {
     pub(super) layers: &'a Layers,
     pub(super) effective: &'a EffectiveSet,
     pub(super) lists: &'a ListStore,
-    /// Changes of `lists` that are assumed: one here takes the place of the entry there.
+    /// Assumed changes of `lists`: an entry here replaces the one there.
     pub(super) changes: &'a Changes,
-    /// Entries of rule files that are assumed in the place of those of `lists`.
+    /// Assumed entries of rule files, which replace those of `lists`.
     pub(super) laid: Option<&'a Laid>,
     pub(super) bans: Bans<'a>,
     pub(super) now: Ticks,
@@ -76,10 +76,10 @@ impl fmt::Debug for Bans<'_> {
 }
 
 impl Bans<'_> {
-    /// True if the client of a session is banned.
+    /// Returns true if the client of a session is banned.
     fn has(self, session: &Session, now: Ticks) -> bool {
         let ban = self.0.ban(&key(session.peer.to_canonical()));
-        // Nobody is refused anything for a map that cannot be read.
+        // An unreadable map must not cause refusals.
         ban.ok().flatten().is_some_and(|ban| Ticks::new(ban.until) > now)
     }
 }
@@ -95,8 +95,8 @@ enum Barrier {
 }
 
 impl Barrier {
-    /// True if it lets through all that `before` does: an equal barrier, or a limit on the source
-    /// of as fast a rate and as large a burst, with the same action over it.
+    /// Returns true if it passes everything that `before` passes: an equal barrier, or a limit on
+    /// the source with at least the same rate and burst and the same action over it.
     fn is_no_tighter(&self, before: &Self) -> bool {
         let (Self::Limited(new, Terms::Limits(now)), Self::Limited(old, Terms::Limits(then))) =
             (self, before)
@@ -121,7 +121,7 @@ impl Barrier {
     }
 }
 
-/// The objection to a whole rule set, if there is one.
+/// Objection to a whole rule set, if any.
 pub(super) fn objection_to_rules(scene: Scene<'_>, session: Option<&Session>) -> Option<String> {
     if let Some((rule, prefix)) = scene.layers.kept_out().first() {
         return Some(format!(
@@ -139,13 +139,13 @@ pub(super) fn objection_to_rules(scene: Scene<'_>, session: Option<&Session>) ->
     barriers.find_map(|barrier| match barrier {
         Barrier::Limited(rule, _) => Some(limited(&rule, session)),
         Barrier::Denied(entry) if of_file(&entry) => Some(denied_by_file(&entry, session)),
-        // Not of these rules.
+        // These barriers do not come from the rules.
         Barrier::Denied(_) | Barrier::Banned => None,
     })
 }
 
-/// The objection to bringing the rules and lists in force again as they are, if there is one: what
-/// may drop packets of the session.
+/// Objection to putting the present rules and lists in force again, if any: the barrier that may
+/// drop packets of the session.
 pub(super) fn objection_to_present(scene: Scene<'_>, session: Option<&Session>) -> Option<String> {
     let session = session?;
     Some(match scene.barriers(session).into_iter().next()? {
@@ -155,7 +155,8 @@ pub(super) fn objection_to_present(scene: Scene<'_>, session: Option<&Session>) 
     })
 }
 
-/// What may drop packets of the session of who has kept the rules as they are, if anything does.
+/// Barrier that may drop packets of the session of the person who keeps the rules as they are, if
+/// any.
 pub(super) fn in_the_way(scene: Scene<'_>, session: Option<&Session>) -> Option<String> {
     let session = session?;
     let peer = Selector::address(session.peer);
@@ -167,7 +168,7 @@ pub(super) fn in_the_way(scene: Scene<'_>, session: Option<&Session>) -> Option<
     Some(format!("{what}: `limiter allow {peer}` spares it"))
 }
 
-/// The objection to setting or removing a limit, if there is one.
+/// Objection to setting or removing a limit, if any.
 pub(super) fn objection_to_edit(
     before: Scene<'_>,
     after: Scene<'_>,
@@ -184,8 +185,8 @@ pub(super) fn objection_to_edit(
     })
 }
 
-/// The objection to an entry of a rule file that would deny the session, by itself or because
-/// another one is gone.
+/// Objection to an entry of a rule file that would deny the session, by itself or because another
+/// entry is gone.
 fn denied_by_file(entry: &Selector, session: &Session) -> String {
     let peer = Selector::address(session.peer);
     format!(
@@ -194,7 +195,7 @@ fn denied_by_file(entry: &Selector, session: &Session) -> String {
     )
 }
 
-/// The objection to a change of the lists, if there is one.
+/// Objection to a change of the lists, if any.
 pub(super) fn objection_to_lists(
     before: Scene<'_>,
     after: Scene<'_>,
@@ -229,11 +230,11 @@ pub(super) fn objection_to_lists(
     })
 }
 
-/// The same for entries of other nodes, in which nobody here can look.
+/// The same for entries of other nodes, which nobody on this node can review.
 pub(super) const LEAST_OF_OTHERS: [u8; 2] = [8, 16];
 
-/// The reason why a source should be on no list, if there is one: it is nearly everybody, or, to be
-/// denied, this machine and its network. The store of a cluster is a management prefix.
+/// Reason why a source must not be on a list, if any: it covers nearly all addresses, or, on the
+/// deny list, this machine and its network. The store of a cluster is a management prefix.
 pub(super) fn hazard(
     selector: &Selector,
     list: ListName,
@@ -248,18 +249,18 @@ pub(super) fn hazard(
     Some(format!("it has {}, the own address of {interface}, in it", net.addr()))
 }
 
-/// The objection to a rule that limits the session, or may: some keys it cannot compare with what
-/// is known of the session, such as the client's port.
+/// Objection to a rule that limits the session, or may limit it: some keys, such as the client's
+/// port, cannot be compared with the known facts about the session.
 fn limited(rule: &Path, session: &Session) -> String {
     spared(&may_limit(rule, session), session)
 }
 
-/// The objection to an entry of the deny list.
+/// Objection to an entry of the deny list.
 fn denied(entry: &Selector, session: &Session) -> String {
     spared(&would_drop(entry, session), session)
 }
 
-/// The objection to a ban that comes to have an effect again.
+/// Objection to a ban that would become effective again.
 fn banned(session: &Session) -> String {
     let (what, peer) = (would_drop_banned(session), Selector::address(session.peer));
     format!(
@@ -268,7 +269,7 @@ fn banned(session: &Session) -> String {
     )
 }
 
-/// What is in the way of a session, with the remedies.
+/// Describes a barrier in the way of a session, with the remedies.
 fn spared(what: &str, session: &Session) -> String {
     let peer = Selector::address(session.peer);
     format!(
@@ -292,7 +293,7 @@ fn would_drop_banned(session: &Session) -> String {
     format!("the ban of {peer} would drop your own SSH session from {peer}")
 }
 
-/// Whether a rule would limit the session, or may do so.
+/// Says whether a rule would limit the session or only may.
 fn verb(rule: &Path, session: &Session) -> &'static str {
     match rule.overlap(&Selector::address(session.peer), session.port) {
         Overlap::All => "would",
@@ -301,14 +302,14 @@ fn verb(rule: &Path, session: &Session) -> &'static str {
 }
 
 impl Scene<'_> {
-    /// Something that may drop packets of the session, and does not before.
+    /// A barrier that may drop packets of the session and did not exist before.
     fn new_barrier(self, before: Scene<'_>, session: &Session) -> Option<Barrier> {
         let barriers = self.barriers(session);
         if barriers.is_empty() {
             return None;
         }
         let known = before.barriers(session);
-        // A limit is better than a denial. Behind a ban, which ends, limits count as ever.
+        // A limit is better than a denial. After a ban, which ends, limits count as usual.
         let denied = matches!(known.as_slice(), [Barrier::Denied(_)]);
         barriers.into_iter().find(|barrier| {
             let better = denied && matches!(barrier, Barrier::Limited(..));
@@ -316,7 +317,8 @@ impl Scene<'_> {
         })
     }
 
-    /// Everything that may drop packets of the session. What comes before the rules hides them.
+    /// All barriers that may drop packets of the session. A barrier before the rules hides those of
+    /// the rules.
     fn barriers(self, session: &Session) -> Vec<Barrier> {
         let peer = Selector::address(session.peer);
         if self.layers.managed(&peer).is_some() {
@@ -334,7 +336,7 @@ impl Scene<'_> {
     }
 }
 
-/// The rules that may drop packets of the session: one of each table at most.
+/// The rules that may drop packets of the session: at most one of each table.
 fn limiting(effective: &EffectiveSet, peer: &Selector, session: &Session) -> Vec<Barrier> {
     let drops = |terms: &Terms| match terms {
         Terms::Unlimited => false,
@@ -344,7 +346,7 @@ fn limiting(effective: &EffectiveSet, peer: &Selector, session: &Session) -> Vec
             budget.is_none_or(|budget| !budget.limits.shadow)
         }
     };
-    // What lets pass for a time leaves the session to the rules around it when that time ends.
+    // When a temporary exception ends, the rules around it apply to the session.
     let lasts = |of: &&Effective| of.end.is_none() || drops(&of.rule.terms);
     let mut barriers = Vec::new();
     let mut around =
@@ -363,13 +365,13 @@ fn limiting(effective: &EffectiveSet, peer: &Selector, session: &Session) -> Vec
         .map(|effective| &*effective.rule)
         .filter(|rule| overlap(rule) != Overlap::None)
     {
-        // The number of the interface does not matter for how specific the rule is.
+        // The number of the interface does not affect how specific the rule is.
         if let Ok(id) = RuleId::new(&rule.path, &|_name| Some(1)) {
             tables.entry(id.form).or_default().push((id.rank_of(&rule.path), rule));
         }
     }
     for rules in tables.values() {
-        // A more specific rule that surely matches decides alone.
+        // A more specific rule that certainly matches decides alone.
         let sure = rules.iter().filter(|(_, rule)| overlap(rule) == Overlap::All);
         let least = sure.map(|(rank, _)| *rank).max().unwrap_or(0);
         let may = rules.iter().filter(|(rank, rule)| *rank >= least && drops(&rule.terms));

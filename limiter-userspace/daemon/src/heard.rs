@@ -1,5 +1,5 @@
-//! The newest change of another node that was taken over, on disk: with a key of the nodes, none
-//! from before it is taken over again after a restart, whatever the store reports.
+//! The newest change of another node that was taken over, on disk: where nodes have a key, no older
+//! change is taken over again after a restart, whatever the store reports.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub(super) const HEARD: &str = "heard.json";
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Heard {
-    /// Microseconds since 1970, of the node that made it.
+    /// Microseconds since 1970, by the clock of the node that made the change.
     newest: u64,
 }
 
@@ -24,7 +24,7 @@ pub(super) fn load(state: &StateDir, damages: &mut Vec<Damage>) -> Result<u64, S
 
 /// Writes the time of the newest change.
 pub(super) fn store(state: &StateDir, newest: u64) -> Result<(), StateError> {
-    // A number can always be written.
+    // A number can always be serialized.
     let text = serde_json::to_string(&Heard { newest }).unwrap_or_default();
     state.prepare(HEARD, &text)?.publish()
 }

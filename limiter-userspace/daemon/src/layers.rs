@@ -1,5 +1,5 @@
-//! Rules in force: the rule file's, the command line's over them, and the management prefixes over
-//! everything.
+//! Rules in force: the rule file's, overridden by the command line's, and the management prefixes
+//! above all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use crate::effective::{Effective, EffectiveSet};
 use crate::rule_files::Texts;
 use crate::store_guard::STORE;
 
-/// Layers of rules, by where they come from.
+/// Layers of rules by origin.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layers {
-    /// The rule files, or what `limiter apply` put in their place.
+    /// The rule files, or the rules that `limiter apply` put in their place.
     pub(super) file: RuleFiles,
     pub(super) texts: Texts,
-    /// True if `limiter apply` put `file` there.
+    /// True if `file` comes from `limiter apply`.
     pub(super) applied: bool,
-    /// `limiter set`.
+    /// Rules of `limiter set`.
     pub(super) edits: BTreeMap<Path, Arc<Rule>>,
-    /// Ends of edits that are for a time, in seconds since 1970.
+    /// Ends of temporary edits, in seconds since 1970.
     pub(super) ends: BTreeMap<Path, u64>,
     /// Prefixes that are never limited, with the reason.
     pub(super) management: BTreeMap<Selector, &'static str>,
-    /// Number of nodes that share limits, this one among them; none without a cluster.
+    /// Number of nodes that share limits, including this one; `None` without a cluster.
     pub(super) cluster: Option<u64>,
 }
 
@@ -40,7 +40,7 @@ impl Layers {
         Self { file, texts, applied, edits, ends, management, cluster }
     }
 
-    /// Edits whose time is over.
+    /// Edits whose time has passed.
     pub(super) fn over(&self, now: u64) -> impl Iterator<Item = &Path> {
         self.ends.iter().filter(move |(_, end)| **end <= now).map(|(path, _)| path)
     }
@@ -50,7 +50,7 @@ impl Layers {
         RuleSet { rules: self.edits.values().map(Arc::clone).collect(), ..RuleSet::default() }
     }
 
-    /// The error with its place, if the rule files are at fault.
+    /// The error with its place, if the rule files caused it.
     pub(super) fn refused(&self, error: &PlanError) -> Option<RuleFileError> {
         let subject = error.subject()?;
         let edited = matches!(subject, Subject::Rule(at) if self.edits.contains_key(at));
@@ -62,12 +62,12 @@ impl Layers {
         })
     }
 
-    /// True if there is anybody whom the daemon must not lock out.
+    /// Returns true if there is a prefix that the daemon must not lock out, beside the store.
     fn has_managers(&self) -> bool {
         self.management.values().any(|reason| *reason != STORE)
     }
 
-    /// The warning of a daemon that knows of nobody whom it must not lock out.
+    /// The warning of a daemon that knows of no prefix that it must not lock out.
     pub(super) fn nobody_is_safe(&self) -> Option<String> {
         (!self.has_managers()).then(|| {
             "no address is safe from the limits: there is no --management prefix, and no SSH \
@@ -77,18 +77,19 @@ impl Layers {
         })
     }
 
-    /// The management prefix that all of a selector's sources are in.
+    /// The management prefix that contains all sources of a selector.
     pub(super) fn managed(&self, selector: &Selector) -> Option<Selector> {
         self.management.keys().find(|prefix| prefix.contains(selector)).copied()
     }
 
-    /// The management prefix that all sources of a rule are in.
+    /// The management prefix that contains all sources of a rule.
     fn managed_rule(&self, rule: &Rule) -> Option<Selector> {
         let prefix = || rule.path.source().and_then(|(_, net)| net).map(Selector::Prefix);
         self.managed(&rule.path.selector().or_else(prefix)?)
     }
 
-    /// Rules of the files that are kept out because they are inside a management prefix, with that.
+    /// Rules of the files that are kept out of force because they are inside a management prefix,
+    /// each with the prefix.
     pub(super) fn kept_out(&self) -> Vec<(String, Selector)> {
         let limiting = self.file.rules.rules.iter().filter(|rule| rule.terms != Terms::Unlimited);
         let kept_out =
@@ -104,7 +105,8 @@ impl Layers {
         let (mut sources, mut others) = (Vec::with_capacity(rules.len()), Vec::new());
         for (rule, origin) in file.chain(edits) {
             match self.managed_rule(rule) {
-                // A longer prefix would win inside the program, and packets pass before any table.
+                // A longer prefix would win inside the program, and these packets pass before any
+                // table.
                 Some(prefix) if rule.terms != Terms::Unlimited => out_of_force.push(format!(
                     "the rule for {} ({}) is not in force: it is inside the management prefix \
                      {prefix}",

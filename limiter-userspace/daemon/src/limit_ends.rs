@@ -1,8 +1,8 @@
-//! The ends of limits that `limiter set --for` made: of which edit, and when.
+//! The ends of limits made by `limiter set --for`: the edit and its time.
 //!
-//! They stand in a file of their own beside the edits, because edits are a rule file, and a rule
-//! has no end. A line names the rule with all of its terms: so an end that was written, and whose
-//! edit was not any more, is of no other limit.
+//! They have a file of their own beside the edits, because edits are a rule file, and rules have no
+//! ends. A line names the rule with all of its terms: so an end that was written without its edit
+//! does not apply to another limit.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -23,7 +23,7 @@ pub(super) const ENDS: &str = "ends.json";
 struct End {
     rule: String,
     terms: String,
-    /// Seconds since 1970, of the wall clock: a reboot does not stop the time.
+    /// Seconds since 1970, of the wall clock, so that the time goes on during a reboot.
     until: u64,
 }
 
@@ -45,12 +45,12 @@ pub(super) fn store(state: &StateDir, layers: &Layers) -> Result<(), StateError>
     if ends.is_empty() && is_absent(&state.path(ENDS)) {
         return Ok(());
     }
-    // Text, numbers and lists can always be written.
+    // Text, numbers and lists can always be serialized.
     let text = serde_json::to_string(&ends).unwrap_or_default();
     state.prepare(ENDS, &text)?.publish()
 }
 
-/// Reads the ends of edits. A file that cannot be used is reported, and no edit ends then.
+/// Reads the ends of edits. A file that cannot be used is reported, and then no edit ends.
 pub(super) fn load(
     state: &StateDir,
     edits: &BTreeMap<Path, std::sync::Arc<Rule>>,

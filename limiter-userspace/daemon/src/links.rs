@@ -1,6 +1,6 @@
-//! The kernel's word that some interface came, went or changed (route netlink). Which one it was
-//! does not matter: anybody who is notified looks at its own. What is not reported is found by
-//! looking from time to time.
+//! Events of the kernel that some interface came, went or changed (route netlink). The events do
+//! not say which one: each receiver checks its own interfaces. Changes without an event are found
+//! by looking from time to time.
 
 use std::cell::Cell;
 use std::io;
@@ -21,9 +21,9 @@ const LINKS: u32 = 1;
 #[derive(Debug)]
 pub(super) struct LinkEvents {
     socket: Option<Readable>,
-    /// No event is reported before then: those of a while are one.
+    /// Time before which no event is reported, so that several events become one.
     rests_until: Cell<Instant>,
-    /// True if the last look did not come to all interfaces.
+    /// True if the last look did not reach all interfaces.
     has_more: Cell<bool>,
 }
 
@@ -43,14 +43,14 @@ impl LinkEvents {
         Self { socket, rests_until: Cell::new(Instant::now()), has_more: Cell::new(false) }
     }
 
-    /// Rests for as long as a look at the interfaces took, which was due to an event: where many
-    /// come and go, looks take at most half of the daemon's time.
+    /// Rests for as long as the look at the interfaces took: so looks take at most half of the
+    /// daemon's time, however many interfaces come and go.
     pub(super) fn looked(&self, took: Duration, has_more: bool) {
         self.rests_until.set(Instant::now() + took);
         self.has_more.set(has_more);
     }
 
-    /// Waits for an event, or only until the rest is over if the last look did not come to all
+    /// Waits for an event, or only until the rest is over if the last look did not reach all
     /// interfaces.
     pub(super) async fn next(&self) {
         sleep_until(self.rests_until.get()).await;

@@ -1,4 +1,4 @@
-//! The servers over TCP, which are off unless they are asked for.
+//! The servers over TCP, which are off unless an option starts them.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -13,14 +13,15 @@ use crate::control::Loopback;
 use crate::control::TcpServer;
 use crate::control::server::Bounds;
 
-/// Scrapes at once.
+/// Most scrapes at once.
 const SCRAPES: usize = 4;
 
-/// Connections of browsers at once: a few pages, and what each browser opens in advance.
+/// Most connections of browsers at once: a few pages, and the connections that each browser opens
+/// in advance.
 #[cfg(feature = "page")]
 const BROWSERS: usize = 16;
 
-/// The servers that were asked for.
+/// The servers that the options ask for.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     scrapes: Option<TcpServer>,
@@ -29,7 +30,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Listens for scrapes where the options say, inside a tokio runtime.
+    /// Listens for scrapes if the options say so, inside a tokio runtime.
     pub(super) fn open(metrics_listen: Option<SocketAddr>) -> Result<Self, StartError> {
         let mut listeners = Self::default();
         if let Some(address) = metrics_listen {
@@ -40,7 +41,7 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Listens for browsers, too, where the options say.
+    /// Listens for browsers as well, if the options say so.
     #[cfg(feature = "page")]
     pub(super) fn with_page(mut self, page_listen: Option<Loopback>) -> Result<Self, StartError> {
         if let Some(loopback) = page_listen {
@@ -51,7 +52,7 @@ impl Listeners {
         Ok(self)
     }
 
-    /// Serves them. Never ends.
+    /// Serves all of them. Never returns.
     pub(super) async fn serve(self, service: &Arc<Mutex<Service>>) {
         let scrapes = self.scrapes.map(|server| (server, routes::scrapes(Arc::clone(service))));
         #[cfg(feature = "page")]
@@ -76,7 +77,7 @@ fn listen(
     listening().map_err(|source| StartError::Listen { option, address, source })
 }
 
-/// Serves what was asked for. Never ends.
+/// Serves one server, if there is one. Never returns.
 async fn serve(asked: Option<(TcpServer, Router)>) {
     match asked {
         Some((server, router)) => server.serve(router, Bounds::default()).await,

@@ -1,7 +1,7 @@
-//! Allow and deny lists: what is on them, until when, and who may not be denied.
+//! Allow and deny lists: their entries, the ends of these, and the sources that may not be denied.
 //!
-//! While maps are pinned they are the truth, so a restart adopts the lists with everything else.
-//! The files in the state directory bring them back after a reboot.
+//! While maps are pinned they are authoritative, so a restart adopts the lists with everything
+//! else. The files in the state directory restore them after a reboot.
 
 mod asked;
 mod authors;
@@ -34,35 +34,36 @@ pub(super) use entries::name;
 pub(super) use laid::{Laid, over};
 pub(super) use standing::{Changes, Standing, UNCHANGED};
 
-/// Entries that went since memory was given back last, from which on that is worth it.
+/// Number of removed entries from which on giving back memory is worth the effort.
 const MANY: usize = 1_000;
 
-/// The lists, as the daemon knows them.
+/// The lists as the daemon knows them.
 #[derive(Debug, Default)]
 pub(super) struct ListStore {
     /// Entries of people, programs and other nodes.
     entries: Entries,
     /// Entries of the rule files.
     file: Entries,
-    /// The two clocks when those of the rule files came in force.
+    /// Both clocks at the moment when the entries of the rule files came into force.
     laid_at: (Ticks, Duration),
-    /// Single sources, and prefixes, with an entry: what [`ROOM`] bounds.
+    /// Numbers of single sources and of prefixes with an entry, which [`ROOM`] bounds.
     sizes: [usize; 2],
     /// Entries on the two lists.
     totals: ListsChanged,
-    /// Nothing expires before this, so that a million entries are not walked every second.
+    /// Time before which nothing expires, so that a million entries are not walked every second.
     first_expiry: Option<Ticks>,
-    /// The entries on disk, and those that are not yet there.
+    /// The entries on disk, and the changes not written yet.
     store: Store,
-    /// Entries that went, up to [`MANY`].
+    /// Removed entries since memory was last given back, up to [`MANY`].
     gone: usize,
-    /// Addresses that entries of other nodes have in them: allowed and denied, IPv4 and IPv6.
+    /// Addresses covered by entries of other nodes: allowed and denied, IPv4 and IPv6.
     of_others: [[u128; 2]; 2],
 }
 
 impl ListStore {
-    /// Takes over what the maps hold, or, when they are new, what the files say; then makes the
-    /// management prefixes safe. Says what of it is not in force, and which files are damaged.
+    /// Takes over the entries of the maps or, when the maps are new, of the files; then makes the
+    /// management prefixes safe. Returns the lists, warnings about entries not in force, and the
+    /// damaged files.
     pub(super) fn open(
         datapath: &mut dyn Datapath,
         state: &StateDir,
@@ -72,18 +73,18 @@ impl ListStore {
         let mut list_store = Self::default();
         let found = datapath.list_entries()?;
         let is_management = |entry: &ListEntry| entry.verdict() == Some(Listed::Management);
-        // Adopted maps are the truth also without an entry: the files may be older, as on a full
-        // disk.
+        // Adopted maps are authoritative even without an entry: the files may be older, for example
+        // on a full disk.
         if datapath.is_new() && found.iter().all(|(_, entry)| is_management(entry)) {
             let (now, wall) = (datapath.now(), datapath.wall());
             for (selector, entry) in saved::read(state, now, wall, &mut damage)? {
                 list_store.put(datapath, selector, entry, &|_| None)?;
             }
         }
-        // The maps have no reasons.
+        // The maps do not hold reasons.
         let mut reasons =
             if found.is_empty() { Reasons::new() } else { saved::reasons(state, &mut damage) };
-        // Nor what an entry of a rule file stands over.
+        // Nor do they hold an entry that an entry of a rule file overrides.
         let mut beneath = if found.iter().any(|(_, entry)| entry.is_of_rule_file()) {
             saved::read(state, datapath.now(), datapath.wall(), &mut damage)?
         } else {
@@ -122,7 +123,8 @@ impl ListStore {
                 datapath.list(prefix, entry)?;
             }
         }
-        // Last: nobody is without protection in between, nor after a start that fails here.
+        // Removed last, so that no prefix lacks protection in between, nor after a start that fails
+        // here.
         for selector in managed_before.iter().filter(|selector| !management.contains(selector)) {
             datapath.unlist(selector)?;
         }
@@ -130,7 +132,7 @@ impl ListStore {
         Ok((list_store, warnings, damage))
     }
 
-    /// Makes a change that was worked out, whole or not at all.
+    /// Makes a prepared change, completely or not at all.
     pub(super) fn make(
         &mut self,
         datapath: &mut dyn Datapath,
@@ -140,11 +142,11 @@ impl ListStore {
         let (mut changed, mut kept) = (Vec::new(), stay);
         let (off, named) = (gone.len(), put.len());
         let steps = gone.into_iter().map(|selector| (selector, None));
-        // What goes makes room for what comes.
+        // Removals come first, to make room for additions.
         for (selector, entry) in steps.chain(put.into_iter().map(|(at, entry)| (at, Some(entry)))) {
             let before = self.entries.get(&selector).cloned();
             let done = match entry {
-                // A management prefix may be allowed as well: it stays safe either way.
+                // A management prefix may be on the allow list as well; it stays safe either way.
                 Some(entry) => {
                     let same = |before: &Entry| before.listed.verdict() == entry.listed.verdict();
                     kept += usize::from(before.as_ref().is_some_and(same));
@@ -164,7 +166,7 @@ impl ListStore {
         Ok(ListsChanged { new, kept, off, skipped, ..self.totals.clone() })
     }
 
-    /// Undoes a change, as far as the kernel lets.
+    /// Undoes a change, as far as the kernel allows.
     fn take_back(
         &mut self,
         datapath: &mut dyn Datapath,
@@ -181,7 +183,7 @@ impl ListStore {
         }
     }
 
-    /// Takes sources off their lists, all or none; those that are on none are counted.
+    /// Removes sources from their lists, all or none; sources on no list are counted.
     pub(super) fn unset(
         &mut self,
         datapath: &mut dyn Datapath,
@@ -202,7 +204,7 @@ impl ListStore {
         Ok(ListsChanged { not_listed: selectors.len() - changed.len(), ..self.totals.clone() })
     }
 
-    /// Removes what has expired. The program has ignored it since then.
+    /// Removes expired entries. The program has ignored them since they expired.
     pub(super) fn expire(
         &mut self,
         datapath: &mut dyn Datapath,
@@ -214,7 +216,7 @@ impl ListStore {
         }
         let expired = self.entries.iter().filter(|(_, entry)| entry.listed.at(now).is_none());
         for selector in expired.map(|(selector, _)| *selector).collect::<Vec<_>>() {
-            // Of those that have expired none decides.
+            // An expired entry does not decide.
             self.settle(datapath, &selector, &managed)?;
             self.settle_inside(datapath, &selector, &managed)?;
             self.forget(&selector);
@@ -231,8 +233,8 @@ impl ListStore {
         Ok(())
     }
 
-    /// Stores a change before it is answered; none if there is nothing to do. After a failure it is
-    /// left to [`ListStore::keep_stored`].
+    /// Stores a change before it is answered; returns `None` if there is nothing to store. After a
+    /// failure, [`ListStore::keep_stored`] tries again.
     pub(super) fn store(
         &mut self,
         state: &StateDir,
@@ -241,7 +243,7 @@ impl ListStore {
         self.store.store(&self.entries, state, (datapath.now(), datapath.wall()))
     }
 
-    /// Stores what is not on disk yet.
+    /// Stores all changes not on disk yet.
     pub(super) fn keep_stored(
         &mut self,
         state: &StateDir,
@@ -250,7 +252,8 @@ impl ListStore {
         self.store.keep(&self.entries, state, (datapath.now(), datapath.wall()))
     }
 
-    /// True if so many entries went since the last call that their memory is worth giving back.
+    /// Returns true if so many entries were removed since the last call that giving back memory is
+    /// worth it.
     pub(super) fn many_went(&mut self) -> bool {
         let many = self.gone >= MANY;
         if many {
@@ -260,7 +263,7 @@ impl ListStore {
     }
 }
 
-/// Sources that are to be taken off.
+/// Sources to be removed.
 pub(super) fn named(request: &UnsetList) -> Result<BTreeSet<Selector>, ServiceError> {
     let texts: Vec<&str> = match (&request.source, &request.sources) {
         (Some(source), None) => vec![source],

@@ -1,20 +1,19 @@
-//! Memory after large rule sets: the allocator keeps what is freed between two blocks that stay,
-//! and never gives it back by itself. Five applications of 100,000 rules left 400 MB that nobody
-//! used.
+//! Memory after large rule sets: the allocator keeps freed memory between two blocks in use and
+//! never gives it back by itself. Five applications of 100,000 rules left 400 MB unused.
 
 use std::cell::Cell;
 
-/// True if something large was made and freed since memory was given back last.
+/// True if large data was made and freed since memory was last given back.
 #[derive(Debug, Default)]
 pub(super) struct HeapTrim(Cell<bool>);
 
 impl HeapTrim {
-    /// Notes that there are some, or will be when what is under way is done.
+    /// Notes that there is memory to give back, or will be after the current operation.
     pub(super) fn note(&self) {
         self.0.set(true);
     }
 
-    /// Gives them back to the system.
+    /// Gives freed memory back to the system.
     pub(super) fn give_back(&self) {
         if self.0.take() {
             trim();
@@ -25,7 +24,7 @@ impl HeapTrim {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[expect(unsafe_code, reason = "a function of the C library")]
 fn trim() {
-    // SAFETY: it takes a number, and any thread may call it at any time; pages that are in use
+    // SAFETY: `malloc_trim` takes a number, and any thread may call it at any time; pages in use
     // stay.
     let given_back = unsafe { libc::malloc_trim(0) };
     tracing::debug!(given_back, "memory");

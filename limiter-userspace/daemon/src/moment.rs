@@ -1,4 +1,4 @@
-//! Moments for people: in the time of where a command is typed, with UTC beside.
+//! Moments for people: in the local time of the command, with UTC beside it.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 
-/// A time zone: how moments are read and shown.
+/// A time zone in which moments are read and shown.
 #[derive(Clone, Debug)]
 pub struct Zone(TimeZone);
 
-/// Side of a length of time that a moment bounds: a moment that a clock shows twice, in autumn, is
-/// the earlier or the later one.
+/// Side of a time span that a moment bounds. It selects the earlier or the later one of a moment
+/// that clocks show twice in autumn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The begin.
@@ -26,12 +26,12 @@ pub fn local(moment: &str) -> String {
 }
 
 impl Zone {
-    /// The time zone of this process: `TZ`, else that of the machine, else UTC.
+    /// The time zone of this process: from `TZ`, or else of the machine, or else UTC.
     pub fn of_this_process() -> Self {
         Self(TimeZone::system())
     }
 
-    /// True if its clocks always show UTC.
+    /// Returns true if clocks in this zone always show UTC.
     pub fn is_utc(&self) -> bool {
         let now = Timestamp::now();
         self.0.to_offset(now).is_zero()
@@ -47,7 +47,7 @@ impl Zone {
         }
     }
 
-    /// A moment in RFC 3339 as clocks here show it, and in UTC; as one where these are the same.
+    /// A moment in RFC 3339 in local time and in UTC; a single text if these are the same.
     pub fn apart(&self, moment: &str) -> Vec<String> {
         let Ok(moment) = moment.parse::<Timestamp>() else { return vec![moment.to_owned()] };
         let utc = TimeZone::UTC.to_datetime(moment);
@@ -59,8 +59,8 @@ impl Zone {
         vec![local.strftime("%F %T").to_string(), utc.strftime(form).to_string()]
     }
 
-    /// A moment in RFC 3339 in one short column: of the last day as clocks here show it, with its
-    /// age, as `15:05:00 12 min ago`; else with its date.
+    /// A moment in RFC 3339 for one short column: within the last day in local time with its age,
+    /// as `15:05:00 12 min ago`; otherwise with its date.
     pub fn short(&self, moment: &str) -> String {
         self.short_at(moment, Timestamp::now())
     }
@@ -79,11 +79,11 @@ impl Zone {
     }
 
     /// Reads a moment: `14:05` (the last one), `2026-11-27 14:05`, `2026-11-27`, RFC 3339, `10m` or
-    /// `2h ago`. Without another zone it is as clocks here show it.
+    /// `2h ago`. Without a zone it is in local time.
     ///
     /// # Errors
     ///
-    /// A text that is no moment, with the way to write one.
+    /// If the text is not a moment; the message says how to write one.
     pub fn read(&self, text: &str, bound: Bound) -> Result<SystemTime, String> {
         self.read_at(text.trim(), bound, Timestamp::now())
     }
@@ -105,7 +105,7 @@ impl Zone {
         moment.and_then(|moment| moment.try_into().ok()).ok_or_else(|| wrong(text))
     }
 
-    /// The last time that clocks here showed this.
+    /// The last moment at which local clocks showed this time.
     fn last(&self, time: Time, bound: Bound, now: Timestamp) -> Option<Timestamp> {
         let today = self.0.to_datetime(now).date();
         let at = self.local(today.to_datetime(time), bound)?;
@@ -144,7 +144,7 @@ mod tests {
 
     const NOW: &str = "2026-11-27T14:10:00Z";
 
-    /// Central European Time, with its summer.
+    /// Central European Time, with summer time.
     fn berlin() -> Zone {
         Zone(TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap())
     }
@@ -159,7 +159,7 @@ mod tests {
         for (text, moment) in [
             ("15:05", "2026-11-27T14:05:00Z"),
             ("15:05:30", "2026-11-27T14:05:30Z"),
-            // Not yet today.
+            // This time of day has not come yet today.
             ("15:11", "2026-11-26T14:11:00Z"),
             ("2026-11-27 15:05", "2026-11-27T14:05:00Z"),
             ("2026-07-01 00:30", "2026-06-30T22:30:00Z"),
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// In autumn an hour comes twice: all of it is between since and until.
+    /// In autumn one hour comes twice: "since" and "until" must include both.
     #[test]
     fn an_hour_that_comes_twice_is_whole() {
         let text = "2026-10-25 02:30";
@@ -210,7 +210,7 @@ mod tests {
             ("2026-11-27T13:05:01Z", "14:05:01 59 min ago"),
             ("2026-11-26T23:05:00Z", "00:05:00 15 h ago"),
             ("2026-11-26T14:05:00Z", "2026-11-26 15:05:00"),
-            // By a clock that was set back.
+            // The time was recorded by a clock that was set back.
             ("2026-11-27T14:06:00Z", "15:06:00 0 s ago"),
             ("nonsense", "nonsense"),
         ] {

@@ -1,7 +1,7 @@
-//! Warns while most packets have no IP header that the program finds: no limit holds for them.
+//! Warns while the program finds no IP header in most packets, because no limit applies to these.
 //!
-//! A few always do (ARP, LLDP). On the port under a `PPPoE` session, an MPLS path or `MACsec` it is
-//! all of them, and what they carry comes from anywhere.
+//! A few such packets are normal (ARP, LLDP). On the port under a `PPPoE` session, an MPLS path or
+//! `MACsec` all packets are like this, and their content may come from anywhere.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,13 @@ use limiter_datapath::{Datapath, interfaces_of};
 
 use super::alarm::{Alarms, Notice};
 
-/// Looks, a second apart, over which packets are counted.
+/// Number of looks, one a second, over which packets are counted.
 const LOOKS: usize = 10;
 
-/// Packets within them, from which on there is something to warn of: much more than ARP makes on an
-/// idle link.
+/// Number of such packets from which on a warning is due: much more than ARP sends on an idle link.
 const LEAST: u64 = 1_000;
 
-/// Reasons that packets without an IP header are counted as.
+/// Reasons under which packets without an IP header are counted.
 const UNCHARGED: [Reason; 2] = [Reason::NotIp, Reason::DeepVlan];
 
 /// Packets since the maps were made.
@@ -35,7 +34,7 @@ impl Seen {
         Self { all, uncharged: uncharged.into_iter().sum() }
     }
 
-    /// Packets counted after `before`; none if the maps are new ones.
+    /// Packets counted after `before`; zero if the maps are new.
     const fn since(self, before: Self) -> Self {
         Self {
             all: self.all.saturating_sub(before.all),
@@ -48,18 +47,18 @@ impl Seen {
     }
 }
 
-/// The packets of the last looks, and whether there is a warning.
+/// Packets of the last looks, and the present warning.
 #[derive(Debug, Default)]
 pub(super) struct NotIp {
     looks: VecDeque<Seen>,
-    /// Uncharged packets while they were most.
+    /// Uncharged packets counted while they were the majority.
     counted: u64,
     alarm: Alarms,
     warning: Option<String>,
 }
 
 impl NotIp {
-    /// Takes what the program has counted by reason; logs what is new.
+    /// Takes the program's counts by reason; logs changes.
     pub(super) fn look(&mut self, tallies: &[Tally; Reason::COUNT], datapath: &dyn Datapath) {
         let now = Seen::of(tallies);
         let recent = self.looks.front().map_or(Seen::default(), |first| now.since(*first));
@@ -88,7 +87,7 @@ impl NotIp {
         }
     }
 
-    /// The line for `limiter status`, while there is one.
+    /// The line for `limiter status`, while there is a warning.
     pub(super) fn warning(&self) -> Option<String> {
         self.warning.clone()
     }
@@ -110,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Looks after so many more packets, by reason.
+    /// Looks after the given further packets, by reason.
     fn look(not_ip: &mut NotIp, sum: &mut [Tally; Reason::COUNT], more: &[(Reason, u64)]) -> bool {
         for (reason, packets) in more {
             sum[reason.index() as usize].packets += packets;

@@ -1,8 +1,8 @@
-//! Messages to the service manager: the daemon is ready, reads its rules again, still answers,
+//! Messages to the service manager: the daemon is ready, reloads its rules, is still alive, or
 //! ends.
 //!
 //! The protocol of `sd_notify`(3) is one datagram of `NAME=VALUE` lines to the socket in
-//! `NOTIFY_SOCKET`. Nobody is notified where there is none.
+//! `NOTIFY_SOCKET`. Without that variable nothing is sent.
 
 use std::env;
 use std::io;
@@ -13,18 +13,19 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The way to the service manager, if there is one.
+/// Connection to the service manager, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct Notifier {
     to: Option<(UnixDatagram, SocketAddr)>,
-    /// Within which time the manager wants a sign of life.
+    /// Time within which the manager expects a sign of life.
     watchdog: Option<Duration>,
-    /// The last status, which need not be reported again.
+    /// The last status sent, which need not be repeated.
     status: String,
 }
 
 impl Notifier {
-    /// As the environment says. A manager that cannot be notified is no reason not to limit.
+    /// Reads the environment. A manager that cannot be notified does not keep the daemon from
+    /// limiting.
     pub(super) fn from_environment() -> Self {
         let Some(path) = env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else {
             return Self::default();
@@ -49,7 +50,7 @@ impl Notifier {
         }
     }
 
-    /// To a socket, for tests.
+    /// Notifies a given socket, for tests.
     #[cfg(test)]
     pub(super) fn to(path: &str) -> Self {
         Self { to: Some(Self::open(path.as_bytes()).unwrap()), ..Self::default() }
@@ -62,23 +63,23 @@ impl Notifier {
             _ => return Err(io::Error::other("it begins neither with / nor with @")),
         };
         let socket = UnixDatagram::unbound()?;
-        // A manager that does not read must not stop the daemon.
+        // A manager that does not read must not block the daemon.
         socket.set_nonblocking(true)?;
         Ok((socket, address))
     }
 
-    /// How often to call [`Notifier::alive`]: twice in the time that the manager waits.
+    /// Interval for calls of [`Notifier::alive`]: half of the time that the manager waits.
     pub(super) fn watchdog_period(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 2)
     }
 
-    /// The rules are in force and the socket is served.
+    /// Reports that the rules are in force and the socket is served.
     pub(super) fn ready(&mut self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}"));
         status.clone_into(&mut self.status);
     }
 
-    /// Reports what the daemon does now, if that is news.
+    /// Reports the daemon's present activity, if it has changed.
     pub(super) fn status(&mut self, status: &str) {
         if self.status != status {
             self.send(&format!("STATUS={status}"));
@@ -86,7 +87,7 @@ impl Notifier {
         }
     }
 
-    /// The rule files are read again; [`Notifier::ready`] is the end of it.
+    /// Reports that the rule files are being read again; [`Notifier::ready`] ends this.
     pub(super) fn reloading(&self) {
         let time = clock_gettime(ClockId::Monotonic);
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -99,7 +100,7 @@ impl Notifier {
         self.send("WATCHDOG=1");
     }
 
-    /// The daemon ends; nobody has to wait for its socket.
+    /// Reports that the daemon ends, so nobody needs to wait for its socket.
     pub(super) fn stopping(&self) {
         self.send("STOPPING=1\nSTATUS=ending");
     }
@@ -114,7 +115,7 @@ impl Notifier {
     }
 }
 
-/// The time of `WATCHDOG_USEC`, if it is meant for this process.
+/// The time in `WATCHDOG_USEC`, if it is meant for this process.
 fn watchdog(micros: Option<&str>, pid: Option<&str>, own: u32) -> Option<Duration> {
     if pid.is_some_and(|pid| pid.parse() != Ok(own)) {
         return None;
@@ -165,7 +166,7 @@ mod tests {
             assert!(time.parse::<u64>().unwrap() > 0);
             notifier.alive();
             assert_eq!(next(), "WATCHDOG=1");
-            // No news.
+            // The status is unchanged.
             notifier.status("eth0 native");
             notifier.status("eth0 gone");
             assert_eq!(next(), "STATUS=eth0 gone");
@@ -180,7 +181,7 @@ mod tests {
         notifier.ready("");
         assert_eq!(notifier.watchdog_period(), None);
         assert!(Notifier::open(b"relative/path").is_err());
-        // The manager went away: that is no error of the daemon.
+        // A manager that went away is not an error of the daemon.
         let to = Some(Notifier::open(b"/nowhere/notify").unwrap());
         let notifier = Notifier { to, ..Notifier::default() };
         notifier.alive();

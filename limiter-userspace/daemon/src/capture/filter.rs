@@ -1,4 +1,4 @@
-//! From what is asked for to the filter of the program.
+//! Translates the request for a capture into the filter of the program.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -14,22 +14,22 @@ use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::views::{Title, rule_names};
 
-/// Packets that each CPU reports a second, unless it is asked otherwise.
+/// Packets that each CPU reports a second, unless the request says otherwise.
 const PER_SECOND: u32 = 10_000;
 
-/// A quarter of a second's worth of packets may come at once.
+/// Part of a second's packets that may come at once: one in `BURSTS`.
 const BURSTS: u32 = 4;
 
-/// Bytes of each packet of an observation: headers enough to judge it again.
+/// Bytes of each packet in an observation: enough headers to judge the packet again.
 const OBSERVED: u32 = 96;
 
-/// The names of the rules in force by number: the author's, else the keys of the rule.
+/// Names of the rules in force by number: the author's name, or else the keys of the rule.
 pub(super) fn names(datapath: &dyn Datapath, effective: &EffectiveSet) -> BTreeMap<u32, String> {
     let titles = rule_names(datapath, effective);
     titles.into_iter().map(|(number, title)| (number, title.name.unwrap_or(title.rule))).collect()
 }
 
-/// The filter that is asked for.
+/// The filter for a request.
 pub(super) fn of(
     asked: &AskCapture,
     datapath: &dyn Datapath,
@@ -72,7 +72,7 @@ fn refused(word: &'static str, problem: String) -> ServiceError {
     ServiceError::Word { word, problem }
 }
 
-/// The bits of the reasons that are reported.
+/// Bits of the reasons to be reported.
 fn reasons(asked: &AskCapture) -> Result<u64, ServiceError> {
     let of_verdict = |reason: &Reason| match asked.verdict {
         None => true,
@@ -98,8 +98,8 @@ fn reasons(asked: &AskCapture) -> Result<u64, ServiceError> {
     Ok(bits)
 }
 
-/// The number of the rule that is asked for: by the author's name, or by its keys as `limiter list`
-/// shows them.
+/// Number of the requested rule, found by the author's name or by its keys as `limiter list` shows
+/// them.
 fn rule(
     asked: &AskCapture,
     datapath: &dyn Datapath,
@@ -128,7 +128,7 @@ fn rule(
     }
 }
 
-/// The prefix that is asked for and its bits, each in two words.
+/// The requested prefix and its mask, each in two words.
 fn source(asked: &AskCapture) -> Result<([u64; 2], [u64; 2]), ServiceError> {
     let Some(text) = &asked.source else { return Ok(([0; 2], [0; 2])) };
     let selector = source_text::parse(text)?;
@@ -141,7 +141,7 @@ fn source(asked: &AskCapture) -> Result<([u64; 2], [u64; 2]), ServiceError> {
     Ok((bytemuck::cast(prefix.address), bytemuck::cast(mask.to_be_bytes())))
 }
 
-/// The lowest level of a share of one in `parts` sources.
+/// Lowest level for a share of one in `parts` sources.
 fn level(parts: u32) -> Result<u32, ServiceError> {
     if parts.is_power_of_two() && parts.trailing_zeros() < LEVELS {
         return Ok(parts.trailing_zeros());

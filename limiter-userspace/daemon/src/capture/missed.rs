@@ -2,14 +2,14 @@
 
 use limiter_common::wire::{CaptureBudget, LEVELS};
 
-/// Packets that were to be reported and were not.
+/// Packets that should have been reported but were not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Missed {
-    /// Over the budget of a CPU.
+    /// Packets over the budget of a CPU.
     pub(super) over_budget: u64,
-    /// Without room in the ring, or unreadable.
+    /// Packets that found no room in the ring, or were unreadable.
     pub(super) lost: u64,
-    /// Both, by level of the source.
+    /// Both together, by level of the source.
     pub(super) by_level: [u64; LEVELS as usize],
 }
 

@@ -1,8 +1,8 @@
 //! Captures: packets that the program reports whole, as pcapng to one reader at a time.
 //!
-//! The program stops by itself at a deadline that is put off as long as somebody reads. Packets
-//! that the reader has not taken stay in the ring, where the program counts those that find no
-//! room.
+//! The program stops by itself at a deadline, which the daemon extends as long as somebody reads.
+//! Packets not yet taken by the reader stay in the ring; the program counts those that find no room
+//! there.
 
 mod filter;
 mod missed;
@@ -27,17 +27,17 @@ use crate::moment;
 use missed::Missed;
 use pcapng::Writer;
 
-/// Time that the program goes on without a daemon.
+/// Time for which the program continues without a daemon.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Time after which the deadline is put off, and the level looked at.
+/// Interval at which the deadline is extended and the level adjusted.
 const RENEW: Duration = Duration::from_millis(250);
 
-/// Bytes of a part, and the parts that wait for the reader.
+/// Bytes of a part, and the number of parts that may wait for the reader.
 const PART: usize = 64 << 10;
 const WAITING: usize = 16;
 
-/// The capture under way, and the last one that ended.
+/// The running capture, and the last one that ended.
 #[derive(Debug, Default)]
 pub(super) struct Captures {
     running: Option<Running>,
@@ -53,25 +53,25 @@ struct Running {
     began: Ticks,
     began_at: String,
     before: CaptureBudget,
-    /// Time of its end, if it has one.
+    /// End time, if the capture has one.
     until: Option<Ticks>,
-    /// Time when the deadline is put off.
+    /// Time at which the deadline is next extended.
     renew: Ticks,
-    /// Packets that are still wanted, if it has a count.
+    /// Packets still wanted, if the capture has a count.
     left: Option<u64>,
     reported: u64,
-    /// Lowest level of which packets are reported now.
+    /// Lowest level whose packets are reported now.
     level: u32,
-    /// Time of its end, once no more is reported: what is in the ring is still read.
+    /// Time at which reporting ended; the rest of the ring is still read.
     ended: Option<Ticks>,
-    /// The names of rules by number, and the generation that they are of.
+    /// Names of rules by number, and their generation.
     names: (u64, BTreeMap<u32, String>),
-    /// Rules in shadow mode then.
+    /// Rules in shadow mode in that generation.
     shadows: Shadows,
 }
 
 impl Captures {
-    /// Begins a capture for a user; says its number, and where its bytes come from.
+    /// Begins a capture for a user; returns its number and the receiver of its bytes.
     pub(super) fn begin(
         &mut self,
         datapath: &mut dyn Datapath,
@@ -92,7 +92,7 @@ impl Captures {
         let nanos = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
         let (writer, head) = Writer::new(&filter, nanos, now);
         let (to, reader) = mpsc::channel(WAITING);
-        // There is room: nothing was sent yet.
+        // There is room, because nothing was sent yet.
         to.try_send(head.into()).map_err(|_full| ServiceError::Detached)?;
         let before = datapath.capture_counts()?;
         datapath.begin_capture(&filter, later(now, LEASE))?;
@@ -118,7 +118,8 @@ impl Captures {
         Ok((session, reader))
     }
 
-    /// Takes what the program has reported, and passes it on; false once there is no capture.
+    /// Takes the packets that the program has reported and passes them on; returns false once no
+    /// capture is running.
     pub(super) fn take(
         &mut self,
         datapath: &mut dyn Datapath,
@@ -132,8 +133,8 @@ impl Captures {
         Ok(true)
     }
 
-    /// Has the capture under way report no more: its reader gets what is in the ring, and the end.
-    /// A second time it ends at once. Says what it is, or was.
+    /// Stops reporting in the running capture: its reader gets the rest of the ring, and the end. A
+    /// second call ends the capture at once. Returns its report.
     pub(super) fn stop(
         &mut self,
         datapath: &mut dyn Datapath,
@@ -147,8 +148,8 @@ impl Captures {
         running.report(datapath)
     }
 
-    /// Ends the capture, at the end of the daemon. Its reader gets what is there, as far as there
-    /// is room for it.
+    /// Ends the capture when the daemon ends. The reader gets the remaining packets as far as there
+    /// is room for them.
     pub(super) fn end(
         &mut self,
         datapath: &mut dyn Datapath,
@@ -156,7 +157,7 @@ impl Captures {
     ) -> Result<(), ServiceError> {
         if let Some(running) = &mut self.running {
             running.stop(datapath)?;
-            // Once what was reported, and once the end.
+            // The first turn passes on the packets, the second the end.
             for _ in 0..2 {
                 if running.step(datapath, effective)? {
                     break;
@@ -166,7 +167,7 @@ impl Captures {
         self.finish(datapath)
     }
 
-    /// The capture under way, and the last one that ended.
+    /// Reports on the running capture and on the last one that ended.
     pub(super) fn view(
         &self,
         datapath: &dyn Datapath,
@@ -186,7 +187,7 @@ impl Captures {
 }
 
 impl Running {
-    /// Passes on what is there; true once all of it is, with its end.
+    /// Passes on the available packets; returns true once all of them and the end are sent.
     fn step(
         &mut self,
         datapath: &mut dyn Datapath,
@@ -205,7 +206,7 @@ impl Running {
             self.names = (generation, filter::names(datapath, effective));
             self.shadows = Shadows::of(datapath, effective);
         }
-        // As much as waits for the reader at once, and then others have their turn.
+        // Sends at most as many parts as may wait for the reader; then others have their turn.
         for _ in 0..WAITING {
             let to = self.to.clone();
             let Ok(room) = to.try_reserve() else { return Ok(false) };
@@ -223,7 +224,7 @@ impl Running {
         Ok(false)
     }
 
-    /// The next part, and whether the ring was empty after it.
+    /// Returns the next part, and whether the ring was empty after it.
     fn part(&mut self, datapath: &mut dyn Datapath) -> Result<(Vec<u8>, bool), ServiceError> {
         let mut part = Vec::new();
         while part.len() < PART {
@@ -257,7 +258,8 @@ impl Running {
         self.writer.packet(part, packet, rule, source.as_deref(), name);
     }
 
-    /// Leaves out the sources of levels that were missed: they are not seen whole any more.
+    /// Leaves out the levels of which packets were missed, because their sources are no longer seen
+    /// whole.
     fn raise_level(&mut self, datapath: &mut dyn Datapath) -> Result<(), ServiceError> {
         if self.filter.level == CaptureFilter::EVERY_SOURCE {
             return Ok(());
@@ -271,7 +273,7 @@ impl Running {
         Ok(())
     }
 
-    /// Has the program report no more.
+    /// Makes the program stop reporting.
     fn stop(&mut self, datapath: &mut dyn Datapath) -> Result<(), ServiceError> {
         if self.ended.is_none() {
             datapath.capture_until(Ticks::ZERO)?;
@@ -307,7 +309,8 @@ impl Running {
     }
 }
 
-/// The lowest level, from `lowest` on, above which nothing is missed: [`LEVELS`] if there is none.
+/// The lowest level, from `lowest` on, above all levels with missed packets; [`LEVELS`] if there is
+/// none.
 fn whole_from(lowest: u32, missed: &[u64; LEVELS as usize]) -> u32 {
     let last = missed.iter().rposition(|missed| *missed > 0);
     let above = last.and_then(|level| u32::try_from(level + 1).ok()).unwrap_or(0);

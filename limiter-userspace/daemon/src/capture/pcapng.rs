@@ -1,5 +1,5 @@
-//! Captured packets as pcapng: a section, interfaces as they come, packets with their verdict as a
-//! comment, and at the end what was not reported.
+//! Captured packets as pcapng: a section, interfaces as they appear, packets with their verdict as
+//! a comment, and at the end the number of packets that were not reported.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -18,10 +18,10 @@ use pcap_parser::{Linktype, ToVec};
 
 use super::missed::Missed;
 
-/// Byte order of a section, as its header says it.
+/// Byte-order mark in the header of a section.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 
-/// Option of a packet that says which way it went.
+/// Option of a packet with its direction.
 const EPB_FLAGS: OptionCode = OptionCode(2);
 
 /// Resolution of times: nanoseconds, 10^-9.
@@ -32,14 +32,14 @@ pub(super) struct Writer {
     /// Nanoseconds from the program's clock to the wall clock.
     offset: u64,
     snap: u32,
-    /// True if comments name source and level.
+    /// True if comments name the source and its level.
     observes: bool,
-    /// Interfaces with a block, by number of the block.
+    /// Interfaces that have a block, by the block's number.
     interfaces: Vec<(u32, Framing)>,
 }
 
 impl Writer {
-    /// A writer, and the beginning of the section, for a capture that began at `now` of the
+    /// Makes a writer and the beginning of the section, for a capture that began at `now` of the
     /// program's clock.
     pub(super) fn new(filter: &CaptureFilter, wall_nanos: u64, now: Ticks) -> (Self, Vec<u8>) {
         let writer = Self {
@@ -64,8 +64,8 @@ impl Writer {
         (writer, bytes(header))
     }
 
-    /// Adds a packet. `rule` is the name of the rule that it fell under, and `name` that of an
-    /// interface by its index.
+    /// Adds a packet. `rule` is the name of its rule, and `name` returns the name of an interface
+    /// by index.
     pub(super) fn packet(
         &mut self,
         to: &mut Vec<u8>,
@@ -96,8 +96,8 @@ impl Writer {
         }));
     }
 
-    /// Adds the end: what was reported and what not, with the first interface, because the program
-    /// does not count that by interface.
+    /// Adds the end: the numbers of reported and unreported packets. They stand at the first
+    /// interface, because the program does not count them by interface.
     pub(super) fn end(
         &mut self,
         to: &mut Vec<u8>,
@@ -138,7 +138,7 @@ impl Writer {
         }));
     }
 
-    /// The number of the block of an interface, which is added if there is none.
+    /// Returns the number of an interface's block, and adds the block if there is none.
     fn interface(
         &mut self,
         to: &mut Vec<u8>,
@@ -187,13 +187,13 @@ fn comment(record: &CaptureRecord, rule: Option<&str>, source: Option<&str>) -> 
         text.push_str(&clean(rule));
     }
     if let Some(source) = source {
-        // Writing to a string cannot fail.
+        // Writing to a `String` cannot fail.
         let _: std::fmt::Result = write!(text, "; source {source} level {}", record.level);
     }
     text
 }
 
-/// Whether a packet came in or went out, as the two lowest bits of `epb_flags` say it.
+/// Direction of a packet as the two lowest bits of `epb_flags`.
 const fn flags(direction: u8) -> u32 {
     if direction == Direction::Out as u8 { 0b10 } else { 0b01 }
 }
@@ -214,7 +214,7 @@ fn option(code: OptionCode, value: Vec<u8>) -> PcapNGOption<'static> {
 }
 
 fn bytes(mut block: impl ToVec) -> Vec<u8> {
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     block.to_vec().unwrap_or_default()
 }
 

@@ -1,5 +1,5 @@
-//! Answers: changes are made at once; each reader waits for its turn, nobody who is gone is
-//! answered, and of a large answer no more is made than the client takes.
+//! Answers: changes are made at once; each reader waits for its turn; a client that is gone gets no
+//! answer; and a large answer is made no faster than the client takes it.
 
 use std::io;
 use std::pin::Pin;
@@ -30,11 +30,11 @@ pub type Answer = Result<Response, Failure>;
 /// Content type of JSON.
 pub const JSON: &str = "application/json";
 
-/// JSON, a document in each line.
+/// JSON with a document in each line.
 const JSON_LINES: &str = "application/x-ndjson";
 
-/// An answer that takes long, or is large: it is worked out in slices, between other requests, and
-/// what is ready of its text is sent before the rest is made.
+/// An answer that takes long or is large: it is computed in slices, between other requests, and the
+/// finished text is sent before the rest is made.
 pub trait Sliced<S>: Send + 'static {
     /// The next slice.
     fn step(&mut self, service: &S) -> Result<Step, Refusal>;
@@ -43,18 +43,18 @@ pub trait Sliced<S>: Send + 'static {
 /// Next step after a slice of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The next slice.
+    /// Compute the next slice.
     Again,
-    /// The next slice after this time.
+    /// Compute the next slice after this time.
     After(Duration),
-    /// The next part of the text; the next slice comes after it.
+    /// Send the next part of the text, then compute the next slice.
     Part(Bytes),
-    /// Nothing: all of the text was sent.
+    /// Stop: all of the text was sent.
     Done,
 }
 
-/// Answers somebody who changes something: at once. Nothing is done for a client that has given up:
-/// it was reported, or has said, that it may not have happened.
+/// Answers a request that changes something, at once. Nothing is done for a client that has given
+/// up: it was told, or has itself reported, that the change may not have happened.
 pub fn change<S, T: Serialize>(
     shared: &Shared<S>,
     peer: &Peer,
@@ -66,7 +66,7 @@ pub fn change<S, T: Serialize>(
     Ok(Json(with(shared, call)?).into_response())
 }
 
-/// Answers somebody who reads: after those who change, and a few at a time.
+/// Answers a request that reads: after the changes, and a few at a time.
 pub async fn read<S, T: Serialize>(
     shared: &Shared<S>,
     peer: &Peer,
@@ -79,8 +79,8 @@ pub async fn read<S, T: Serialize>(
     Ok(([(CONTENT_TYPE, JSON)], whole(text.into(), turn)).into_response())
 }
 
-/// Answers somebody who reads, with a response of its own making. Small ones only: the turn may end
-/// before all of it was taken.
+/// Answers a request that reads, with a response made by `call`. For small responses only: the turn
+/// may end before the client has taken all of it.
 pub async fn respond<S>(
     shared: &Shared<S>,
     peer: &Peer,
@@ -90,8 +90,7 @@ pub async fn respond<S>(
     Ok(with(shared, call)?)
 }
 
-/// Answers with lines that have no end. Anybody who follows keeps no turn: there is one only to
-/// begin.
+/// Answers with endless lines. A follower keeps no turn; it needs one only to begin.
 pub async fn follow<S>(
     shared: &Shared<S>,
     peer: &Peer,
@@ -103,8 +102,8 @@ pub async fn follow<S>(
     Ok(([(CONTENT_TYPE, JSON_LINES)], Body::new(LineBody(lines))).into_response())
 }
 
-/// Answers somebody who changes something with bytes that have no end of their own, of a content
-/// type, and a header with the number that `begin` says.
+/// Answers a request that changes something with a stream of bytes without a length, of a given
+/// content type, and a header with the number that `begin` returns.
 pub fn stream<S>(
     shared: &Shared<S>,
     peer: &Peer,
@@ -121,8 +120,7 @@ pub fn stream<S>(
     Ok((headers, Body::new(LineBody(parts))).into_response())
 }
 
-/// Answers in slices. What is refused, or fails, before the first part of the text is reported as
-/// such.
+/// Answers in slices. A refusal or failure before the first part of the text is reported as such.
 pub async fn sliced<S, A>(
     shared: Shared<S>,
     peer: Peer,
@@ -142,8 +140,7 @@ where
         with(&shared, |service| answer.step(service))
     });
     let mut ready = Bytes::new();
-    // A part more than the first: so a short text is known to be all of it, and its length is
-    // reported.
+    // Waits for a second part: so a short text is known to be complete, and its length is reported.
     let ended = loop {
         match step()? {
             Step::Again => yield_now().await,
@@ -162,46 +159,46 @@ where
     Ok(([(CONTENT_TYPE, content_type)], body).into_response())
 }
 
-/// Lets a reader in: others have had their turn, and it is still there.
+/// Admits a reader once others have had their turn, if it is still there.
 async fn admit(peer: &Peer) -> Result<Turn, Refusal> {
     let turn = peer.turn().await;
-    // A client that changes something, or connects, comes before: requests that came meanwhile are
-    // looked at now.
+    // A client that changes something, or connects, comes first: requests that arrived in the
+    // meantime are handled now.
     yield_now().await;
     if peer.is_gone() { Err(gone()) } else { Ok(turn) }
 }
 
-/// The refusal for a client that did not wait for its answer: nobody reads it.
+/// The refusal for a client that did not wait for its answer; nobody reads it.
 fn gone() -> Refusal {
     Refusal::Failed("the client is gone".to_owned())
 }
 
-/// An answer whose text is there, as a body that holds the turn until all of it was taken.
+/// An answer with its complete text, as a body that holds the turn until all of it was taken.
 fn whole(text: Bytes, turn: Turn) -> Body {
     Body::new(Text { ready: text, more: None, turn, pause: None })
 }
 
-/// The service, for one call.
+/// Locks the service for one call.
 fn with<S, T>(
     shared: &Shared<S>,
     call: impl FnOnce(&mut S) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    // The service changes its state only after everything that can fail, so it is whole even after
-    // a panic in another request.
+    // The service changes its state only after everything that can fail, so the state is consistent
+    // even after a panic in another request.
     call(&mut *shared.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The rest of an answer, slice by slice.
+/// The remaining slices of an answer.
 type Steps = Box<dyn FnMut() -> Result<Step, Refusal> + Send>;
 
-/// A text that is sent as it is made.
+/// A text that is sent while it is made.
 struct Text {
-    /// Text that was made and not sent.
+    /// Text that was made but not sent yet.
     ready: Bytes,
-    /// The rest; none if that is all.
+    /// The remaining slices; `None` if the text is complete.
     more: Option<Steps>,
     turn: Turn,
-    /// A wait until others have had their turn.
+    /// A pause in which others have their turn.
     pause: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -228,7 +225,7 @@ impl HttpBody for Text {
             let step = match more() {
                 Ok(step) => step,
                 Err(refusal) => {
-                    // The connection breaks off, so nobody takes the text for whole.
+                    // The connection breaks off, so that nobody takes the text for complete.
                     tracing::debug!("an answer ended early: {refusal}");
                     self.more = None;
                     return Poll::Ready(Some(Err(io::Error::other(refusal))));

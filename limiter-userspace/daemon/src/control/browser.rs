@@ -1,6 +1,6 @@
-//! Requests of browsers. A browser asks for whatever site its user has open, in the name of the
-//! user who forwarded the socket or the port to it. So it may only read, only under a name that no
-//! site can have (DNS rebinding), and only for a page from here.
+//! Requests of browsers. A browser sends requests for any site that its user has open, under the
+//! name of the user who forwarded the socket or the port to it. So it may only read, only under a
+//! host name that no site can have (DNS rebinding), and only for a page served from here.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -14,14 +14,14 @@ use axum::response::{IntoResponse as _, Response};
 use super::loopback;
 use super::refusal::Failure;
 
-/// Site that asks, in the words of a browser: `same-origin`, `same-site`, `cross-site` or `none`.
+/// Origin of the request, in a browser's terms: `same-origin`, `same-site`, `cross-site` or `none`.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Purpose of a browser's request: `navigate` is a page that its user opens.
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Headers of every answer to a browser: nothing of it is kept, guessed at, framed, or read by
-/// another site.
+/// Headers of every answer to a browser: it must not be cached, sniffed, framed, or read by another
+/// site.
 const HEADERS: [(HeaderName, HeaderValue); 7] = [
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
@@ -38,22 +38,22 @@ const HEADERS: [(HeaderName, HeaderValue); 7] = [
         HeaderName::from_static("cross-origin-embedder-policy"),
         HeaderValue::from_static("require-corp"),
     ),
-    // An answer that is no page has nothing to load or to run.
+    // An answer that is not a page has nothing to load or to run.
     (
         CONTENT_SECURITY_POLICY,
         HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
     ),
 ];
 
-/// Adds the headers of answers to browsers, where an answer does not have its own.
+/// Adds the headers for browsers, except those that the answer sets itself.
 pub fn harden(headers: &mut HeaderMap) {
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(value);
     }
 }
 
-/// Has browsers read only. Over TCP, where the port is known, every client is taken for one; on the
-/// socket, those that have a browser's headers.
+/// Lets browsers only read. Over TCP, where the port is known, every client counts as a browser; on
+/// the socket, only clients that send a browser's headers.
 pub(super) async fn guard(port: Option<u16>, request: Request, next: Next) -> Response {
     if port.is_none() && !is_browser(request.headers()) {
         return next.run(request).await;
@@ -69,8 +69,8 @@ pub(super) async fn guard(port: Option<u16>, request: Request, next: Next) -> Re
     answer
 }
 
-/// True if a request has a header that browsers send by themselves. Scripts of a site cannot leave
-/// all of them out.
+/// Returns true if a request has a header that browsers send by themselves. Scripts of a site
+/// cannot leave all of them out.
 fn is_browser(headers: &HeaderMap) -> bool {
     let says = |name: HeaderName| headers.contains_key(name);
     let agent = headers.get(USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
@@ -82,7 +82,7 @@ fn is_browser(headers: &HeaderMap) -> bool {
         || agent.starts_with(b"Mozilla/")
 }
 
-/// Reason why a browser is not answered, if there is one.
+/// Reason to refuse a browser's request, if there is one.
 fn refused(port: Option<u16>, request: &Request) -> Option<Failure> {
     let headers = request.headers();
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -94,7 +94,7 @@ fn refused(port: Option<u16>, request: &Request) -> Option<Failure> {
         (Some(Ok(host)), None) => host,
         _ => "",
     };
-    // A URL in the place of a path has a host as well.
+    // A URL in place of a path names a host as well.
     let target = request.uri().authority().is_none_or(|named| named.as_str() == host);
     if !target || !loopback::is_named_by(host, port) {
         let port = port.map_or_else(|| "PORT".to_owned(), |port| port.to_string());
@@ -105,7 +105,7 @@ fn refused(port: Option<u16>, request: &Request) -> Option<Failure> {
         );
         return Some(Failure(StatusCode::FORBIDDEN, text));
     }
-    // A header that is there twice has to fit twice.
+    // If a header occurs twice, both values must fit.
     let fits = |name: HeaderName, of: &dyn Fn(&[u8]) -> bool| {
         headers.get_all(name).iter().all(|value| of(value.as_bytes()))
     };

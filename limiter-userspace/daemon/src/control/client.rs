@@ -1,4 +1,4 @@
-//! The command line's side: one request, one answer, or one clear error.
+//! The client side: one request, one answer, or one clear error.
 
 use std::fs;
 use std::io;
@@ -22,19 +22,19 @@ use tokio::time::timeout;
 
 use super::refusal::ErrorBody;
 
-/// Error of a request: there is no answer, or no good one.
+/// Error of a request without an answer, or without a good one.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nothing at the path.
+    /// There is nothing at the path.
     #[error("no daemon at {}: start one with `limiter run --iface IFACE --rules FILE`, or name its socket with --socket", .0.display())]
     Missing(PathBuf),
-    /// Nobody behind the socket.
+    /// Nobody listens at the socket.
     #[error("the daemon at {} is gone: start it again with `limiter run --iface IFACE --rules FILE`", .0.display())]
     Gone(PathBuf),
-    /// Permission denied for this user.
+    /// This user may not connect.
     #[error("no permission to use {}: run the command as root or as a member of the socket's group", .0.display())]
     Permission(PathBuf),
-    /// Something else at the path.
+    /// The path is not a socket.
     #[error("{} is not a socket: name the daemon's with --socket", .0.display())]
     NotASocket(PathBuf),
     /// The daemon hangs.
@@ -53,15 +53,15 @@ pub enum ClientError {
         /// The system's answer.
         source: io::Error,
     },
-    /// Something listens there that is not this version's daemon.
+    /// The program that listens there is not this version's daemon.
     #[error("{} does not answer like a limiter daemon ({detail}): check --socket and the daemon's version", socket.display())]
     Protocol {
         /// Path of the socket.
         socket: PathBuf,
-        /// The oddity of the answer.
+        /// The unexpected part of the answer.
         detail: String,
     },
-    /// An error after a request that changes something was sent: nobody knows whether it was done.
+    /// An error after a change was sent: it is unknown whether the change was made.
     #[error(
         "{0}; it may still happen, or have happened: see what is in force with `limiter status`"
     )]
@@ -71,19 +71,19 @@ pub enum ClientError {
     Refused {
         /// The HTTP status.
         status: u16,
-        /// The daemon's words.
+        /// The daemon's message.
         message: String,
     },
 }
 
 impl ClientError {
-    /// True if there is no daemon, so that the pinned maps may be changed without one.
+    /// Returns true if there is no daemon, so that the pinned maps may be changed without one.
     pub const fn no_daemon(&self) -> bool {
         matches!(self, Self::Missing(_) | Self::Gone(_))
     }
 
-    /// True if the daemon itself failed, rather than refused. One that does not answer has failed,
-    /// too.
+    /// Returns true if the daemon itself failed, rather than refused. No answer counts as a
+    /// failure, too.
     pub const fn is_failure(&self) -> bool {
         match self {
             Self::Uncertain(_) | Self::Timeout { .. } => true,
@@ -92,7 +92,7 @@ impl ClientError {
         }
     }
 
-    /// True if there is a daemon, and it did not answer.
+    /// Returns true if there is a daemon that did not answer.
     pub const fn no_answer(&self) -> bool {
         matches!(self, Self::Uncertain(_) | Self::Timeout { .. } | Self::Protocol { .. })
     }
@@ -106,12 +106,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that waits at most `patience` for each whole answer.
+    /// Makes a client that waits at most `patience` for each whole answer.
     pub const fn new(socket: PathBuf, patience: Duration) -> Self {
         Self { socket, patience }
     }
 
-    /// This client with a patience of at most `patience`.
+    /// Returns this client with a patience of at most `patience`.
     #[must_use]
     pub fn within(&self, patience: Duration) -> Self {
         Self { patience: patience.min(self.patience), ..self.clone() }
@@ -122,8 +122,8 @@ impl Client {
         &self.socket
     }
 
-    /// The process that listens, also one that does not answer: root's or this user's own, if it
-    /// can be seen from here.
+    /// Process that listens, even if it does not answer. Only a process of root or of this user
+    /// counts, and only if it can be seen from here.
     pub fn listener(&self) -> Option<u32> {
         let stream = dial(&self.socket, self.patience).ok()?;
         let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
@@ -136,7 +136,7 @@ impl Client {
         self.call(Method::GET, path, Bytes::new())
     }
 
-    /// `PUT` with a document.
+    /// Sends a `PUT` with a document.
     pub fn put<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -146,12 +146,12 @@ impl Client {
         self.change(Method::PUT, path, body.into())
     }
 
-    /// `POST` without a document.
+    /// Sends a `POST` without a document.
     pub fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.change(Method::POST, path, Bytes::new())
     }
 
-    /// `POST` with a document, of what changes nothing.
+    /// Sends a `POST` with a document that changes nothing.
     pub fn post_document<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -166,8 +166,8 @@ impl Client {
         self.change(Method::DELETE, path, Bytes::new())
     }
 
-    /// `GET` of an answer that comes line by line: `each` takes a line, and says whether to go on.
-    /// Only the beginning of the answer has to come in time.
+    /// Sends a `GET` for an answer that comes line by line: `each` gets a line and returns whether
+    /// to go on. Only the beginning of the answer has to come in time.
     pub fn follow(
         &self,
         path: &str,
@@ -209,10 +209,10 @@ impl Client {
         })
     }
 
-    /// `POST` with a document, of an answer that has no end of its own: `each` takes a part, and
-    /// says whether to go on. Only the beginning of the answer has to come in time. A signal to
-    /// end has the daemon end it by a `DELETE` of the same path, and what it still sends is
-    /// read. Says the number in a header of the answer.
+    /// Sends a `POST` with a document for an answer without an end of its own: `each` gets a part
+    /// and returns whether to go on. Only the beginning of the answer has to come in time. On a
+    /// signal to end, a `DELETE` of the same path makes the daemon end the answer, and the rest of
+    /// it is still read. Returns the number in a header of the answer.
     pub fn stream(
         &self,
         path: &str,
@@ -226,7 +226,7 @@ impl Client {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
         runtime.block_on(async {
-            // Before the request: from then on a signal is to end it in order.
+            // Installed before the request: from then on a signal must end it in order.
             let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
             let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
             let late = || ClientError::Timeout {
@@ -280,8 +280,8 @@ impl Client {
         }
     }
 
-    /// A call that changes something. If it fails once the daemon may have the request, nobody
-    /// knows whether it was done.
+    /// Sends a request that changes something. If it fails after the daemon may have received it,
+    /// it is unknown whether the change was made.
     fn change<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -330,7 +330,8 @@ impl Client {
         Ok((status, body.to_bytes()))
     }
 
-    /// Sends the request, and returns the beginning of the answer, and what drives the connection.
+    /// Sends the request; returns the beginning of the answer and the task that drives the
+    /// connection.
     async fn open(
         &self,
         method: Method,
@@ -340,7 +341,7 @@ impl Client {
         let stream = connect(&self.socket, self.patience)?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.protocol(&error))?;
-        // Ends by itself when the answer is read.
+        // The task ends by itself when the answer is read.
         let driver = tokio::spawn(connection);
         let request = Request::builder()
             .method(method)
@@ -358,7 +359,7 @@ impl Client {
     }
 }
 
-/// Waits for one of two signals.
+/// Waits for the first of two signals.
 async fn either(one: &mut Signal, other: &mut Signal) {
     tokio::select! {
         _ = one.recv() => {}
@@ -366,9 +367,8 @@ async fn either(one: &mut Signal, other: &mut Signal) {
     }
 }
 
-/// Waits in the queue of those who want to connect, for `patience` at most: without waiting, the
-/// kernel would refuse when the queue is full.
-/// Connects, in so much time: the queue of a daemon that hangs may be full.
+/// Connects, and waits at most `patience` for a place in the listener's queue, which may be full
+/// when the daemon hangs. Without waiting, the kernel would refuse the connection at once.
 fn dial(path: &Path, patience: Duration) -> io::Result<std::os::unix::net::UnixStream> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -378,7 +378,7 @@ fn dial(path: &Path, patience: Duration) -> io::Result<std::os::unix::net::UnixS
 }
 
 fn connect(path: &Path, patience: Duration) -> Result<UnixStream, ClientError> {
-    // Connecting to a plain file says "connection refused", like a dead daemon.
+    // Connecting to a plain file fails with "connection refused", as with a dead daemon.
     if let Ok(file) = fs::metadata(path)
         && !file.file_type().is_socket()
     {

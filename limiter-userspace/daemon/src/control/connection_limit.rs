@@ -1,5 +1,5 @@
-//! Connections, and the one that is evicted when there is no room: nobody can keep another out by
-//! holding connections.
+//! Connections, and the choice of the one to evict when there is no room: nobody can keep another
+//! client out by holding connections.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,30 +16,30 @@ struct Connection<K> {
     task: AbortHandle,
 }
 
-/// The connections of a server. `K` is what tells clients apart.
+/// The connections of a server. `K` distinguishes clients.
 #[derive(Debug)]
 pub(super) struct ConnectionLimit<K> {
-    /// The oldest first.
+    /// Connections, the oldest first.
     connections: Vec<Connection<K>>,
     most: usize,
     next: u64,
 }
 
 impl<K: Copy + Eq + Hash> ConnectionLimit<K> {
-    /// Room for `most` connections, at least one.
+    /// Makes room for `most` connections, at least one.
     pub(super) const fn new(most: usize) -> Self {
         Self { connections: Vec::new(), most, next: 0 }
     }
 
-    /// Forgets those that ended, and, if there is no room for one more, ends one: the oldest of the
-    /// one that has the most. Answers without an end go last: there are few of them, and they wait
-    /// for nothing. Says whose it was.
+    /// Forgets ended connections and, if there is no room for another, ends one: the oldest of the
+    /// client with the most. Endless answers go last: there are few of them, and they wait for
+    /// nothing. Returns the evicted client.
     pub(super) fn make_room(&mut self) -> Option<K> {
         self.connections.retain(|connection| !connection.task.is_finished());
         if self.connections.len() < self.most { None } else { self.evict() }
     }
 
-    /// Ends that one, whether there is room or not.
+    /// Ends that connection, whether there is room or not.
     pub(super) fn evict(&mut self) -> Option<K> {
         let mut held: HashMap<K, usize> = HashMap::new();
         for connection in &self.connections {
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// Four connections of two users, of which the first follows events.
+    /// Four connections of two users; the first follows events.
     #[tokio::test(flavor = "current_thread")]
     async fn whoever_has_the_most_gives_way() {
         let mut tasks = JoinSet::new();

@@ -1,4 +1,4 @@
-//! Answers that come line by line and have no end of their own.
+//! Endless answers that come line by line.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use std::task::{Context, Poll};
 use hyper::body::{Body, Bytes, Frame};
 use tokio::sync::mpsc;
 
-/// Lines of JSON as they come, each with its line break; they end when the sender is gone.
+/// Lines of JSON, each with its line break; they end when the sender is dropped.
 pub type Lines = mpsc::Receiver<Bytes>;
 
-/// True if a connection has such an answer.
+/// True if a connection has an endless answer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Following(Arc<AtomicBool>);
 

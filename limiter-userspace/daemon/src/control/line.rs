@@ -1,4 +1,4 @@
-//! A connection of the control socket that can be looked at while it is served: whether somebody is
+//! A connection of the control socket that can be checked while it is served: whether the client is
 //! still there.
 
 use std::io::{self, IoSlice};
@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 
-/// The stream, for anybody who serves it and for anybody who looks.
+/// The stream, shared between the task that serves it and those that check it.
 #[derive(Clone, Debug)]
 pub(super) struct Line(Arc<UnixStream>);
 
@@ -20,27 +20,27 @@ impl Line {
         Self(Arc::new(stream))
     }
 
-    /// True if the other end was closed: then nobody will read an answer. A client that only sends
-    /// no more is still there.
+    /// Returns true if the other end was closed, so nobody will read an answer. A client that only
+    /// finished sending is still there.
     pub(super) fn is_closed(&self) -> bool {
         is_closed(&self.0)
     }
 }
 
-/// True if the other end of a stream that nobody serves yet was closed.
+/// Returns true if the other end was closed, for a stream that is not served yet.
 pub(super) fn is_closed(stream: &UnixStream) -> bool {
     has(stream, PollFlags::HUP)
 }
 
-/// True if somebody waits at a listener. Without a free descriptor accepting fails also if nobody
-/// does.
+/// Returns true if a client waits at a listener. Without a free descriptor, accepting fails even if
+/// nobody waits.
 pub(super) fn is_waited_at(listener: &impl AsFd) -> bool {
     has(listener, PollFlags::IN)
 }
 
 fn has(socket: &impl AsFd, state: PollFlags) -> bool {
     let mut asked = [PollFd::new(socket, state)];
-    // An error is no answer: then it has not.
+    // An error tells nothing, so it counts as "no".
     poll(&mut asked, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
         && asked.iter().any(|asked| asked.revents().contains(state))
 }

@@ -1,4 +1,4 @@
-//! Addresses that only this machine reaches, and the names that it has for them.
+//! Addresses that only this machine reaches, and their names.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -8,13 +8,13 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loopback(SocketAddr);
 
-/// Reason why a text is no [`Loopback`].
+/// Reason why a text is not a [`Loopback`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoLoopback {
-    /// No address with a port.
+    /// The text is not an address with a port.
     #[error("write a loopback address and a port, as in 127.0.0.1:9465 or [::1]:9465")]
     Malformed,
-    /// An address that others may reach.
+    /// Others may reach the address.
     #[error(
         "others may reach {0}, and the page has no password: give 127.0.0.1:{1} or [::1]:{1}, and \
          from another machine open it through `ssh -L {1}:127.0.0.1:{1} HOST`"
@@ -50,10 +50,10 @@ impl fmt::Display for Loopback {
     }
 }
 
-/// True if a `Host` header names this machine by a loopback address or `localhost`, and the port,
-/// if that is known. A name of another kind may be a site's, which has it lead here.
+/// Returns true if a `Host` header names this machine by a loopback address or `localhost`, with
+/// the given port if it is known. Any other name may belong to a site that points it here.
 pub(super) fn is_named_by(host: &str, port: Option<u16>) -> bool {
-    // Brackets are around IPv6.
+    // Brackets surround an IPv6 address.
     let split = host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
     let (name, named) = match split {
         Some((name, port)) => (name, port.parse().ok()),
@@ -73,7 +73,7 @@ pub(super) fn is_named_by(host: &str, port: Option<u16>) -> bool {
 mod tests {
     use super::*;
 
-    /// Against an attempt to read over the page's port what the socket does not let them.
+    /// Nobody may read over the page's port what the socket does not let them read.
     #[test]
     fn addresses_that_others_reach_are_refused() {
         for good in ["127.0.0.1:9465", "127.3.2.1:0", "[::1]:80"] {
@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    /// Against an attempt to read, by a name of theirs that leads to this machine.
+    /// No site may read through a name of its own that points to this machine.
     #[test]
     fn a_host_is_this_machine_or_a_site() {
         for here in ["localhost:9465", "LOCALHOST:9465", "127.0.0.1:9465", "[::1]:9465"] {

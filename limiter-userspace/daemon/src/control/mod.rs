@@ -1,10 +1,10 @@
 //! The control interface: HTTP with JSON on a unix socket.
 //!
-//! [`Server`] and [`Client`] are the two sides, [`Routes`] leads from a path to what answers, and
-//! [`change`], [`read`], [`sliced`], [`follow`] and [`stream`] are the ways to answer. What is
-//! asked and answered is the service's business: nothing here knows it. Anybody who may connect may
-//! read; changing takes root or the daemon's own user, and no browser. [`TcpServer`] serves routes
-//! that only read.
+//! [`Server`] and [`Client`] are the two sides, [`Routes`] maps paths to handlers, and [`change`],
+//! [`read`], [`sliced`], [`follow`] and [`stream`] are the ways to answer. The content of requests
+//! and answers belongs to the service; nothing here knows it. Anybody who may connect may read;
+//! changes are allowed to root and to the daemon's own user, but to no browser. [`TcpServer`]
+//! serves routes that only read.
 
 mod answer;
 mod browser;
@@ -38,7 +38,7 @@ pub use server::Server;
 pub use socket::BindError;
 pub(crate) use turns::gives_way;
 
-/// The router as a client of this user meets it, without a socket.
+/// The router as a client of this user sees it, without a socket.
 #[cfg(test)]
 pub(crate) fn met_by(router: axum::Router, user: u32) -> axum::Router {
     let peer = Peer::new(user, 0, None, &turns::Turns::new(turns::MOST));

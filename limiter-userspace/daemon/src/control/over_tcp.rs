@@ -1,5 +1,5 @@
-//! Servers over TCP, for anybody who reaches their address: of routes that only read. Nobody
-//! listens unless asked to.
+//! Servers over TCP for routes that only read, open to anybody who reaches their address. Nothing
+//! listens unless an option asks for it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,30 +14,30 @@ use super::peer::Peer;
 use super::server::{Bounds, converse};
 use super::turns::Turns;
 
-/// A server over TCP that listens.
+/// A listening server over TCP.
 #[derive(Debug)]
 pub struct TcpServer {
     listener: TcpListener,
-    /// Connections at once; one more ends the oldest of the address that has the most.
+    /// Most connections at once; one more ends the oldest of the address with the most.
     most: usize,
 }
 
 impl TcpServer {
-    /// Listens, inside a tokio runtime; serves `most` connections at once.
+    /// Listens, inside a tokio runtime, for at most `most` connections at once.
     pub fn bind(address: SocketAddr, most: usize) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(Self { listener: TcpListener::from_std(listener)?, most })
     }
 
-    /// Address that it listens on: the port, if any was asked for.
+    /// Address that the server listens on, with the actual port if 0 was requested.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves what `router` routes, for ever; a dropped future cuts off what is under way.
+    /// Serves the routes of `router` for ever; dropping the future cuts off running answers.
     pub async fn serve(self, router: Router, bounds: Bounds) {
-        // Turns for all connections: none waits for another, and none are taken from the socket's.
+        // One turn for each connection, so none waits for another or takes a turn of the socket.
         let turns = Turns::new(self.most);
         let mut connection_limit = ConnectionLimit::new(self.most);
         let mut running = JoinSet::new();
@@ -64,7 +64,7 @@ impl TcpServer {
                         tracing::warn!(%error, "a connection over TCP failed");
                     }
                     failing = true;
-                    // As in the control server.
+                    // The same reaction as in the control server.
                     if is_waited_at(&self.listener) && connection_limit.evict().is_some() {
                         tokio::task::yield_now().await;
                     } else {

@@ -1,19 +1,19 @@
-//! A JSON object whose text is made member by member, and taken in parts: the document is as large
-//! as it may be, and no more than a part of it is in memory.
+//! A JSON object whose text is made member by member and taken in parts: however large the document
+//! is, only a part of it is in memory.
 
 use std::io::Write as _;
 
 use hyper::body::Bytes;
 use serde::Serialize;
 
-/// Bytes of a part, and a little more.
+/// Bytes of a part; a part may be a little larger.
 pub const PART: usize = 32 << 10;
 
-/// The text that nobody has taken yet.
+/// Text that was not taken yet.
 #[derive(Debug)]
 pub struct Parts {
     text: Vec<u8>,
-    /// True if an item stands before the next one, in the object or in the array that is open.
+    /// True if the next item follows another one in the open object or array.
     after: bool,
 }
 
@@ -24,7 +24,7 @@ impl Default for Parts {
 }
 
 impl Parts {
-    /// A whole member.
+    /// Writes a whole member.
     pub fn member(&mut self, name: &str, value: &impl Serialize) -> serde_json::Result<()> {
         self.name(name)?;
         serde_json::to_writer(&mut self.text, value)
@@ -38,13 +38,13 @@ impl Parts {
         Ok(())
     }
 
-    /// An item of the array that is open.
+    /// Writes an item of the open array.
     pub fn item(&mut self, value: &impl Serialize) -> serde_json::Result<()> {
         self.comma();
         serde_json::to_writer(&mut self.text, value)
     }
 
-    /// Ends the array.
+    /// Ends the open array.
     pub fn close_array(&mut self) {
         self.text.push(b']');
         self.after = true;
@@ -57,15 +57,15 @@ impl Parts {
         Ok(())
     }
 
-    /// The next characters of the string that is open.
+    /// Writes the next characters of the open string.
     pub fn characters(&mut self, characters: &str) -> serde_json::Result<()> {
         let quoted = serde_json::to_string(characters)?;
         let bare = quoted.strip_prefix('"').and_then(|quoted| quoted.strip_suffix('"'));
-        // A vector takes everything.
+        // Writing to a `Vec` cannot fail.
         self.text.write_all(bare.unwrap_or_default().as_bytes()).map_err(serde_json::Error::io)
     }
 
-    /// Ends the string.
+    /// Ends the open string.
     pub fn close_string(&mut self) {
         self.text.push(b'"');
         self.after = true;
@@ -76,12 +76,12 @@ impl Parts {
         self.text.push(b'}');
     }
 
-    /// True if there is enough for a part.
+    /// Returns true if there is enough text for a part.
     pub const fn is_part(&self) -> bool {
         self.text.len() >= PART
     }
 
-    /// Takes the text that is ready.
+    /// Takes the finished text.
     pub fn take(&mut self) -> Bytes {
         std::mem::take(&mut self.text).into()
     }

@@ -20,13 +20,13 @@ pub enum Refusal {
     /// 400: the request itself is wrong.
     #[error("{0}")]
     Invalid(String),
-    /// 403: another user's business.
+    /// 403: the object belongs to another user.
     #[error("{0}")]
     Forbidden(String),
-    /// 404: there is no such thing.
+    /// 404: no such object.
     #[error("{0}")]
     NotFound(String),
-    /// 409: not in this state.
+    /// 409: not possible in this state.
     #[error("{0}")]
     Conflict(String),
     /// 500: the daemon or the kernel failed.
@@ -34,7 +34,7 @@ pub enum Refusal {
     Failed(String),
 }
 
-/// Status and text of an answer that is not a success: of a [`Refusal`], or of HTTP's own.
+/// Status and text of an error answer: from a [`Refusal`], or from HTTP itself.
 #[derive(Debug)]
 pub struct Failure(pub(super) StatusCode, pub(super) String);
 

@@ -1,4 +1,4 @@
-//! Requests: their query, the rest of their path, or a document.
+//! Parts of requests: the query, the end of the path, or a document.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -8,11 +8,11 @@ use serde::de::DeserializeOwned;
 
 use super::refusal::Failure;
 
-/// Largest request body in bytes: a hundred times what any request needs.
+/// Largest request body in bytes: a hundred times the size that any request needs.
 pub(super) const MAX_BODY: usize = 64 << 10;
 
-/// Largest request body with rule files in bytes: 16 MiB of them, as JSON text at most twice as
-/// long.
+/// Largest request body with rule files in bytes: 16 MiB of files, which as JSON text are at most
+/// twice as long.
 pub const MAX_RULES_BODY: usize = (32 << 20) + MAX_BODY;
 
 /// The query of a request.
@@ -28,7 +28,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
-/// The part of a path that a request names.
+/// The variable part of a request's path.
 pub struct Named(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
@@ -41,8 +41,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-/// The body of a request as JSON, whatever content type the client gives it: of at most `MOST`
-/// bytes, which the route sees to.
+/// The body of a request as JSON, whatever its content type, of at most `MOST` bytes, which the
+/// route enforces.
 pub struct JsonBody<T, const MOST: usize = MAX_BODY>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync, const MOST: usize> FromRequest<S> for JsonBody<T, MOST> {

@@ -1,18 +1,17 @@
-//! File descriptors for connections. Those of idle clients are not to be those that the daemon
+//! File descriptors for connections. Idle clients must not take the descriptors that the daemon
 //! needs for its files and its store.
 
 use std::fs::{self, File};
 
 use rustix::process::{Resource, getrlimit};
 
-/// Connections that are wanted at least: where they find no descriptors, one is evicted for the
-/// next.
+/// Fewest connections to aim for: if they find no descriptors, one is evicted for the next.
 const LEAST: usize = 4;
 
-/// Connections that there is room for: as many as are wanted, and at most half of what this process
+/// Number of connections with room: `wanted`, but at most half of the descriptors that this process
 /// may still open.
 pub(super) fn for_connections(wanted: usize) -> usize {
-    // A number that is not known bounds nothing.
+    // An unknown number does not limit anything.
     let limit = getrlimit(Resource::Nofile).current;
     let open = fs::read_dir("/proc/self/fd").map(Iterator::count);
     let (Some(limit), Ok(open)) = (limit, open) else { return wanted };
@@ -26,23 +25,23 @@ pub(super) fn for_connections(wanted: usize) -> usize {
     room
 }
 
-/// A descriptor that nothing is done with. A connection can have it where there is no other: the
-/// daemon is asked what is wrong just then.
+/// A descriptor kept in reserve. A connection can have it when there is no other, because that is
+/// when somebody asks the daemon what is wrong.
 #[derive(Debug)]
 pub(super) struct Spare(Option<File>);
 
 impl Spare {
-    /// Takes one, if there is one.
+    /// Opens the reserve descriptor, if possible.
     pub(super) fn take() -> Self {
         Self(File::open("/dev/null").ok())
     }
 
-    /// Gives it up; false if there was none.
+    /// Gives the descriptor up; returns false if there was none.
     pub(super) fn give_up(&mut self) -> bool {
         self.0.take().is_some()
     }
 
-    /// Takes one again, if it was given up and there is one.
+    /// Opens the reserve descriptor again, if it was given up.
     pub(super) fn refill(&mut self) {
         if self.0.is_none() {
             *self = Self::take();
@@ -62,7 +61,7 @@ mod tests {
     fn connections_leave_descriptors_for_the_daemon() {
         assert_eq!(fitting(64, 1024, 50), 64);
         assert_eq!(fitting(64, 64, 44), 10);
-        // A few are always tried.
+        // A few connections are always tried.
         assert_eq!(fitting(64, 64, 63), 4);
         assert_eq!(fitting(64, 64, 70), 4);
         assert_eq!(fitting(2, 64, 63), 2);

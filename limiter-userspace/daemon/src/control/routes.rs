@@ -1,4 +1,4 @@
-//! Routes from paths to calls, and the answers for paths that have none.
+//! Routes from paths to calls, and the answers for unknown paths.
 
 use std::sync::{Arc, Mutex};
 
@@ -33,14 +33,14 @@ impl<S: Send + 'static> Default for Routes<S> {
 }
 
 impl<S: Send + 'static> Routes<S> {
-    /// A path, and what is behind its methods. A request comes with its [`Peer`] as an extension.
+    /// Adds a path with the handlers of its methods. A request has its [`Peer`] as an extension.
     #[must_use]
     pub fn at(mut self, path: &'static str, methods: MethodRouter<Shared<S>>) -> Self {
         self.paths.push(path);
         Self { router: self.router.route(path, methods), ..self }
     }
 
-    /// A path whose requests may have rule files as their bodies.
+    /// Adds a path whose requests may have rule files as their bodies.
     #[must_use]
     pub fn at_rules(self, path: &'static str, methods: MethodRouter<Shared<S>>) -> Self {
         self.at(path, methods.layer(DefaultBodyLimit::max(MAX_RULES_BODY)))
@@ -53,7 +53,7 @@ impl<S: Send + 'static> Routes<S> {
         Self { router: self.router.merge(others.router), ..self }
     }
 
-    /// All paths, as they are written for people: `/v1/sources/ADDRESS`.
+    /// All paths as they are written for people: `/v1/sources/ADDRESS`.
     pub fn paths(&self) -> Vec<String> {
         let part = |part: &str| match part.strip_prefix('{').and_then(|part| part.strip_suffix('}'))
         {
@@ -96,7 +96,7 @@ impl<S: Send + 'static> Routes<S> {
     }
 }
 
-/// `a, b or c`.
+/// Formats words as `a, b or c`.
 fn listed(words: &[String]) -> String {
     match words {
         [] => String::new(),
@@ -105,7 +105,7 @@ fn listed(words: &[String]) -> String {
     }
 }
 
-/// Reading is for anybody who may connect, everything else is for the owner.
+/// Lets anybody who may connect read, and only the owner do everything else.
 async fn authorize(Extension(peer): Extension<Peer>, request: Request, next: Next) -> Response {
     if matches!(*request.method(), Method::GET | Method::HEAD) || peer.may_change() {
         return next.run(request).await;
@@ -113,11 +113,12 @@ async fn authorize(Extension(peer): Extension<Peer>, request: Request, next: Nex
     let Peer { user, owner, .. } = peer;
     let who = if owner == 0 { "root".to_owned() } else { format!("root or user {owner}") };
     let text = format!("user {user} may read but not change: run the command as {who}");
-    // A client that is still sending its rule files would not see the answer.
+    // A client that is still sending its rule files would not see the answer, so the body is read
+    // first.
     let mut body = request.into_body();
     let mut most = MAX_RULES_BODY;
     while let Some(Ok(frame)) = body.frame().await {
-        // Nobody sends more than this in good faith.
+        // No honest client sends more than this.
         let Some(left) = most.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else { break };
         most = left;
         yield_now().await;

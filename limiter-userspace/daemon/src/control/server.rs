@@ -1,7 +1,7 @@
 //! The server: one request a connection, a bounded number of connections, and a bounded time for
-//! each. Over the bound the oldest connection of the one that has the most ends, so that no client
+//! each. Over the bound, the oldest connection of the client with the most ends, so that no client
 //! can hold up another. Connections are accepted while answers are made, and changes do not wait
-//! for those who read.
+//! for readers.
 
 use std::future::poll_fn;
 use std::io;
@@ -32,18 +32,19 @@ use super::room::{self, Spare};
 use super::socket::{self, BindError};
 use super::turns::{self, Turns};
 
-/// Bounds of the connections, and of the time that they may take.
+/// Bounds on the number of connections and on their time.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at once; one more ends the oldest of the one that has the most.
+    /// Most connections at once; one more ends the oldest of the client with the most.
     pub connections: usize,
     /// Time for the request's head.
     pub head: Duration,
     /// Time for a whole connection.
     pub connection: Duration,
-    /// Time for connections after the daemon was asked to stop.
+    /// Time for connections after the daemon was told to stop.
     pub farewell: Duration,
-    /// Time before the next try where a connection cannot be accepted, and none is evicted for it.
+    /// Pause before the next try when a connection cannot be accepted and none can be evicted for
+    /// it.
     pub pause: Duration,
 }
 
@@ -59,17 +60,17 @@ impl Default for Bounds {
     }
 }
 
-/// Connections that are accepted before those that were are looked at: fewer than there may be, so
-/// that a request that is there is answered before newer ones can take its place.
+/// Connections accepted before the earlier ones are served: fewer than the bound, so that a request
+/// that has arrived is answered before newer ones can take its place.
 const AT_ONCE: usize = 32;
 
-/// Time between two lines of the log about connections that could not be accepted.
+/// Shortest time between two log lines about connections that could not be accepted.
 const WARN_APART: Duration = Duration::from_secs(10);
 
-/// Connections that nobody waits at any more, and that are closed at once.
+/// Most abandoned connections that are closed at once.
 const LEFT_AT_ONCE: usize = 512;
 
-/// Bytes of a request's head, and of what is read at once.
+/// Bytes of a request's head, and of one read.
 const MAX_HEAD: usize = 64 << 10;
 
 /// A listening server. Dropping it removes the socket file.
@@ -80,7 +81,7 @@ pub struct Server {
     file: SocketFile,
     bounds: Bounds,
     identify: fn(&UnixStream) -> io::Result<u32>,
-    /// Taken before the daemon opens anything else.
+    /// Opened before the daemon opens anything else.
     spare: Spare,
 }
 
@@ -97,7 +98,7 @@ impl Server {
         Ok(Self { listener, path, file, bounds, identify: peer_user, spare })
     }
 
-    /// Serves what `router` routes, until `stop` is ready, then lets running requests end.
+    /// Serves the routes of `router` until `stop` is ready, then lets running requests end.
     pub async fn serve(mut self, router: Router, stop: impl Future<Output = ()>) {
         let owner = rustix::process::geteuid().as_raw();
         let turns = Turns::new(turns::MOST);
@@ -142,14 +143,15 @@ impl Server {
                     }
                     Err(error) => {
                         let waited = line::is_waited_at(&self.listener);
-                        // A client can make it happen as often as it likes.
+                        // A client can cause this as often as it likes, so the log line is
+                        // rate-limited.
                         if waited && warned.is_none_or(|at| at.elapsed() >= WARN_APART) {
                             tracing::warn!(%error, "a control connection failed");
                             warned = Some(Instant::now());
                         }
                         failing = true;
-                        // Out of file descriptors, say: one connection less makes room for one, at
-                        // once, and there are not many. The spare one is the last. Then the next
+                        // For example without free file descriptors: evicting one connection makes
+                        // room at once. The spare descriptor comes last. Without either, the next
                         // try would spin.
                         let room =
                             waited && (connection_limit.evict().is_some() || self.spare.give_up());
@@ -162,8 +164,8 @@ impl Server {
                     accepted = self.accepted().await;
                 }
             }
-            // Connections that were accepted are looked at before more are: a request that is there
-            // is answered.
+            // Serves the accepted connections before accepting more, so that a request that has
+            // arrived is answered.
             tokio::task::yield_now().await;
         }
         let ended = async { while running.join_next().await.is_some() {} };
@@ -172,7 +174,7 @@ impl Server {
         }
     }
 
-    /// The next connection that waits already, if there is one.
+    /// Accepts the next waiting connection, if there is one.
     async fn accepted(&self) -> Option<io::Result<(UnixStream, SocketAddr)>> {
         poll_fn(|context| match self.listener.poll_accept(context) {
             Poll::Ready(accepted) => Poll::Ready(Some(accepted)),
@@ -181,7 +183,7 @@ impl Server {
         .await
     }
 
-    /// For tests: says who the peer is.
+    /// For tests: sets the function that identifies the peer.
     #[cfg(test)]
     pub(super) fn identify_by(mut self, identify: fn(&UnixStream) -> io::Result<u32>) -> Self {
         self.identify = identify;
@@ -218,19 +220,18 @@ async fn connection(line: Line, peer: Peer, router: Router, bounds: Bounds) {
     }
 }
 
-/// Time between two looks whether the client is still there.
+/// Time between two checks whether the client is still there.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Waits until nobody is there any more.
+/// Waits until the client has gone.
 async fn left(peer: &Peer) {
     while !peer.is_gone() {
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Serves one request and its answer; returns true if it was done in time. An answer without an
-/// end, which the peer's `following` reports, may take for ever: the service bounds how many there
-/// are.
+/// Serves one request and its answer; returns true if it was done in time. An endless answer, which
+/// the peer's `following` reports, may take for ever; the service bounds the number of these.
 pub(super) async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     router: Router,
@@ -248,8 +249,8 @@ pub(super) async fn converse(
         .header_read_timeout(bounds.head)
         .max_buf_size(MAX_HEAD)
         .keep_alive(false)
-        // A client that sends no more may still read; whether it does is looked at before it is
-        // served.
+        // A client that has finished sending may still read; whether it is there is checked before
+        // it is served.
         .half_close(true)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
@@ -261,12 +262,12 @@ pub(super) async fn converse(
     };
     let ended = tokio::select! {
         ended = answered => ended,
-        // An answer that waits for something to report would never find out by itself.
+        // An answer that waits for something to report would never notice by itself.
         () = left(&watched) => return true,
     };
     match ended {
         Ok(Ok(())) => true,
-        // A client that breaks off or talks nonsense is the client's trouble.
+        // A client that breaks off or sends nonsense harms only itself.
         Ok(Err(error)) => {
             tracing::debug!(%error, "a connection ended early");
             true

@@ -1,4 +1,4 @@
-//! The socket file: published with its mode in one step, taken over only from the dead.
+//! The socket file: created with its mode in one step, and taken over only from a dead daemon.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -15,10 +15,10 @@ const MODE: u32 = 0o660;
 /// Reason why the daemon cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Somebody answers there.
+    /// A process listens there already.
     #[error("{}: another daemon listens there: {SECOND_DAEMON}", .0.display())]
     InUse(PathBuf),
-    /// A file that is somebody's.
+    /// The file there is not a socket.
     #[error("{}: is not a socket: remove it, or give --socket", .0.display())]
     NotASocket(PathBuf),
     /// The system refused.
@@ -33,7 +33,7 @@ pub enum BindError {
     },
 }
 
-/// Listens at `path`; returns the file as well. A socket that nobody listens at is replaced.
+/// Listens at `path`; returns the socket file as well. A socket that nobody listens at is replaced.
 pub(super) fn listen(path: &Path) -> Result<(UnixListener, SocketFile), BindError> {
     let failed = |what, source| BindError::System { what, path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
@@ -44,7 +44,7 @@ pub(super) fn listen(path: &Path) -> Result<(UnixListener, SocketFile), BindErro
         }
         Ok(_) => match UnixStream::connect(path) {
             Ok(_) => return Err(BindError::InUse(path.to_owned())),
-            // Left behind by a daemon that was killed.
+            // The socket was left behind by a killed daemon.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
             Err(error) => return Err(failed("ask who listens", error)),
         },
@@ -56,7 +56,7 @@ pub(super) fn listen(path: &Path) -> Result<(UnixListener, SocketFile), BindErro
             .create(parent)
             .map_err(|error| failed("make the directory", error))?;
     }
-    // Under another name until the mode is right: nobody can connect in between.
+    // The socket has another name until its mode is right, so nobody can connect in between.
     let mut hidden = path.as_os_str().to_owned();
     hidden.push(".new");
     let hidden = PathBuf::from(hidden);

@@ -1,5 +1,5 @@
-//! Turns of answers: a few at a time, and nobody can keep another out by reading slowly. Changes do
-//! not wait here.
+//! Turns of answers: a few at a time, and nobody can keep another reader out by reading slowly.
+//! Changes do not wait here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use tokio::time::timeout;
 /// Answers under way at once.
 pub(super) const MOST: usize = 4;
 
-/// Time that a reader waits before another one gives way.
+/// Time that a reader waits before another one must give way.
 const WAIT: Duration = Duration::from_millis(500);
 
-/// A reader that takes nothing of an answer for so long gives way to anybody.
+/// Time without progress after which a reader gives way to anybody.
 const STALLED: Duration = Duration::from_secs(2);
 
 /// The answers of a server.
@@ -26,7 +26,7 @@ pub(super) struct Turns {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The oldest first.
+    /// Answers under way, the oldest first.
     under_way: Vec<UnderWay>,
     waiting: Vec<Waiting>,
     next: u64,
@@ -36,7 +36,7 @@ struct State {
 struct UnderWay {
     number: u64,
     reader: Reader,
-    /// Time when the last part of it was taken.
+    /// Time at which the last part of the answer was taken.
     taken: Instant,
 }
 
@@ -52,13 +52,13 @@ struct Waiting {
 pub(super) struct Reader {
     /// Key that distinguishes readers: the user.
     pub(super) who: u32,
-    /// True if it comes before others: readers that may change something, too.
+    /// True if the reader comes before others, because it may also change something.
     pub(super) first: bool,
-    /// Notified when it has to give way.
+    /// Notified when the reader has to give way.
     pub(super) leave: Arc<Notify>,
 }
 
-/// An answer under way, or one that waits for that. Dropping it is its end.
+/// An answer that is under way or waits to be. Dropping it ends the answer.
 #[derive(Debug)]
 pub(super) struct Turn {
     turns: Arc<Turns>,
@@ -71,12 +71,12 @@ impl Turns {
         Arc::new(Self { most, state: Mutex::default() })
     }
 
-    /// Waits for a turn. Anybody who has to wait for long has another one give way: the owner at
-    /// once, and to whomever an answer is sent that takes nothing of it.
+    /// Waits for a turn. A reader that waits too long makes another one give way; the owner does so
+    /// at once, and a reader whose answer makes no progress gives way to anybody.
     pub(super) async fn take(self: &Arc<Self>, reader: &Reader) -> Turn {
         let (turn, mut admitted) = self.ask(reader);
         let mut patience = if reader.first { Duration::ZERO } else { WAIT };
-        // The sender is only dropped with the turn.
+        // The sender is only dropped together with the turn.
         while timeout(patience, &mut admitted).await.is_err() {
             self.evict(reader);
             patience = WAIT;
@@ -95,8 +95,8 @@ impl Turns {
         (Turn { turns: Arc::clone(self), number }, admitted)
     }
 
-    /// Starts waiting turns while there is room: first one that goes before others, then one of the
-    /// user with the fewest.
+    /// Starts waiting turns while there is room: first those that go before others, then those of
+    /// the user with the fewest answers under way.
     fn admit(&self, state: &mut State) {
         while state.under_way.len() < self.most {
             let held = state.held();
@@ -112,7 +112,7 @@ impl Turns {
         }
     }
 
-    /// Ends an answer for the sake of `reader`, if it has waited long enough for one of them.
+    /// Ends an answer to make room for `reader`, if one must give way.
     fn evict(&self, reader: &Reader) {
         let mut state = self.lock();
         let Some(index) = state.victim(reader, Instant::now()) else { return };
@@ -134,8 +134,8 @@ impl State {
         held
     }
 
-    /// The answer that gives way: one of which nothing is taken, else the oldest of the reader that
-    /// has the most.
+    /// The answer that gives way: one that makes no progress, or else the oldest of the reader with
+    /// the most.
     fn victim(&self, for_whom: &Reader, now: Instant) -> Option<usize> {
         let all = || self.under_way.iter().enumerate();
         let stalled = all()
@@ -160,8 +160,8 @@ impl State {
     }
 }
 
-/// True if a reader who has `theirs` places gives one of them to another who has `mine`: so that
-/// both have as many, or that the owner has one.
+/// Whether a reader holding `theirs` slots must yield one to a reader holding `mine`: to even out,
+/// or because the other is the owner.
 pub(crate) const fn gives_way(theirs: usize, they_first: bool, mine: usize, i_first: bool) -> bool {
     theirs > mine + 1 || (i_first && !they_first)
 }
@@ -233,7 +233,7 @@ mod tests {
         let second = turns.take(&reader(2)).await;
         assert!(now(first.leave.notified()).is_some());
         assert_eq!(under_way(&turns), [1, 2]);
-        // The two have as many: a third waits until one is done.
+        // Both hold the same number, so a third waits until one is done.
         let (third, waits) = turns.ask(&reader(1));
         turns.evict(&reader(1));
         assert_eq!(under_way(&turns), [1, 2]);
@@ -263,7 +263,7 @@ mod tests {
         let left = turns.ask(&reader(1));
         drop(left);
         assert!(turns.lock().waiting.is_empty());
-        // A reader whose receiver is gone before its turn has come.
+        // The receiver is dropped before the reader's turn comes.
         let (gone, receiver) = turns.ask(&reader(1));
         drop(receiver);
         let (next, mut admitted) = turns.ask(&reader(1));

@@ -1,4 +1,4 @@
-//! From single drops to episodes: an operator is notified once, and not a million times.
+//! Joins single drops into episodes, so that an operator is notified once, not a million times.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ pub(super) struct Key {
     pub(super) source: [u8; 16],
     pub(super) rule: u32,
     pub(super) reason: u8,
-    /// True of packets that went out.
+    /// True for outgoing packets.
     pub(super) is_out: bool,
 }
 
@@ -26,36 +26,36 @@ impl Key {
     }
 }
 
-/// Drops without a long pause in between.
+/// A series of drops without a long pause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Open {
-    /// The rule when it began: its number may be another rule's later.
+    /// The rule when the episode began: its number may later belong to another rule.
     pub(super) rule: Option<Title>,
     pub(super) began: SystemTime,
     first: Ticks,
     reported: Ticks,
     pub(super) sampled: u64,
     pub(super) last: Event,
-    /// Drops that the log does not have yet.
+    /// Drops not yet written to the log.
     pub(super) unkept: Unkept,
 }
 
-/// The part of an episode that the log does not have yet.
+/// The part of an episode not yet written to the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unkept {
-    /// Time of its first drop.
+    /// Time of the part's first drop.
     pub(super) from: Ticks,
-    /// Time of its last drop.
+    /// Time of the part's last drop.
     pub(super) to: Ticks,
     pub(super) sampled: u64,
-    /// When the part before was given to the log; none before the first.
+    /// Time at which the previous part was written to the log; `None` before the first.
     kept: Option<Ticks>,
 }
 
 impl Unkept {
     fn add(&mut self, time: Ticks) {
         let begins = self.sampled == 0;
-        // Two CPUs report in whatever order.
+        // CPUs report in no particular order.
         self.from = if begins { time } else { self.from.min(time) };
         self.to = if begins { time } else { self.to.max(time) };
         self.sampled += 1;
@@ -63,7 +63,7 @@ impl Unkept {
 }
 
 impl Open {
-    /// From the first drop to the last one.
+    /// Time from the first drop to the last one.
     pub(super) fn length(&self) -> Duration {
         Duration::from_nanos(Ticks::new(self.last.time).since(self.first).as_nanos())
     }
@@ -76,21 +76,21 @@ pub(super) enum Due {
     End(Key, Open),
 }
 
-/// The episodes that go on, at most `capacity`.
+/// The episodes under way, at most `capacity`.
 #[derive(Debug)]
 pub(super) struct Episodes {
     open: HashMap<Key, Open>,
     capacity: usize,
     still: Duration,
     quiet: Duration,
-    /// Episodes that were pushed out by others.
+    /// Episodes that were displaced by others.
     pub(super) forgotten: u64,
-    /// Those of them, and of the ended ones, that the log does not have whole.
+    /// Displaced and ended episodes that are not completely in the log.
     gone: Vec<(Key, Open)>,
 }
 
 impl Episodes {
-    /// Reminds every `still`, and ends an episode after `quiet` without a drop.
+    /// Reports an episode again every `still`, and ends it after `quiet` without a drop.
     pub(super) fn new(capacity: usize, still: Duration, quiet: Duration) -> Self {
         Self { open: HashMap::new(), capacity, still, quiet, forgotten: 0, gone: Vec::new() }
     }
@@ -106,14 +106,14 @@ impl Episodes {
         if let Some(open) = self.open.get_mut(&key) {
             open.sampled += 1;
             open.unkept.add(time);
-            // Two CPUs report in whatever order.
+            // CPUs report in no particular order.
             if event.time >= open.last.time {
                 open.last = event;
             }
             return None;
         }
         if self.open.len() >= self.capacity {
-            // The one that was seen the longest time ago.
+            // The episode whose last drop is the oldest.
             let oldest = self.open.iter().min_by_key(|(key, open)| (open.last.time, **key));
             if let Some(oldest) = oldest.map(|(key, _)| *key) {
                 let gone = self.open.remove_entry(&oldest);
@@ -134,7 +134,7 @@ impl Episodes {
         Some(open)
     }
 
-    /// Lines that are due at `now`, the longest episode first.
+    /// Reports that are due at `now`, the longest episode first.
     pub(super) fn due(&mut self, now: Ticks) -> Vec<Due> {
         let passed = |since: Ticks| Duration::from_nanos(now.since(since).as_nanos());
         let mut due = Vec::new();
@@ -158,8 +158,8 @@ impl Episodes {
         due
     }
 
-    /// Parts of episodes for the log: new ones, those of which the part before is `every` old, and
-    /// those that are gone. With `all`, every part that it does not have.
+    /// Parts of episodes for the log: new ones, those whose previous part is `every` old, and those
+    /// that ended or were displaced. With `all`, every part that the log does not have.
     pub(super) fn parts(&mut self, now: Ticks, every: Duration, all: bool) -> Vec<(Key, Open)> {
         let is_due = |kept: Option<Ticks>| {
             kept.is_none_or(|kept| Duration::from_nanos(now.since(kept).as_nanos()) >= every)
@@ -174,7 +174,7 @@ impl Episodes {
         parts
     }
 
-    /// Episodes that go on, the one seen last first.
+    /// Episodes under way, the most recent first.
     pub(super) fn open(&self) -> Vec<(Key, &Open)> {
         let mut open: Vec<_> = self.open.iter().map(|(key, open)| (*key, open)).collect();
         open.sort_by_key(|(key, open)| (std::cmp::Reverse(open.last.time), *key));
@@ -260,8 +260,8 @@ mod tests {
         assert_eq!(sources, [3, 1]);
     }
 
-    /// Each drop is in one part: soon after the first one, then each minute, at the end, and where
-    /// an episode makes room.
+    /// Each drop is in exactly one part: written soon after the first drop, then each minute, at
+    /// the end, and when an episode is displaced.
     #[test]
     fn each_drop_is_in_one_part_for_the_log() {
         let mut episodes = episodes(2);

@@ -1,4 +1,4 @@
-//! Events that are asked for: by source, rule and time.
+//! Selects events by source, rule and time.
 
 use std::time::SystemTime;
 
@@ -11,14 +11,14 @@ use crate::error::ServiceError;
 pub(crate) struct Filter {
     /// Source, or a prefix of sources.
     source: Option<Selector>,
-    /// Rule: by its keys, or by the name that its author gave it.
+    /// Rule: its keys, or the name that its author gave it.
     rule: Option<String>,
     pub(super) since: Option<SystemTime>,
     pub(super) until: Option<SystemTime>,
 }
 
 impl Filter {
-    /// The choice that is asked for; none if all events are.
+    /// The requested filter; `None` if all events are requested.
     pub(crate) fn of(asked: &AskEvents) -> Result<Option<Self>, ServiceError> {
         let source = asked.source.as_deref().map(source_text::parse).transpose()?;
         let filter = Self {
@@ -38,7 +38,7 @@ impl Filter {
         Ok((filter != Self::default()).then_some(filter))
     }
 
-    /// True if a source and a rule are meant.
+    /// Returns true if both the source and the rule match.
     pub(super) fn has(&self, source: &str, rule: Option<&str>, name: Option<&str>) -> bool {
         self.has_rule(rule, name) && self.has_source(source)
     }
@@ -49,29 +49,29 @@ impl Filter {
         })
     }
 
-    /// True if a rule was asked for.
+    /// Returns true if the request names a rule.
     pub(super) const fn names_rule(&self) -> bool {
         self.rule.is_some()
     }
 
-    /// True if a rule is meant.
+    /// Returns true if the rule matches.
     pub(super) fn has_rule(&self, rule: Option<&str>, name: Option<&str>) -> bool {
         self.rule.as_deref().is_none_or(|wanted| [rule, name].contains(&Some(wanted)))
     }
 
-    /// True if a time from one moment to another meets the time that is meant.
+    /// Returns true if a span of time overlaps the requested one.
     pub(super) fn meets(&self, (from, to): (SystemTime, SystemTime)) -> bool {
         self.since.is_none_or(|since| to >= since) && self.until.is_none_or(|until| from <= until)
     }
 
-    /// True if a reader who asks for this is to have a line.
+    /// Returns true if a reader with this filter gets the line.
     pub(super) fn takes(&self, line: &Line) -> bool {
         match line {
             Line::Drop(at) => self.has(&at.source, at.rule.as_deref(), at.rule_name.as_deref()),
             Line::Start(at) | Line::Still(at) | Line::End(at) => {
                 self.has(&at.source, at.rule.as_deref(), at.rule_name.as_deref())
             }
-            // The sources whose packets find no room are not known: this may be one.
+            // The sources of packets without room are unknown: the requested one may be among them.
             Line::TableFull(_) | Line::Lost { .. } => true,
         }
     }

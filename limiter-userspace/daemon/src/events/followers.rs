@@ -1,5 +1,5 @@
-//! Readers of events as they come. Nobody waits for a reader: one that is too slow loses lines, and
-//! learns how many.
+//! Live readers of events. The daemon waits for no reader: a slow one loses lines, and learns how
+//! many.
 
 use std::cmp::Reverse;
 
@@ -10,15 +10,15 @@ use super::filter::Filter;
 use crate::api::events::Line;
 use crate::control::gives_way;
 
-/// Readers at once: some of the connections of the control socket are for others.
+/// Most readers at once, because some connections of the control socket are for other requests.
 const MOST: usize = 16;
 
-/// Lines that wait for a reader.
+/// Most lines that wait for a reader.
 const WAITING: usize = 1024;
 
 #[derive(Debug)]
 struct Follower {
-    /// The user who reads, and whether that one may change, too.
+    /// The reader's user, and whether that user may also change something.
     user: u32,
     first: bool,
     lines: mpsc::Sender<Bytes>,
@@ -31,8 +31,8 @@ struct Follower {
 pub(super) struct Followers(Vec<Follower>);
 
 impl Followers {
-    /// One more reader; none if there are too many. Nobody keeps another user out: the oldest of
-    /// the one that has the most gives way.
+    /// Adds a reader; returns `None` if there are too many. No user keeps another out: the oldest
+    /// reader of the user with the most gives way.
     pub(super) fn add(
         &mut self,
         drops: bool,
@@ -51,7 +51,7 @@ impl Followers {
         Some(reader)
     }
 
-    /// The reader that gives way to a user, if one has to.
+    /// The reader that gives way to a user, if any must.
     fn victim(&self, user: u32, first: bool) -> Option<usize> {
         let held = |user: u32| self.0.iter().filter(|follower| follower.user == user).count();
         let mine = held(user);
@@ -59,7 +59,7 @@ impl Followers {
             let theirs = held(follower.user);
             follower.user != user && gives_way(theirs, follower.first, mine, first)
         });
-        // The first of several that are alike is the oldest.
+        // Among equals, the first is the oldest.
         all.min_by_key(|(_, follower)| (follower.first, Reverse(held(follower.user))))
             .map(|(index, _)| index)
     }
@@ -68,7 +68,7 @@ impl Followers {
         self.0.iter().filter(|follower| !follower.lines.is_closed()).count()
     }
 
-    /// True if anybody wants single drops.
+    /// Returns true if a reader wants single drops.
     pub(super) fn want_drops(&self) -> bool {
         self.0.iter().any(|follower| follower.drops)
     }
@@ -87,14 +87,14 @@ impl Followers {
         });
     }
 
-    /// No more lines: the readers come to the end.
+    /// Ends the lines for all readers.
     pub(super) fn end(&mut self) {
         self.0.clear();
     }
 }
 
 impl Follower {
-    /// False when it has gone.
+    /// Returns false when the reader has gone.
     fn send(&mut self, line: Bytes) -> bool {
         if self.lost > 0 {
             let Some(lost) = bytes(&Line::Lost { lines: self.lost }) else { return true };
@@ -160,7 +160,7 @@ mod tests {
         assert!(followers.add(true, Filter::default(), 7, false).is_some());
     }
 
-    /// The fault: all followers of events are one user's.
+    /// The fault would be that all followers of events belong to one user.
     #[test]
     fn nobody_keeps_another_user_from_following() {
         let mut followers = Followers::default();
@@ -171,12 +171,12 @@ mod tests {
         assert!(readers[0].is_closed(), "the oldest gives way");
         assert!(readers[1..].iter().all(|reader| !reader.is_closed()));
         assert_eq!(followers.count(), MOST);
-        // Another user has as many in the end as whoever was first, and no more.
+        // Another user ends up with as many as the first one, and no more.
         let others: Vec<_> =
             (0..MOST).map_while(|_| followers.add(true, Filter::default(), 1000, false)).collect();
         assert_eq!(others.len(), 7);
         assert_eq!(readers.iter().filter(|reader| !reader.is_closed()).count(), MOST - 8);
-        // Root takes one more, of the one that has the most.
+        // Root takes one more from the user with the most.
         let _second = followers.add(true, Filter::default(), 0, true).unwrap();
         assert_eq!(readers.iter().filter(|reader| !reader.is_closed()).count(), MOST - 9);
         readers.clear();

@@ -1,7 +1,7 @@
-//! Notifying somebody else: a command and a webhook, for every start, still and end.
+//! Notifies others: a command and a webhook, for every start, still and end.
 //!
-//! One call at a time, each with an end. What comes meanwhile waits, up to a bound; what is over
-//! that is left out and counted.
+//! One call runs at a time, with a time limit. Events in the meantime wait, up to a bound; those
+//! beyond it are left out and counted.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -18,14 +18,14 @@ use crate::api::events::Line;
 
 pub(super) const WAITING: usize = 64;
 
-/// Whom to notify.
+/// Receivers of notifications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookOptions {
     /// A program, without arguments.
     pub command: Option<PathBuf>,
-    /// A webhook.
+    /// Address of a webhook.
     pub url: Option<HookUrl>,
-    /// How long a call may take.
+    /// Longest time that a call may take.
     pub timeout: Duration,
 }
 
@@ -35,7 +35,7 @@ impl HookOptions {
     }
 }
 
-/// A hook that fails is reported once, and once when it works again.
+/// State of a hook: a failure is reported once, and so is the recovery.
 #[derive(Debug, Default)]
 struct Health {
     failed: u64,
@@ -59,7 +59,7 @@ impl Health {
     }
 }
 
-/// Calls the hooks until nobody has anything more to report.
+/// Calls the hooks until the channel of lines ends.
 pub(super) async fn call(options: HookOptions, mut lines: mpsc::Receiver<Line>) {
     let (mut command_health, mut url_health) = (Health::default(), Health::default());
     let webhook = options.url.map(Webhook::new);
@@ -105,7 +105,7 @@ fn variables(line: &Line) -> Vec<(&'static str, String)> {
     }
 }
 
-/// Without a shell, with nothing of the daemon's environment but its path.
+/// Runs the command without a shell and with nothing of the daemon's environment but `PATH`.
 async fn run(
     path: &PathBuf,
     event: &str,
@@ -122,16 +122,17 @@ async fn run(
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::inherit())
-        // So that what it starts ends with it.
+        // A process group, so that processes started by the command end with it.
         .process_group(0)
         .kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| format!("cannot start it: {error}"))?;
-    // After the child, so that it goes first: until the child is waited for, the number is its own.
+    // Declared after the child and so dropped before it: until the child is waited for, its number
+    // is not reused.
     let mut group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
     let stdin = child.stdin.take();
     let ended = async {
         if let Some(mut stdin) = stdin {
-            // One that does not read it has all it wants in its environment.
+            // A command that does not read its input has everything in its environment.
             if let Err(error) = stdin.write_all(text).await {
                 tracing::debug!(%error, "the hook did not read its input");
             }
@@ -148,7 +149,7 @@ async fn run(
     }
 }
 
-/// A process group that ends with this, also when the daemon ends meanwhile.
+/// A process group that ends when this is dropped, also when the daemon ends.
 struct Group(Option<Pid>);
 
 impl Drop for Group {

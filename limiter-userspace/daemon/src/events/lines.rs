@@ -5,16 +5,16 @@ use limiter_text::plain::clean;
 use crate::api::events::{Episode, Line, packet};
 use crate::render::seconds;
 
-/// Lines in the log at once.
+/// Most lines in the log at once.
 const LOG_BURST: u64 = 20;
 
-/// Nanoseconds for each further line.
+/// Nanoseconds per further line.
 const LOG_EVERY: u64 = 3_000_000_000;
 
-/// A few lines at once, and then a few a minute.
+/// Allows a few lines at once, and then a few a minute.
 #[derive(Debug, Default)]
 pub(super) struct LogBudget {
-    /// Time when the budget will be full again, in nanoseconds.
+    /// Time at which the budget is full again, in nanoseconds.
     full_at: u64,
     pub(super) left_out: u64,
     pub(super) left_out_in_all: u64,
@@ -49,7 +49,7 @@ pub(super) fn say(line: &Line) {
         Line::Start(at) => ("", at, packet(at), true),
         Line::Still(at) => ("still ", at, format!("for {}", sum(at)), true),
         Line::End(at) => ("no more ", at, format!("it was {}", sum(at)), false),
-        // A full table has logged itself.
+        // Full tables are logged elsewhere.
         Line::Drop(_) | Line::TableFull(_) | Line::Lost { .. } => return,
     };
     let text = format!("{begin}{}: {} ({}){}: {facts}", drops(at), at.source, at.reason, rule(at));

@@ -1,4 +1,4 @@
-//! Single drops as the daemon reports them: episodes, to the log, to followers and to hooks.
+//! Joins single drops into episodes, and reports them to the log, to followers and to hooks.
 
 mod episodes;
 pub(crate) mod filter;
@@ -42,21 +42,21 @@ pub use hook::HookOptions;
 pub(crate) use search::Search;
 pub use webhook::HookUrl;
 
-/// Episodes that go on at once.
+/// Most episodes under way at once.
 const MOST_OPEN: usize = 4096;
 
-/// Episodes that have ended and are still shown.
+/// Most ended episodes that are still shown.
 const MOST_ENDED: usize = 256;
 
-/// Events that are taken at once; then others have their turn.
+/// Most events taken at once, before others have their turn.
 const AT_ONCE: usize = 8192;
 
 /// Options of the events of drops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventOptions {
-    /// Drops that each CPU reports a second; none without.
+    /// Drops that each CPU reports a second; `None` for no reports.
     pub per_second: Option<NonZero<u32>>,
-    /// Time between two lines that say that an episode goes on.
+    /// Time between two lines about an episode that goes on.
     pub still: Duration,
     /// Time without a drop that ends an episode.
     pub quiet: Duration,
@@ -78,27 +78,27 @@ impl Default for EventOptions {
     }
 }
 
-/// The state of all of it.
+/// The state of all events.
 #[derive(Debug)]
 pub(super) struct Events {
     episodes: Episodes,
-    /// Episodes that have ended, and what they report of their sources: nothing where they ended
-    /// before the daemon's start.
+    /// Ended episodes, and their reports by source: `None` for those that ended before the daemon's
+    /// start.
     ended: VecDeque<(Option<Reported>, Episode)>,
     followers: Followers,
     hook: Option<mpsc::Sender<Line>>,
     hooks_left_out: u64,
-    /// Lines of the daemon's own log.
+    /// Budget for lines in the daemon's own log.
     lines: LogBudget,
     /// The log on disk, if there is one.
     log: Option<Log>,
-    /// Directory and size of the log that is wanted.
+    /// Directory and size of the log on disk, if one is wanted.
     wanted: Option<(PathBuf, u64)>,
-    /// Since when there is anything without one.
+    /// Time since which episodes are known in memory, if there is no log on disk.
     began: SystemTime,
-    /// The names of rules by number, and the generation that they are of.
+    /// Names of rules by number, and their generation.
     names: (u64, BTreeMap<u32, Title>),
-    /// Rules in shadow mode then.
+    /// Rules in shadow mode in that generation.
     shadows: Shadows,
 }
 
@@ -119,7 +119,7 @@ impl Events {
         }
     }
 
-    /// Takes what the program has reported.
+    /// Takes the events that the program has reported.
     pub(super) fn take(
         &mut self,
         datapath: &mut dyn Datapath,
@@ -188,7 +188,7 @@ impl Events {
         self.pass_on(line);
     }
 
-    /// Reports a table of entries without room. There are three, so no budget is needed.
+    /// Reports a table of entries without room. There are three tables, so no budget is needed.
     pub(super) fn table_full(&mut self, notice: &Notice) {
         let (phase, table, packets) = match notice {
             Notice::Started(table, packets) => (Phase::Start, table, packets),
@@ -209,7 +209,7 @@ impl Events {
         }
     }
 
-    /// Adds a reader of lines as they come: a user, who comes before others if `first`.
+    /// Adds a live reader of lines: a user, who comes before others if `first`.
     pub(super) fn follow(
         &mut self,
         drops: bool,
@@ -220,7 +220,7 @@ impl Events {
         self.followers.add(drops, filter, user, first).ok_or(ServiceError::Followers)
     }
 
-    /// Readers come to their end.
+    /// Ends the lines for all readers.
     pub(super) fn end(&mut self) {
         self.followers.end();
         self.hook = None;
@@ -240,7 +240,7 @@ impl Events {
         })
     }
 
-    /// Drops of a source in episodes that go on or ended lately, in words: the first of them.
+    /// Describes the first few drops of a source in current and recent episodes.
     pub(super) fn dropped_lately(&self, of: &str, datapath: &dyn Datapath) -> Vec<String> {
         const MOST: usize = 4;
         let open = self.episodes.open();
@@ -264,19 +264,19 @@ impl Events {
         })
     }
 
-    /// The drops that were reported in episodes that go on or ended lately.
+    /// Drops reported in current and recent episodes.
     pub(super) fn reported(&self) -> impl Iterator<Item = Reported> {
         let open = self.episodes.open().into_iter().map(|(key, open)| reported(key, open));
         let reported = open.chain(self.ended.iter().filter_map(|(reported, _)| reported.clone()));
         reported.filter(|reported| reported.reason().verdict() == Verdict::Drop)
     }
 
-    /// Sources of which drops were reported, the latest first.
+    /// Sources with reported drops, the latest first.
     pub(super) fn dropping(&self) -> impl Iterator<Item = Source> {
         self.episodes.open().into_iter().map(|(key, _)| views::of_key(key.source))
     }
 
-    /// Starts whoever calls the hooks, inside a tokio runtime.
+    /// Starts the task that calls the hooks, inside a tokio runtime.
     pub(super) fn start_hooks(&mut self, options: &HookOptions) {
         if options.is_any() {
             let (sender, lines) = mpsc::channel(hook::WAITING);
@@ -286,8 +286,8 @@ impl Events {
     }
 }
 
-/// The rule of a drop, with its name. No rule is asked about a banned source: if a rule for
-/// requests banned it, that is the one.
+/// The rule of a drop, with its name. A banned source is dropped without looking at any rule; if a
+/// rule for requests banned it, that rule is returned.
 fn title_of(
     event: &Event,
     rule: u32,
@@ -297,18 +297,18 @@ fn title_of(
     if Reason::from_index(event.reason.into()) != Reason::Banned {
         return names.get(&rule).cloned();
     }
-    // Without an answer it is a drop by no rule.
+    // If the ban cannot be read, the drop counts as one without a rule.
     let ban = datapath.ban(&views::of_key(event.source)).ok().flatten()?;
     Some(Title { rule: requests.of(ban.rule)?.shown(), name: None })
 }
 
-/// Drops of a source by one rule for one reason, as events reported them: a part of all.
+/// Reported drops of a source by one rule for one reason; only part of all drops.
 #[derive(Clone, Debug)]
 pub(super) struct Reported {
     pub(super) source: [u8; 16],
     pub(super) rule: u32,
     pub(super) reason: u8,
-    /// True of packets that went out.
+    /// True for outgoing packets.
     pub(super) is_out: bool,
     /// The rule when the episode began.
     pub(super) title: Option<Title>,

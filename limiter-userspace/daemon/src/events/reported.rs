@@ -1,4 +1,4 @@
-//! Words that all events are reported by.
+//! Converts events into their reported form.
 
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Event;
@@ -21,12 +21,12 @@ pub(super) fn reason(number: u8) -> String {
     Reason::from_index(u32::from(number)).name().to_owned()
 }
 
-/// Facts of the packet of an event.
+/// The facts about an event's packet.
 pub(super) fn sample(event: &Event, datapath: &dyn Datapath) -> Sample {
     let at = datapath.attachments().iter().find(|at| at.ifindex == event.interface);
     let ports = event.known & Event::PORTS != 0;
     let is_out = event.known & Event::OUT != 0;
-    // The program has the ports of the conversation, as its other end sees it.
+    // The program stores the ports of the conversation as its other end sees them.
     let (from, to) = if is_out {
         (event.destination_port, event.source_port)
     } else {
@@ -42,7 +42,7 @@ pub(super) fn sample(event: &Event, datapath: &dyn Datapath) -> Sample {
     }
 }
 
-/// An episode as it is reported.
+/// The reported form of an episode.
 pub(super) fn view(key: &Key, open: &Open, ended: bool, datapath: &dyn Datapath) -> Episode {
     let reason = reason(key.reason);
     Episode {

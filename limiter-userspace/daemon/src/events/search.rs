@@ -1,4 +1,4 @@
-//! Events of before: the log on disk is kept, and searched.
+//! Past events: keeps the log on disk and searches it.
 
 use std::path::PathBuf;
 
@@ -17,11 +17,11 @@ use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::views::{self, Title};
 
-/// Trouble of a daemon without a log.
+/// Message of a daemon without a log on disk.
 const NO_LOG: &str = "there is no log on disk (`run --event-log-size 0`): this is from memory";
 
 impl Events {
-    /// Begins to keep the log in a directory, and takes what it has of before.
+    /// Begins to keep the log in a directory, and reads the latest records there.
     pub(crate) fn keep_log(
         &mut self,
         datapath: &dyn Datapath,
@@ -43,7 +43,7 @@ impl Events {
         Ok(())
     }
 
-    /// Keeps in the log what is due; an error says why the log is not whole at present.
+    /// Writes what is due to the log; an error says why the log is incomplete at present.
     pub(crate) fn keep(&mut self, datapath: &dyn Datapath) -> Result<(), ServiceError> {
         let clocks = Clocks::of(datapath);
         let parts = self.parts(datapath, clocks, false);
@@ -56,7 +56,7 @@ impl Events {
         }
     }
 
-    /// Ends the log: what is known by now is in it.
+    /// Ends the log after writing everything known so far.
     pub(crate) fn end_log(&mut self, datapath: &dyn Datapath) -> Result<(), ServiceError> {
         let (counts, clocks) = (datapath.event_counts()?, Clocks::of(datapath));
         let parts = self.parts(datapath, clocks, true);
@@ -78,7 +78,7 @@ impl Events {
         self.log.as_ref().map(Log::health)
     }
 
-    /// Begins to look for what is asked for.
+    /// Starts a search.
     pub(crate) fn search(
         &self,
         filter: &Filter,
@@ -99,7 +99,7 @@ impl Events {
         Ok(Search { under_way: Some(under_way), found: None, live })
     }
 
-    /// Answer to a search whose log was read.
+    /// Builds the answer to a search after the log was read.
     pub(crate) fn found(
         &self,
         mut found: Found,
@@ -131,7 +131,7 @@ impl Events {
     }
 }
 
-/// The part of an episode that the log does not have, which may be none.
+/// The part of an episode that the log does not have, which may be empty.
 fn unkept(key: &Key, open: &Open, datapath: &dyn Datapath, clocks: Clocks) -> Drops {
     Drops {
         from: clocks.at(open.unkept.from),
@@ -160,12 +160,12 @@ fn whole(key: &Key, open: &Open, datapath: &dyn Datapath, clocks: Clocks) -> Dro
 pub(crate) struct Search {
     under_way: Option<Answer>,
     found: Option<Found>,
-    /// Parts of episodes that go on, as of the begin of the search: the log has none of them.
+    /// Parts of current episodes at the begin of the search; the log has none of them.
     live: Vec<Drops>,
 }
 
 impl Search {
-    /// Records that were found, once all of the log was read; none before.
+    /// Returns the records found once the whole log was read; `None` before that.
     pub(crate) fn step(&mut self) -> Option<Result<(Found, Vec<Drops>), ServiceError>> {
         let found = match (self.found.take(), &mut self.under_way) {
             (Some(found), _) => found,

@@ -1,7 +1,7 @@
 //! A webhook: a POST to a server, over TCP or TLS.
 //!
-//! The certificate of an `https` server must be good for its name, by an authority that this
-//! machine trusts.
+//! The certificate of an `https` server must be valid for its name and issued by an authority that
+//! this machine trusts.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use hyper_util::rt::TokioExecutor;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
-/// Bytes of an answer that are read; nothing in it is used.
+/// Most bytes of an answer that are read; none of them is used.
 const MOST_ANSWER: usize = 64 << 10;
 
-/// How an URL is written.
+/// Form of a URL, for error messages.
 const FORM: &str = "write https://HOST/PATH or http://HOST/PATH";
 
 /// URL of a webhook: `http` or `https`, without a name and password.
@@ -45,12 +45,13 @@ impl FromStr for HookUrl {
 /// A client for one URL. Each call has a connection of its own.
 pub(super) struct Webhook {
     url: HookUrl,
-    /// Fails if the TLS library has no way to encrypt.
+    /// An error if the TLS library cannot encrypt.
     client: Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, rustls::Error>,
 }
 
 impl Webhook {
-    /// With the authorities of this machine, which are read now if the URL needs them.
+    /// Makes a client that trusts this machine's authorities, which are read now if the URL needs
+    /// them.
     pub(super) fn new(url: HookUrl) -> Self {
         let https = url.0.scheme_str() == Some("https");
         let roots = if https { authorities() } else { RootCertStore::empty() };
@@ -74,7 +75,7 @@ impl Webhook {
         &self.url.0
     }
 
-    /// Sends JSON. An answer is good if its status is one of 200 to 299.
+    /// Sends JSON. A status from 200 to 299 is a success.
     pub(super) async fn post(&self, text: Vec<u8>) -> Result<(), String> {
         let client = self.client.as_ref().map_err(ToString::to_string)?;
         let request = Request::post(self.url())
@@ -82,7 +83,8 @@ impl Webhook {
             .header("connection", "close")
             .body(Full::new(Bytes::from(text)))
             .map_err(|error| error.to_string())?;
-        // The error alone says neither that nobody listens nor what a certificate lacks.
+        // The outer error alone says neither that nobody listens nor what is wrong with a
+        // certificate.
         let response = client.request(request).await;
         let response = response.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
         let status = response.status();
@@ -93,8 +95,8 @@ impl Webhook {
     }
 }
 
-/// Whom this machine trusts: the file in `SSL_CERT_FILE`, the directories in `SSL_CERT_DIR`, and
-/// without both the places that distributions have for them.
+/// Authorities that this machine trusts: from the file in `SSL_CERT_FILE` and the directories in
+/// `SSL_CERT_DIR`, or, without both, from the usual places of distributions.
 fn authorities() -> RootCertStore {
     let found = rustls_native_certs::load_native_certs();
     for error in found.errors {
@@ -141,17 +143,17 @@ mod tests {
         }
     }
 
-    /// As the daemon has it.
+    /// The same kind of runtime as in the daemon.
     fn runtime() -> Runtime {
         Builder::new_current_thread().enable_all().build().unwrap()
     }
 
-    /// A server's certificate and key for a name, signed by itself.
+    /// A self-signed certificate and key for a name.
     fn certificate(name: &str) -> CertifiedKey<rcgen::KeyPair> {
         generate_simple_self_signed([name.to_owned()]).unwrap()
     }
 
-    /// Takes one request, answers it, and hands on its head and body; nothing where TLS fails.
+    /// Accepts one request, answers it, and returns its head and body; `None` if TLS fails.
     fn serve(
         listener: TcpListener,
         own: Option<&CertifiedKey<rcgen::KeyPair>>,
@@ -189,7 +191,7 @@ mod tests {
         Some((head, String::from_utf8(body).ok()?))
     }
 
-    /// The result of a call, and the head and body of the request that the server met.
+    /// Result of a call, and the head and body of the request that the server received.
     fn call(
         scheme: &str,
         own: Option<&CertifiedKey<rcgen::KeyPair>>,
@@ -229,7 +231,7 @@ mod tests {
         let (own, other) = (certificate("localhost"), certificate("hooks.example"));
         for (own, trusted, part) in [
             (&own, None, "UnknownIssuer"),
-            // Both authorities have one name.
+            // Both authorities have the same name.
             (&own, Some(&other), "BadSignature"),
             (&other, Some(&other), "not valid for name \"localhost\""),
         ] {
@@ -260,7 +262,7 @@ mod tests {
         for scheme in ["http", "https"] {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let url = format!("{scheme}://{}/", listener.local_addr().unwrap());
-            // Reads what comes, and answers nothing.
+            // Reads the request but sends no answer.
             let server = thread::spawn(move || {
                 listener.accept().unwrap().0.read_to_end(&mut Vec::new()).unwrap()
             });
@@ -269,7 +271,7 @@ mod tests {
             runtime.block_on(async {
                 let short = Duration::from_millis(200);
                 assert!(timeout(short, webhook.post(b"{}".to_vec())).await.is_err(), "{scheme}");
-                // The daemon goes on, and so does the runtime.
+                // The daemon continues, and so must the runtime.
                 let ended = tokio::task::spawn_blocking(|| server.join().unwrap());
                 assert!(timeout(Duration::from_secs(30), ended).await.unwrap().unwrap() > 0);
             });

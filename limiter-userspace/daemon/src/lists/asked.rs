@@ -1,5 +1,5 @@
-//! What the lists say of a source, of all their entries together: those of people and programs, and
-//! those of rule files.
+//! Queries about a source over all entries of the lists: those of people and programs, and those of
+//! rule files.
 
 use std::ops::Bound;
 
@@ -16,8 +16,7 @@ use crate::api::lists::{ListName, ListedSource, ListsChanged};
 use crate::render::seconds;
 
 impl ListStore {
-    /// The sources after one, in their order, with the entries for them as they are reported, but
-    /// for those that have expired.
+    /// The sources after `last` in their order, with their reported entries, except expired ones.
     pub(crate) fn after(
         &self,
         last: Option<&Selector>,
@@ -37,7 +36,7 @@ impl ListStore {
         })
     }
 
-    /// An entry as it is reported; none of one that has expired.
+    /// The reported form of an entry; `None` if it has expired.
     pub(super) fn listed(&self, at: &Selector, entry: &Entry, now: Ticks) -> Option<ListedSource> {
         let listed = entry.listed.at(now)?;
         let left = |expires: Ticks| expires.since(now).as_nanos().div_ceil(1_000_000_000);
@@ -52,7 +51,7 @@ impl ListStore {
         })
     }
 
-    /// The reason why an entry is not in force; none if it is.
+    /// Reason why an entry is not in force; `None` if it is.
     pub(super) fn overruled(&self, at: &Selector, entry: &Entry, now: Ticks) -> Option<String> {
         let decides = self.deciding(at, now)?;
         if std::ptr::eq(decides, entry) {
@@ -65,8 +64,7 @@ impl ListStore {
         })
     }
 
-    /// The entry of the lists that decides on a source, in words; and those beside it for the same
-    /// sources, which are not in force.
+    /// The reported entries beside the one that decides on a source, which are not in force.
     pub(crate) fn beside(&self, source: &Selector, now: Ticks) -> Vec<ListedSource> {
         let mut at = std::iter::once(*source).chain(source.wider());
         let Some(at) = at.find(|at| self.deciding(at, now).is_some()) else { return Vec::new() };
@@ -79,27 +77,28 @@ impl ListStore {
         All { entries: &self.entries, changes: &UNCHANGED, file: &self.file }
     }
 
-    /// The entry that the maps have for exactly these sources.
+    /// The entry that the maps hold for exactly these sources.
     pub(super) fn deciding(&self, at: &Selector, now: Ticks) -> Option<&Entry> {
         self.all().deciding(at, now)
     }
 
-    /// True if there is an entry for exactly these sources.
+    /// Returns true if there is an entry for exactly these sources.
     pub(super) fn is_listed(&self, at: &Selector) -> bool {
         self.entries.contains_key(at) || self.file.contains_key(at)
     }
 
-    /// True if only the rule file has an entry for exactly these sources.
+    /// Returns true if only the rule file has an entry for exactly these sources.
     pub(crate) fn is_of_rule_file(&self, at: &Selector) -> bool {
         !self.entries.contains_key(at) && self.file.contains_key(at)
     }
 
-    /// Entries on the two lists.
+    /// Number of entries on the two lists.
     pub(crate) fn totals(&self) -> ListsChanged {
         self.totals.clone()
     }
 
-    /// How a source stands on the lists now, in words: by its own entry, else by the one around it.
+    /// Describes the present state of a source on the lists, by its own entry or else by the one
+    /// around it.
     pub(crate) fn reported(&self, source: &Selector, now: Ticks) -> String {
         for selector in std::iter::once(*source).chain(source.wider()) {
             let entry = self.deciding(&selector, now);
@@ -134,32 +133,32 @@ impl ListStore {
         "on no list".to_owned()
     }
 
-    /// Why changes are not on disk; none if they are.
+    /// Reason why changes are not on disk; `None` if they are.
     pub(crate) fn not_saved(&self) -> Option<&str> {
         self.store.not_saved()
     }
 
-    /// True if the entry that decides on a source is not on disk, and could not be.
+    /// Returns true if the entry that decides on a source could not be written to disk.
     pub(crate) fn lacks(&self, source: &Selector, now: Ticks) -> bool {
         let mut at = std::iter::once(*source).chain(source.wider());
         let decides = at.find_map(|at| Some((at, self.deciding(&at, now)?)));
         decides.is_some_and(|(at, entry)| !entry.is_of_rule_file() && self.store.lacks(&at))
     }
 
-    /// The list that decides on a source now; none if the rules do.
+    /// The list that decides on a source now; `None` if the rules decide.
     pub(crate) fn of(&self, source: &Selector, now: Ticks) -> Option<ListName> {
         self.entry(source, now).and_then(|entry| entry.at(now)).map(name)
     }
 
-    /// The reason that was given for the entry that decides on a source now, and its author.
+    /// Reason and author of the entry that decides on a source now.
     pub(crate) fn words_of(&self, source: &Selector, now: Ticks) -> [Option<&str>; 2] {
         let entry = self.found(source, now);
         let reason = entry.and_then(|entry| entry.reason.as_deref());
         [reason, entry.and_then(|entry| entry.by.as_deref())]
     }
 
-    /// The entry that the program finds for a source: its own, else that of the longest prefix, if
-    /// it has not expired. By look-ups, because a proxy may ask for each of its requests.
+    /// The entry that the program finds for a source: its own, or else that of the longest prefix,
+    /// unless it has expired. Uses look-ups, because a proxy may ask for each of its requests.
     pub(crate) fn entry(&self, source: &Selector, now: Ticks) -> Option<ListEntry> {
         self.found(source, now).map(|entry| entry.listed)
     }
@@ -172,8 +171,8 @@ impl ListStore {
         self.deciding(source, now).or_else(longest)
     }
 
-    /// Effect of the lists on a source, now and once the entries that end have ended, if `changes`
-    /// were made, and with these entries of rule files, if they are others than now.
+    /// Effect of the lists on a source, now and after the temporary entries have ended, if
+    /// `changes` were made; also with other entries of rule files, if given.
     pub(crate) fn standing(
         &self,
         source: &Selector,

@@ -1,4 +1,5 @@
-//! Who may change an entry: programs replace and shorten none of a person, and take off their own.
+//! Permission to change entries: a program may not replace or shorten an entry of a person, and
+//! removes only its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,49 +14,49 @@ use super::{Changes, ListStore, reason, verdict};
 use crate::api::lists::{RULE_FILE, SetList, Skipped};
 use crate::error::ServiceError;
 
-/// The author of what other nodes of a cluster changed.
+/// Author of changes by other nodes of a cluster.
 pub(crate) const CLUSTER: &str = "cluster";
 
 /// A change of the lists as it would be made.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
-    /// Entries that are new, or other than before.
+    /// Entries that are new or changed.
     pub(super) put: BTreeMap<Selector, Entry>,
     pub(super) gone: BTreeSet<Selector>,
-    /// Sources that were on the list by others, for as long, and stay so.
+    /// Number of sources that others have listed for at least as long, and that stay so.
     pub(super) stay: usize,
-    /// Sources that stay as they are, and why.
+    /// Sources left unchanged, with the reason.
     pub(super) skipped: Vec<Skipped>,
 }
 
-/// An answer to a program that wants an entry.
+/// Decision about an entry that a program wants.
 enum Leave {
     Take,
-    /// The entry that there is does as much.
+    /// The existing entry has the same effect.
     Stays,
-    /// Another one stands above it.
+    /// Another entry takes precedence.
     Refused(String),
 }
 
 impl Wanted {
-    /// The change, for anybody who asks what it would mean.
+    /// The change, for callers that examine its effect.
     pub(crate) fn changes(&self) -> Changes {
         let gone = self.gone.iter().map(|selector| (*selector, None));
         gone.chain(self.put.iter().map(|(at, entry)| (*at, Some(entry.clone())))).collect()
     }
 
-    /// The sources that are put on a list, each with the end of its entry.
+    /// The sources put on a list, each with the end of its entry.
     pub(crate) fn put(&self) -> impl Iterator<Item = (&Selector, Option<Ticks>)> {
         self.put.iter().map(|(selector, entry)| (selector, entry.listed.expires()))
     }
 
-    /// The sources whose entries go.
+    /// The sources whose entries are removed.
     pub(crate) fn gone(&self) -> impl Iterator<Item = &Selector> {
         self.gone.iter()
     }
 }
 
-/// The author that a request names; none for a person.
+/// The author named by a request; `None` for a person.
 pub(crate) fn author(by: Option<&str>) -> Result<Option<Arc<str>>, ServiceError> {
     let problem = |problem: String| ServiceError::Word { word: "by", problem };
     match by {
@@ -72,8 +73,8 @@ pub(crate) fn author(by: Option<&str>) -> Result<Option<Arc<str>>, ServiceError>
 }
 
 impl ListStore {
-    /// Works out what a request would change. `managed` and `hazard` say why a source is not to be
-    /// listed: to a person that is a refusal of all, to a program it is one source less.
+    /// Prepares the change for a request. `managed` and `hazard` say why a source must not be
+    /// listed: for a person this refuses the whole request, for a program it skips the source.
     pub(crate) fn wanted(
         &self,
         request: &SetList,
@@ -92,7 +93,7 @@ impl ListStore {
                 return Err(ServiceError::NoTime);
             }
             let selector = source_text::parse(source)?;
-            // Two addresses of one /64: the longer time is for both.
+            // Two addresses of one /64: the longer time applies to both.
             let known = named.entry(selector).or_insert(seconds);
             *known = known.zip(seconds).map(|(one, other)| one.max(other));
         }
@@ -141,8 +142,8 @@ impl ListStore {
         Ok(wanted)
     }
 
-    /// Entries that a change takes off: those of the same program that it does not name, and those
-    /// of programs inside what a person lists otherwise.
+    /// Entries that a change removes: those of the same program that it does not name, and those of
+    /// programs inside a prefix that a person puts on the other list.
     fn going(
         &self,
         request: &SetList,
@@ -165,8 +166,8 @@ impl ListStore {
                     && put.keys().any(|prefix| prefix.contains(at))
             }
         };
-        // Most changes are of single sources, which have nothing inside; and of a program that does
-        // not replace its entries none goes. Nobody walks over a million entries for nothing.
+        // Most changes concern single sources, which contain nothing, and a program that does not
+        // replace its entries removes none. Both cases avoid a walk over a million entries.
         let nothing_inside = by.is_none() && put.keys().all(Selector::is_source);
         if nothing_inside || by.is_some() && !request.replace {
             return BTreeSet::new();
@@ -174,7 +175,7 @@ impl ListStore {
         others.filter(goes).map(|(at, _)| *at).collect()
     }
 
-    /// Says whether a program may put an entry in the place of what there is.
+    /// Decides whether a program may replace the existing entry by a new one.
     fn leave(&self, selector: &Selector, new: ListEntry, by: &str, now: Ticks) -> Leave {
         let in_force =
             |at: &Selector| self.entries.get(at).filter(|it| it.listed.at(now).is_some());
@@ -208,8 +209,8 @@ impl ListStore {
         }
     }
 
-    /// Of sources that are to be taken off, those whose entries an author may take off; and the
-    /// others, with what stands against it.
+    /// Splits sources to be removed into those whose entries the author may remove, and the others
+    /// with the reason against it.
     pub(crate) fn own(
         &self,
         selectors: &BTreeSet<Selector>,
@@ -222,7 +223,7 @@ impl ListStore {
             else {
                 return true;
             };
-            // A program whose entry has ended has what it wants.
+            // A program whose entry has already ended has what it wants.
             if by.is_none() {
                 let why = format!("it is {}: take it out of that", entry.reported());
                 skipped.skip(*selector, why);

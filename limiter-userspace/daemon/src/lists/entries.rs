@@ -16,26 +16,26 @@ pub(crate) type Entries = BTreeMap<Selector, Entry>;
 /// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The entry as the maps have it.
+    /// The entry as the maps hold it.
     pub(super) listed: ListEntry,
-    /// The reason that was given for it.
+    /// Reason given for the entry.
     pub(super) reason: Option<Arc<str>>,
-    /// The program or list that wrote it, or [`RULE_FILE`]; none for a person.
+    /// The program or list that wrote the entry, or [`RULE_FILE`]; `None` for a person.
     pub(super) by: Option<Arc<str>>,
 }
 
 impl Entry {
-    /// True if it is the word of a person: typed, or in a rule file.
+    /// Returns true if the entry comes from a person: typed, or in a rule file.
     pub(super) fn is_of_people(&self) -> bool {
         self.by.is_none() || self.is_of_rule_file()
     }
 
-    /// True for an entry of a rule file.
+    /// Returns true for an entry of a rule file.
     pub(super) const fn is_of_rule_file(&self) -> bool {
         self.listed.is_of_rule_file()
     }
 
-    /// The entry and its author in words: `denied by fail2ban (sshd)`.
+    /// Describes the entry and its author: `denied by fail2ban (sshd)`.
     pub(super) fn reported(&self) -> String {
         let what = match self.listed.verdict() {
             Some(Listed::Deny) => "denied",
@@ -53,7 +53,7 @@ impl Entry {
     }
 }
 
-/// The list of an entry, as people name it.
+/// The list of an entry, by its public name.
 pub(crate) const fn name(listed: Listed) -> ListName {
     match listed {
         Listed::Deny => ListName::Deny,

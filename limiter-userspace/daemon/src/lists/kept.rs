@@ -12,7 +12,7 @@ use super::{ListStore, MANY, verdict};
 use crate::api::lists::ListName;
 use crate::error::ServiceError;
 
-/// Widest entries of other nodes that there may be on a list at once.
+/// Most of the widest allowed prefixes that other nodes may have on a list at once.
 const OTHERS: u128 = 16;
 
 impl ListStore {
@@ -86,7 +86,7 @@ impl ListStore {
         }
     }
 
-    /// The sum that an entry of another node is part of, and its addresses.
+    /// The sum to which an entry of another node belongs, and the number of its addresses.
     pub(super) fn of_others(
         &mut self,
         selector: &Selector,
@@ -100,8 +100,8 @@ impl ListStore {
         Some((self.of_others.get_mut(list)?.get_mut(family)?, addresses))
     }
 
-    /// True if an entry of another node may come to those that others made: together they have no
-    /// more addresses in them than [`OTHERS`] prefixes of the `least` lengths.
+    /// Returns true if another node may add an entry: together, such entries may cover no more
+    /// addresses than [`OTHERS`] prefixes of the `least` lengths.
     pub(crate) fn has_room_of_others(
         &self,
         selector: &Selector,
@@ -155,7 +155,7 @@ impl ListStore {
     }
 }
 
-/// Refuses more single sources and prefixes than there is room for.
+/// Refuses more single sources or prefixes than there is room for.
 pub(super) fn fits(sizes: [usize; 2]) -> Result<(), ServiceError> {
     for (size, (what, capacity)) in sizes.into_iter().zip(ROOM) {
         if size > capacity {
@@ -165,7 +165,7 @@ pub(super) fn fits(sizes: [usize; 2]) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// The family of a prefix, 0 for IPv4 and 1 for IPv6, and how many addresses it has; none for all
+/// Family of a prefix, 0 for IPv4 and 1 for IPv6, and its number of addresses; `None` for all
 /// sources.
 fn addresses(selector: &Selector) -> Option<(usize, u128)> {
     match selector {

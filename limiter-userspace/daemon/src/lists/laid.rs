@@ -1,5 +1,5 @@
-//! Entries that rule files have: which of them are in force with a rule set, and how they take the
-//! place of those before.
+//! Entries of rule files: which of them are in force with a rule set, and how they replace the
+//! previous ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,23 +18,24 @@ use crate::error::ServiceError;
 use crate::layers::Layers;
 use crate::moment;
 
-/// Warnings of one sort that are reported one by one.
+/// Most warnings of one kind that are listed one by one.
 const MOST_REPORTED: usize = 5;
 
-/// The entries of rule files as they are in force with a rule set.
+/// The entries of rule files with their state under a rule set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Laid {
     /// Entries that are in force.
     pub(crate) entries: Entries,
-    /// Entries that are not, because they would lock somebody out, with the reason.
+    /// Descriptions of entries kept out of force because they would lock somebody out, with the
+    /// reason.
     pub(crate) kept_out: Vec<String>,
-    /// Entries whose end has passed.
+    /// Warnings about entries whose end has passed.
     pub(crate) over: Vec<String>,
 }
 
 impl Laid {
-    /// The entries of the rule files of `layers`, at a time of both clocks. `hazard` says why a
-    /// source is not to be denied.
+    /// The entries of the rule files of `layers`, at a given time of both clocks. `hazard` says why
+    /// a source must not be denied.
     pub(crate) fn of(
         layers: &Layers,
         (now, wall): (Ticks, Duration),
@@ -69,7 +70,7 @@ impl Laid {
         warnings
     }
 
-    /// The objection to the entries, if there is one.
+    /// Objection to the entries, if any.
     pub(crate) fn objection(&self) -> Option<String> {
         let first = self.kept_out.first()?;
         Some(format!("{first}: remove the entry, or leave it out of force with --force"))
@@ -87,7 +88,7 @@ fn over_text(layers: &Layers, selector: &Selector, entry: &Listing) -> String {
     format!("{} ended at {until}: remove it", reported(layers, selector, entry.list()))
 }
 
-/// Warnings of one sort: the first ones, and how many more there are.
+/// Warnings of one kind: the first ones, and the number of further ones.
 fn in_short(mut all: Vec<String>) -> Vec<String> {
     if all.len() > MOST_REPORTED {
         let more = all.len() - MOST_REPORTED;
@@ -99,7 +100,7 @@ fn in_short(mut all: Vec<String>) -> Vec<String> {
     all
 }
 
-/// An entry with its place: `rules.yaml:3:5: the entry 192.0.2.7 of the allow list`.
+/// Describes an entry with its place: `rules.yaml:3:5: the entry 192.0.2.7 of the allow list`.
 fn reported(layers: &Layers, selector: &Selector, list: &str) -> String {
     let place = layers.file.places.get(&Subject::Listed(*selector));
     let place = place.map_or_else(String::new, |place| format!("{place}: "));
@@ -107,7 +108,7 @@ fn reported(layers: &Layers, selector: &Selector, list: &str) -> String {
 }
 
 impl ListStore {
-    /// Refuses entries of rule files that the lists have no room for.
+    /// Refuses entries of rule files for which the lists have no room.
     pub(crate) fn check_room_for(&self, laid: &Laid) -> Result<(), ServiceError> {
         let mut sizes = self.sizes;
         let mut count = |selector: &Selector, step: fn(usize, usize) -> usize| {
@@ -126,9 +127,9 @@ impl ListStore {
         super::kept::fits(sizes)
     }
 
-    /// The entries as they are to be while they are on trial until `end`: new ones end with it, by
-    /// themselves. Those that would go or change stay, as nothing in the program brings them back.
-    /// Says which these are.
+    /// The entries while the new ones are on trial until `end`: new ones end with the trial, by
+    /// themselves. Entries that would be removed or changed stay, because nothing in the program
+    /// could restore them; they are returned as well.
     pub(crate) fn on_trial(&self, laid: &Laid, end: Ticks) -> (Laid, Vec<String>) {
         let mut entries = self.file.clone();
         for (selector, entry) in &laid.entries {
@@ -148,8 +149,8 @@ impl ListStore {
         (Laid { entries, ..Laid::default() }, in_short(waiting.collect()))
     }
 
-    /// Puts entries of rule files in the place of those before, all or none. Entries of others stay
-    /// as they are. Returns those before.
+    /// Replaces the entries of rule files, all or none. Entries of others stay. Returns the
+    /// previous ones.
     pub(crate) fn lay(
         &mut self,
         datapath: &mut dyn Datapath,
@@ -163,7 +164,8 @@ impl ListStore {
             let other = |at: &&Selector| before.get(at) != laid.entries.get(at);
             all.into_iter().filter(other).copied().collect()
         };
-        // What comes is first: a source that moves from one prefix to another is not without.
+        // New entries come first, so that a source that moves from one prefix to another is always
+        // covered.
         let is_new = |at: &&Selector| laid.entries.contains_key(at);
         let (comes, goes): (Vec<&Selector>, Vec<&Selector>) = changed.iter().partition(is_new);
         let order: Vec<Selector> = comes.into_iter().chain(goes).copied().collect();
@@ -188,7 +190,7 @@ impl ListStore {
         Ok(Laid { entries: before, ..Laid::default() })
     }
 
-    /// Puts an entry of a rule file in the place of the one before, or takes that away.
+    /// Replaces the previous entry of a rule file, or removes it.
     pub(super) fn keep_file(&mut self, selector: Selector, entry: Option<Entry>) {
         if let Some(old) = self.file.remove(&selector) {
             *self.total(&old.listed) -= 1;
@@ -211,7 +213,7 @@ impl ListStore {
         self.settle_inside(datapath, selector, managed)
     }
 
-    /// True if the wall clock was set since the entries of rule files came in force.
+    /// Returns true if the wall clock was set since the entries of rule files came into force.
     pub(crate) fn is_clock_set(&self, datapath: &dyn Datapath) -> bool {
         super::store::was_set(self.laid_at, (datapath.now(), datapath.wall()))
     }

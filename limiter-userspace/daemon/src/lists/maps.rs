@@ -1,4 +1,4 @@
-//! What decides of the entries of people, programs and rule files, in the maps.
+//! Writes the entries that decide, among those of people, programs and rule files, into the maps.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Bound;
@@ -12,8 +12,8 @@ use super::ListStore;
 use crate::error::ServiceError;
 
 impl ListStore {
-    /// Writes what decides on sources into the maps; if it is a word of people, also of those
-    /// inside that.
+    /// Writes the deciding entries of these sources into the maps; for entries of people, also
+    /// those of sources inside them.
     pub(super) fn settle_all(
         &self,
         datapath: &mut dyn Datapath,
@@ -22,14 +22,14 @@ impl ListStore {
         managed: &dyn Fn(&Selector) -> Option<Selector>,
     ) -> Result<(), ServiceError> {
         self.settle(datapath, selector, managed)?;
-        // Only rule files have prefixes that stand over what is inside.
+        // Only rule files have prefixes that override the entries inside.
         if !people || self.file.is_empty() {
             return Ok(());
         }
         self.settle_inside(datapath, selector, managed)
     }
 
-    /// Writes what decides on the sources of programs inside a prefix into the maps.
+    /// Writes the deciding entries of programs inside a prefix into the maps.
     pub(super) fn settle_inside(
         &self,
         datapath: &mut dyn Datapath,
@@ -48,7 +48,7 @@ impl ListStore {
         Ok(())
     }
 
-    /// Writes what decides on exactly these sources into the maps.
+    /// Writes the deciding entry of exactly these sources into the maps.
     pub(super) fn settle(
         &self,
         datapath: &mut dyn Datapath,
@@ -63,7 +63,7 @@ impl ListStore {
     }
 }
 
-/// The last selector inside another one, in the order of all.
+/// The last selector inside another one, in the order of selectors.
 fn last(selector: &Selector) -> Selector {
     match selector {
         Selector::Every => {
@@ -73,7 +73,7 @@ fn last(selector: &Selector) -> Selector {
     }
 }
 
-/// Makes a management prefix safe again that was on a list by itself.
+/// Makes a management prefix safe again that itself was on a list.
 pub(super) fn protect(
     datapath: &mut dyn Datapath,
     selector: Selector,

@@ -1,4 +1,4 @@
-//! The reason that somebody gives for an entry of a list.
+//! The reason that the author of an entry gives for it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use limiter_text::plain::is_plain;
 
 use crate::error::ServiceError;
 
-/// A reason that can be kept and shown.
+/// Checks that a reason can be stored and shown.
 pub(super) fn checked(text: &str) -> Result<Arc<str>, ServiceError> {
     let problem = if text.trim().is_empty() {
         "is empty: leave it out, or say something".to_owned()

@@ -1,9 +1,9 @@
-//! The lists as they are on disk: `lists.json` has all entries, and `lists.journal` the changes
-//! since, a line each.
+//! The lists on disk: `lists.json` has all entries, and `lists.journal` the changes since, one in a
+//! line.
 //!
-//! The first line of the journal has the digest of the file that it continues, so one that was left
-//! beside a newer file is known. A line is one change: it counts whole, or, cut off by a power cut,
-//! not at all.
+//! The first line of the journal has the digest of the file that it continues, so a journal left
+//! beside a newer file is recognized. A line is one change: it counts completely or, cut off by a
+//! power cut, not at all.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -40,23 +40,23 @@ pub(super) struct SavedEntry<'a> {
     #[serde(borrow)]
     source: Cow<'a, str>,
     list: ListName,
-    /// Seconds since 1970; none for never.
+    /// Seconds since 1970; absent if the entry does not end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until: Option<u64>,
-    /// Seconds that were left when it was saved. No more are given: the wall clock may not be set
-    /// yet.
+    /// Seconds left when it was saved. The entry gets no more than these, because the wall clock
+    /// may not be set yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left: Option<u64>,
-    /// The reason that was given for it.
+    /// Reason given for the entry.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     reason: Option<Cow<'a, str>>,
-    /// The program or list that wrote it; none for a person.
+    /// The program or list that wrote the entry; absent for a person.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     by: Option<Cow<'a, str>>,
 }
 
 impl SavedEntry<'_> {
-    /// An entry as it is to be saved; none if it has expired.
+    /// The form of an entry for saving; `None` if it has expired.
     pub(super) fn new(
         selector: &Selector,
         entry: &Entry,
@@ -77,48 +77,48 @@ impl SavedEntry<'_> {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
-    /// The digest of the `lists.json` that it continues.
+    /// Digest of the `lists.json` that the journal continues.
     pub(super) continues: String,
 }
 
-/// A change: another line of the journal.
+/// A change: one of the further lines of the journal.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Change<'a> {
-    /// Time of the change, in seconds since 1970: entries that were to end before it have ended,
-    /// whatever a clock says later.
+    /// Time of the change, in seconds since 1970: entries with an earlier end have ended, whatever
+    /// a clock shows later.
     pub(super) at: u64,
-    /// Entries that are new, or other than before.
+    /// Entries that are new or changed.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub(super) put: Vec<SavedEntry<'a>>,
-    /// Sources that are on no list any more.
+    /// Sources that are no longer on a list.
     #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
     pub(super) gone: Vec<Cow<'a, str>>,
 }
 
-/// Entries until they are asked for.
+/// Entries as found on disk.
 type Found = BTreeMap<Selector, FoundEntry>;
 
 /// An entry as it was saved.
 struct FoundEntry {
     list: ListName,
-    /// The end by the wall clock, in seconds since 1970; none for never.
+    /// End by the wall clock, in seconds since 1970; `None` if the entry does not end.
     until: Option<u64>,
-    /// Seconds that it had left.
+    /// Seconds left when it was saved.
     left: u64,
     reason: Option<Arc<str>>,
     by: Option<Arc<str>>,
 }
 
-/// What the maps do not have of an entry: the list that it is for, its reason, and the program that
-/// wrote it.
+/// Parts of an entry that the maps do not hold: its list, its reason, and the program that wrote
+/// it.
 pub(super) type Words = (ListName, Option<Arc<str>>, Option<Arc<str>>);
 
-/// Words by the sources of their entries.
+/// These parts by the source of the entry.
 pub(super) type Reasons = BTreeMap<Selector, Words>;
 
-/// Reads what was saved, and what of it has not expired. What cannot be read loses lists, not the
-/// machine: it is set aside, and reported in a warning with its remedy.
+/// Reads the saved entries that have not expired. Unreadable files lose lists but do not stop the
+/// daemon: they are set aside and reported in a warning with the remedy.
 pub(super) fn read(
     state: &StateDir,
     now: Ticks,
@@ -144,8 +144,8 @@ pub(super) fn read(
     Ok(found.into_iter().filter_map(|(at, saved)| Some((at, entry(saved)?))).collect())
 }
 
-/// Reads the reasons of entries that are in force: the maps have all else. Files that cannot be
-/// read as a whole are set aside, because the next change of the lists writes over them.
+/// Reads the reasons of entries in force; the maps hold the rest. Files that cannot be read
+/// completely are set aside, because the next change of the lists overwrites them.
 pub(super) fn reasons(state: &StateDir, damage: &mut Option<Damage>) -> Reasons {
     let (found, _, mut problems) =
         found(state).unwrap_or_else(|error| (Found::new(), 0, vec![error.to_string()]));
@@ -157,8 +157,8 @@ pub(super) fn reasons(state: &StateDir, damage: &mut Option<Damage>) -> Reasons 
     found.into_iter().map(words).collect()
 }
 
-/// All that was saved; the time of the last change, in seconds since 1970; and what is wrong with
-/// the files.
+/// Everything saved; the time of the last change, in seconds since 1970; and the problems of the
+/// files.
 fn found(state: &StateDir) -> Result<(Found, u64, Vec<String>), StateError> {
     let mut found = Found::new();
     let mut problems = Vec::new();
@@ -186,7 +186,7 @@ fn found(state: &StateDir) -> Result<(Found, u64, Vec<String>), StateError> {
     Ok((found, latest, problems))
 }
 
-/// Keeps copies of files that are not whole, and says where.
+/// Keeps copies of incomplete files, and reports their paths.
 fn set_aside(state: &StateDir, mut problems: Vec<String>) -> Damage {
     let mut copies = Vec::new();
     for name in [LISTS, JOURNAL] {
@@ -209,16 +209,16 @@ fn set_aside(state: &StateDir, mut problems: Vec<String>) -> Damage {
     Damage { warning: problems.join("; "), copies }
 }
 
-/// Adds entries; what they could not be, one of them, and how many.
+/// Adds entries; returns a message with one of the invalid ones and their number.
 fn take(found: &mut Found, entries: Vec<SavedEntry<'_>>) -> Option<String> {
     let (mut bad, mut last) = (None, None::<Arc<str>>);
     for SavedEntry { source, list, until, left, reason, by } in entries {
         match source_text::parse(&source) {
             Ok(selector) => {
-                // A reason that cannot be shown is not worth an entry.
+                // An invalid reason is dropped, but the entry is kept.
                 let reason = reason.and_then(|reason| reason::checked(&reason).ok());
                 let left = left.unwrap_or(u64::MAX);
-                // Thousands of entries in a row are of one list.
+                // Thousands of entries in a row have the same author.
                 let by = by.map(|by| match &last {
                     Some(last) if **last == *by => Arc::clone(last),
                     _ => Arc::from(&*by),
@@ -239,12 +239,12 @@ fn reported(path: &Path, problem: &str) -> String {
     format!("not all saved lists are in force: {}: {problem}", path.display())
 }
 
-/// A line of a journal.
+/// Parses a line of a journal.
 fn read_line<'a, T: Deserialize<'a>>(content: Result<&'a [u8], String>) -> Result<T, String> {
     serde_json::from_slice(content?).map_err(|error| error.to_string())
 }
 
-/// Makes the changes of a journal, as far as it is whole. Says when the last of them was.
+/// Applies the changes of a journal up to its first damage. Returns the time of the last change.
 fn journal(
     mut file: impl io::BufRead,
     continued: Digest,

@@ -1,9 +1,9 @@
-//! The entry that decides on a source, of all that there are for it.
+//! Chooses the entry that decides on a source, among all entries for it.
 //!
-//! The longest prefix decides, as in the program. Of entries for one prefix that of a person
-//! decides, then that of the rule file, then that of a program. Inside a prefix of the rule file,
-//! an entry of a program does not stand against that: the maps have the one of the rule file twice
-//! then.
+//! The longest prefix decides, as in the program. Among entries for one prefix, that of a person
+//! comes first, then that of the rule file, then that of a program. Inside a prefix of the rule
+//! file, an entry of a program cannot contradict it: the maps then hold the rule file's entry in
+//! both places.
 
 use std::collections::BTreeMap;
 
@@ -12,25 +12,25 @@ use limiter_rules::Selector;
 
 use super::entries::{Entries, Entry};
 
-/// Entries that are to be otherwise; `None` for one that is to go.
+/// Assumed changes of entries; `None` for a removed entry.
 pub(crate) type Changes = BTreeMap<Selector, Option<Entry>>;
 
 /// No changes.
 pub(crate) static UNCHANGED: Changes = Changes::new();
 
-/// All entries, as they are or would be.
+/// All entries, as they are or as they would be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct All<'a> {
     /// Entries of people, programs and other nodes.
     pub(super) entries: &'a Entries,
-    /// Changes of these that are assumed.
+    /// Assumed changes of these entries.
     pub(super) changes: &'a Changes,
     /// Entries of the rule files.
     pub(super) file: &'a Entries,
 }
 
 impl<'a> All<'a> {
-    /// The entry for exactly these sources, but for that of the rule file.
+    /// The entry for exactly these sources, apart from that of the rule file.
     fn own(self, at: &Selector) -> Option<&'a Entry> {
         match self.changes.get(at) {
             Some(entry) => entry.as_ref(),
@@ -38,7 +38,7 @@ impl<'a> All<'a> {
         }
     }
 
-    /// The entry that the maps have for exactly these sources; none if there is none, or it has
+    /// The entry that the maps hold for exactly these sources; `None` if there is none or it has
     /// expired.
     pub(super) fn deciding(self, at: &Selector, now: Ticks) -> Option<&'a Entry> {
         let in_force = |entry: &&Entry| entry.listed.at(now).is_some();
@@ -52,13 +52,13 @@ impl<'a> All<'a> {
         }
     }
 
-    /// The entry of the rule file around these sources that an entry of a program stands against.
+    /// The entry of the rule file around these sources that an entry of a program would contradict.
     fn around(self, at: &Selector, own: &Entry, now: Ticks) -> Option<&'a Entry> {
         if self.file.is_empty() {
             return None;
         }
         let in_force = |entry: &&Entry| entry.listed.at(now).is_some();
-        // Rule files have few entries, and programs many.
+        // Rule files have few entries and programs have many, so the search walks the former.
         let (prefix, of_file) =
             at.wider().find_map(|at| Some((at, self.file.get(&at).filter(in_force)?)))?;
         if of_file.listed.verdict() == own.listed.verdict() {
@@ -74,10 +74,10 @@ impl<'a> All<'a> {
 /// Effect of the lists on a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// The source is allowed, for good.
+    /// The source is allowed permanently.
     Safe,
-    /// The source is denied, or will be once an entry that allows it has ended: by this entry.
+    /// The source is denied by this entry, now or once an entry that allows it has ended.
     Denied(Selector),
-    /// The source is left to the rules, or will be.
+    /// The rules decide on the source, now or later.
     Open,
 }

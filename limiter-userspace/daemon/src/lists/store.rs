@@ -1,5 +1,5 @@
-//! Keeps the lists on disk. A change is a line at the end of the journal; all entries are written
-//! only when that has much more than they are, and when what is on disk is not known.
+//! Keeps the lists on disk. A change is appended to the journal; all entries are rewritten only
+//! when the journal has grown much longer than they are, or when the state of the files is unknown.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -19,35 +19,36 @@ use crate::rule_files::Digest;
 use crate::sealed;
 use crate::state_dir::{JOURNAL, LISTS, StateDir, StateError};
 
-/// Records on disk beyond twice the entries that there are: fewer are not worth to write all.
+/// Records on disk, beyond twice the number of entries, from which on rewriting is worth it.
 const SLACK: usize = 1000;
 
-/// A wall clock that is further off than this was set. The times on disk are of the one before.
+/// Difference from which on the wall clock counts as set. Times on disk are by the previous clock.
 const STEP: Duration = Duration::from_secs(2);
 
 /// The state of the files: entries on disk, and changes that are not there yet.
 #[derive(Debug)]
 pub(super) struct Store {
-    /// Sources whose entries are not on disk as they are.
+    /// Sources whose entries differ from those on disk.
     changed: BTreeSet<Selector>,
-    /// True if entries expired that are on disk.
+    /// True if entries on disk have expired.
     expired: bool,
-    /// True if all is to be written, because the next change does not continue the files on disk.
+    /// True if all entries must be written, because the next change cannot continue the files on
+    /// disk.
     whole: bool,
-    /// True if the last try failed. Only housekeeping tries again: a full disk is not to hold up
-    /// every request.
+    /// Error of the last try, if it failed. Only housekeeping tries again, so that a full disk does
+    /// not hold up every request.
     failed: Option<String>,
-    /// Entries in both files, and changes of them.
+    /// Number of entries and changes in both files.
     records: usize,
     /// The digest of `lists.json`.
     digest: Digest,
-    /// The journal; none until there is a change.
+    /// The journal; `None` until the first change.
     journal: Option<Journal>,
-    /// The two clocks when all was written.
+    /// Both clocks when all entries were last written.
     clocks: (Ticks, Duration),
 }
 
-/// True if the wall clock was set between two looks at the clocks.
+/// Returns true if the wall clock was set between two readings of the clocks.
 pub(super) fn was_set(
     (then, wall_then): (Ticks, Duration),
     (now, wall): (Ticks, Duration),
@@ -59,7 +60,7 @@ pub(super) fn was_set(
 #[derive(Debug)]
 struct Journal {
     file: File,
-    /// Bytes that are whole and safe.
+    /// Bytes that are complete and on disk.
     length: u64,
 }
 
@@ -79,23 +80,24 @@ impl Default for Store {
 }
 
 impl Store {
-    /// The store of a daemon that starts. Unless there is nothing at all, all is written once.
+    /// Makes the store of a starting daemon. Unless there is nothing at all, everything is written
+    /// once.
     pub(super) fn open(state: &StateDir, entries: &Entries, now: Ticks, wall: Duration) -> Self {
         let files = [LISTS, JOURNAL].iter().any(|name| !is_absent(&state.path(name)));
         Self { whole: files || !entries.is_empty(), clocks: (now, wall), ..Self::default() }
     }
 
-    /// Notes that the entry of a source is not as on disk.
+    /// Notes that the entry of a source differs from that on disk.
     pub(super) fn note(&mut self, selector: Selector) {
         self.changed.insert(selector);
     }
 
-    /// Why changes are not on disk; none if they are.
+    /// Reason why changes are not on disk; `None` if they are.
     pub(super) fn not_saved(&self) -> Option<&str> {
         self.failed.as_deref()
     }
 
-    /// True if the entry of a source is not on disk as it is, and could not be.
+    /// Returns true if the entry of a source could not be written to disk.
     pub(super) fn lacks(&self, selector: &Selector) -> bool {
         self.failed.is_some() && self.changed.contains(selector)
     }
@@ -105,8 +107,8 @@ impl Store {
         self.expired = true;
     }
 
-    /// Stores a change before it is answered; none if there is nothing to do. After a failure it is
-    /// left to [`Store::keep`].
+    /// Stores a change before it is answered; returns `None` if there is nothing to store. After a
+    /// failure, [`Store::keep`] tries again.
     pub(super) fn store(
         &mut self,
         entries: &Entries,
@@ -117,7 +119,7 @@ impl Store {
         (is_due && self.failed.is_none()).then(|| self.save(entries, state, (now, wall)))
     }
 
-    /// Stores what is not on disk yet, and writes all where the journal has become long.
+    /// Stores all changes not on disk yet, and rewrites everything if the journal has become long.
     pub(super) fn keep(
         &mut self,
         entries: &Entries,
@@ -139,7 +141,7 @@ impl Store {
             false
         } else {
             let done = self.append(entries, state, (now, wall));
-            // The state that a failed call left on disk is not known.
+            // After a failed call the state on disk is unknown.
             done.inspect_err(|error| tracing::debug!(%error, "all lists are written anew")).is_ok()
         };
         let done = if appended { Ok(()) } else { self.write(entries, state, (now, wall)) };
@@ -152,13 +154,13 @@ impl Store {
         done
     }
 
-    /// True if the wall clock was set since all was written.
+    /// Returns true if the wall clock was set since all entries were written.
     fn was_set(&self, now: Ticks, wall: Duration) -> bool {
         was_set(self.clocks, (now, wall))
     }
 
-    /// Writes all entries, and ends the journal. An older one left beside them would be known by
-    /// its digest.
+    /// Writes all entries and ends the journal. An older journal left beside them would be
+    /// recognized by its digest.
     fn write(
         &mut self,
         entries: &Entries,
@@ -180,7 +182,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes what changed at the end of the journal.
+    /// Appends the changes to the journal.
     fn append(
         &mut self,
         entries: &Entries,
@@ -208,7 +210,7 @@ impl Store {
         };
         if let Err(source) = done {
             let begun = self.journal.take();
-            // Half of it would only take the room that is missing.
+            // Half a line would only waste the missing space.
             match begun {
                 Some(journal) => journal.cut(),
                 None => state.remove(JOURNAL),
@@ -221,24 +223,24 @@ impl Store {
 }
 
 impl Journal {
-    /// Begins one, in the place of any that was there.
+    /// Begins a journal, in place of any existing one.
     fn begin(state: &StateDir, header: &Header, line: &str) -> io::Result<Self> {
         let (path, new) = (state.path(JOURNAL), state.path(&format!("{JOURNAL}.new")));
         let mut journal = Self { file: own_files::create_anew(&new)?, length: 0 };
         let header = serde_json::to_string(header)?;
-        // Under its name it has a change: an empty one is known to be damaged.
+        // The file gets its name only with a change in it: an empty journal counts as damaged.
         let written = journal.add(&header).and_then(|()| journal.add(line));
         if let Err(error) = written.and_then(|()| fs::rename(&new, path)) {
-            // Half of it would only take the room that is missing.
+            // Half a file would only waste the missing space.
             drop(fs::remove_file(&new));
             return Err(error);
         }
-        // The name of the file is to be as safe as its content.
+        // The name of the file must be as safe as its content.
         state.sync()?;
         Ok(journal)
     }
 
-    /// Adds a line, and returns when a power cut cannot take it away.
+    /// Appends a line, and returns when a power cut can no longer remove it.
     fn add(&mut self, line: &str) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(self.length))?;
         let line = format!("{}\n", sealed::sealed_line(line));
@@ -248,7 +250,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Cuts off a line that is not whole.
+    /// Cuts off an incomplete line.
     fn cut(self) {
         if let Err(error) = self.file.set_len(self.length) {
             tracing::warn!(%error, "the journal of the lists has a part of a change");
@@ -256,8 +258,8 @@ impl Journal {
     }
 }
 
-/// All entries, as the file has them. They are written one by one: a text of a million would take
-/// more than they do.
+/// All entries, in the form of the file. They are written one by one, because the text of a million
+/// entries would need more memory than the entries.
 struct All<'a> {
     entries: &'a Entries,
     now: Ticks,
@@ -285,7 +287,7 @@ impl Serialize for All<'_> {
     }
 }
 
-/// A file that is digested while it is written.
+/// Computes the digest of a file while it is written.
 struct Digested<'a> {
     file: &'a mut dyn io::Write,
     digest: &'a mut Digest,

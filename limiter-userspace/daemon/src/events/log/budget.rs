@@ -1,4 +1,4 @@
-//! Bytes that the log may take: a flood must not wash away what was before it.
+//! Bytes that the log may grow by, so that a flood does not push out what was logged before it.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use super::files::PARTS;
 /// Time that the log reaches back at least, whatever is reported.
 const REACH: Duration = Duration::from_hours(24);
 
-/// Part of the budget that is kept for drops that are summed up: one in so many.
+/// Part of the budget that is reserved for summaries of drops: one in `KEPT`.
 const KEPT: u64 = 8;
 
-/// A token bucket of bytes. One part of the log may be written at once, and all but two parts in
-/// the time that it is to reach back: then a part that goes is older.
+/// A token bucket of bytes. One part of the log may be written at once, and all but two parts
+/// within the time that the log must reach back: so a part that is removed is older than that.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
-    /// Nanoseconds for each byte.
+    /// Nanoseconds per byte.
     cost: u64,
-    /// Nanoseconds for as much as may come at once.
+    /// Nanoseconds for the bytes that may come at once.
     burst: u64,
-    /// Time when all may come at once again, in nanoseconds.
+    /// Time at which the bucket is full again, in nanoseconds.
     full_at: u64,
 }
 
 impl Budget {
-    /// The budget of a log of so many bytes.
+    /// Makes the budget of a log of `most` bytes.
     pub(super) fn new(most: u64) -> Self {
         let part = (most / PARTS).max(1);
         let reach = u64::try_from(REACH.as_nanos()).unwrap_or(u64::MAX);
@@ -31,17 +31,17 @@ impl Budget {
         Self { cost, burst: cost.saturating_mul(part), full_at: 0 }
     }
 
-    /// Takes bytes for a line that names a source, if there are enough.
+    /// Takes bytes for a line that names a source, if there are enough of them.
     pub(super) fn name(&mut self, now: u64, bytes: usize) -> bool {
         self.take(now, bytes, self.burst - self.burst / KEPT)
     }
 
-    /// Takes bytes for a line that sums up, if there are any.
+    /// Takes bytes for a summary line, if there are any.
     pub(super) fn sum(&mut self, now: u64, bytes: usize) -> bool {
         self.take(now, bytes, self.burst)
     }
 
-    /// Takes bytes for a line that is always written, as there are few.
+    /// Takes bytes for a line that is always written, because such lines are few.
     pub(super) fn always(&mut self, now: u64, bytes: usize) {
         self.take(now, bytes, u64::MAX);
     }
@@ -61,7 +61,7 @@ impl Budget {
 mod tests {
     use super::*;
 
-    /// Whatever comes, what was written within a day fits beside the part that may go.
+    /// Whatever is reported, the lines of a day fit beside the part that may be removed.
     #[test]
     fn a_day_of_any_flood_fits() {
         for most in [1 << 20, 64 << 20, 1 << 30] {

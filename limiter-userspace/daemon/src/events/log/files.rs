@@ -1,5 +1,5 @@
-//! Files of the log: `events-1.jsonl`, `events-2.jsonl` and so on, the newest of which is written.
-//! All of them together stay below a size: the oldest goes.
+//! Files of the log: `events-1.jsonl`, `events-2.jsonl` and so on; the newest is written. Together
+//! they stay below a size: the oldest is removed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use crate::own_files;
 
-/// Parts that the log is kept in: so much of it goes at once.
+/// Number of parts of the log: one part is removed at once.
 pub(super) const PARTS: u64 = 8;
 
-/// Bytes of the disk that the log leaves to limits and lists.
+/// Bytes of the disk that the log leaves free for limits and lists.
 const LEFT: u64 = 4 << 20;
 
 /// The log as it is on disk.
@@ -22,27 +22,27 @@ pub(super) struct Files {
     /// Most bytes of all files together.
     most: u64,
     open: Option<Open>,
-    /// Names of the log that are of no regular file, as of the last lines.
+    /// Names of the log that are not regular files, as of the last write.
     odd: Vec<PathBuf>,
 }
 
-/// The file that is written.
+/// The file that is written to.
 #[derive(Debug)]
 struct Open {
     file: File,
     number: u64,
-    /// Bytes that are whole.
+    /// Bytes of complete lines.
     length: u64,
 }
 
-/// Names of the log in a directory.
+/// Files of the log in a directory.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     /// Bytes of each file, by its number.
     pub(super) sizes: BTreeMap<u64, u64>,
-    /// Names that are of no regular file.
+    /// Names that are not regular files.
     pub(super) odd: Vec<PathBuf>,
-    /// Highest number of any name.
+    /// Highest number in any name.
     last: u64,
 }
 
@@ -67,7 +67,7 @@ pub(super) fn list(directory: &Path) -> io::Result<Listed> {
                 listed.sizes.insert(number, metadata.len());
             }
             Ok(_) => listed.odd.push(entry.path()),
-            // One that went meanwhile.
+            // The file was removed in the meantime.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -89,8 +89,8 @@ impl Files {
         &self.odd
     }
 
-    /// Adds whole lines. Says how many bytes there are then. On an error none of them is there, or
-    /// the last one is torn.
+    /// Appends whole lines; returns the size of the log after that. On an error none of the lines
+    /// is written, or the last one is torn.
     pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<u64> {
         let added = u64::try_from(lines.len()).unwrap_or(u64::MAX);
         let mut listed = list(&self.directory)?;
@@ -122,7 +122,7 @@ impl Files {
         Ok(total)
     }
 
-    /// Removes the oldest files until so many bytes more have room.
+    /// Removes the oldest files until there is room for `added` bytes.
     fn make_room(&self, listed: &mut Listed, added: u64) -> io::Result<()> {
         while listed.sizes.values().sum::<u64>().saturating_add(added) > self.most {
             let Some((oldest, _)) = listed.sizes.pop_first() else { break };
@@ -134,7 +134,7 @@ impl Files {
         Ok(())
     }
 
-    /// The newest file, if it is one's own; behind a line that is not whole.
+    /// Opens the newest file, if it is the daemon's own, after any incomplete line.
     fn newest(&self, listed: &Listed) -> io::Result<Option<Open>> {
         let Some(number) = listed.sizes.keys().next_back().copied() else { return Ok(None) };
         if number != listed.last {
@@ -163,7 +163,8 @@ impl Files {
 }
 
 impl Open {
-    /// True if the file still has its name: nothing is written into one that was removed.
+    /// Returns true if the file still has its name, because nothing may be written into a removed
+    /// file.
     fn is_there(&self, directory: &Path) -> bool {
         let named = fs::symlink_metadata(path(directory, self.number));
         let id = |metadata: &fs::Metadata| (metadata.dev(), metadata.ino(), metadata.len());
@@ -180,7 +181,7 @@ impl Open {
         Ok(())
     }
 
-    /// Cuts off what is not whole: it would only take the room that is missing.
+    /// Cuts off an incomplete line, which would only waste the missing space.
     fn cut(&self) {
         if let Err(error) = self.file.set_len(self.length) {
             tracing::debug!(%error, "a line of the log of events is torn");
@@ -242,8 +243,8 @@ mod tests {
         assert_eq!(text, [line(1), b"{\"torn\n".to_vec(), line(2)].concat());
     }
 
-    /// A pipe, a link, a directory or a file of others under the name of the log, or a log that
-    /// somebody removed: nothing waits, nothing is written elsewhere, and the log goes on.
+    /// A pipe, a link, a directory or a foreign file under a name of the log, or a log that
+    /// somebody removed: nothing blocks, nothing is written elsewhere, and the log continues.
     #[test]
     fn what_is_in_the_place_of_the_log_is_passed_over() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Records that are asked for, put together to episodes, and how far they reach.
+//! Joins the requested records into episodes, and notes how far the log reaches.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -10,20 +10,20 @@ use crate::clocks::rfc3339;
 use crate::events::filter::Filter;
 use crate::render::would_drop;
 
-/// Episodes of an answer: more are counted.
+/// Most episodes in an answer; further ones are only counted.
 const MOST: usize = 1000;
 
-/// Gaps that are listed one by one.
+/// Most gaps that are listed one by one.
 const MOST_GAPS: usize = 16;
 
-/// An episode: the source, the rule, the reason and the begin.
+/// Key of an episode: source, rule, reason and begin.
 type Key = (String, Option<String>, String, SystemTime);
 
-/// An episode, as far as it is in the time that is asked for.
+/// The part of an episode within the requested time.
 #[derive(Clone, Debug)]
 struct Part {
     drops: Drops,
-    /// Place in the order of the last drops.
+    /// Rank in the order of the last drops.
     touched: u64,
     goes_on: bool,
 }
@@ -34,16 +34,16 @@ pub(crate) struct Found {
     parts: BTreeMap<Key, Part>,
     touched: u64,
     left_out: u64,
-    /// Drops of the time that no episode has.
+    /// Drops in the requested time that belong to no episode.
     unnamed: u64,
     gaps: Vec<(SystemTime, SystemTime)>,
     more_gaps: u64,
-    /// True if the rule that is asked for was seen, at any time.
+    /// True if the requested rule was seen, at any time.
     rule_seen: bool,
-    /// The earliest moment of the log.
+    /// Earliest moment in the log.
     from: Option<SystemTime>,
     pub(super) damaged: u64,
-    /// Words about what cannot be read.
+    /// Message about unreadable parts.
     pub(super) trouble: Option<String>,
 }
 
@@ -85,19 +85,19 @@ impl Found {
         }
     }
 
-    /// Notes a rule that is in force.
+    /// Notes a rule in force.
     pub(in crate::events) fn note_rule(&mut self, rule: &str, name: Option<&str>) {
         self.rule_seen |= self.filter.has_rule(Some(rule), name);
     }
 
-    /// Takes drops that are not in the log yet, or never will be.
+    /// Adds drops that are not in the log yet, or never will be.
     pub(in crate::events) fn add_live(&mut self, drops: Drops, goes_on: bool) {
         if self.filter.meets((drops.from, drops.to)) {
             self.add(drops, goes_on);
         }
     }
 
-    /// Takes an episode that has ended, as it is reported.
+    /// Adds an ended episode from its reported form.
     pub(in crate::events) fn add_ended(&mut self, episode: &Episode) {
         let Ok(began) = humantime::parse_rfc3339(&episode.began) else { return };
         let drops = Drops {
@@ -121,14 +121,14 @@ impl Found {
         }
     }
 
-    /// Adds to the drops that nobody reported, in a time.
+    /// Adds drops of a time that were not reported.
     pub(in crate::events) fn add_unnamed(&mut self, from: SystemTime, to: SystemTime, count: u64) {
         if self.filter.meets((from, to)) {
             self.unnamed = self.unnamed.saturating_add(count);
         }
     }
 
-    /// Notes a time without a log.
+    /// Notes a time for which there is no log.
     pub(in crate::events) fn gap(&mut self, times: (SystemTime, SystemTime)) {
         if self.gaps.len() < MOST_GAPS {
             self.gaps.push(times);
@@ -174,8 +174,8 @@ impl Found {
         self.left_out = self.left_out.saturating_add(gone);
     }
 
-    /// The episodes, those that go on and the latest first, and how far all of it reaches. `to` is
-    /// now, and `begin` since when there is anything if there is no log.
+    /// Returns the episodes, current ones and the latest first, and the span that the answer
+    /// covers. `to` is now; `begin` is the start of the span if there is no log.
     pub(in crate::events) fn reported(
         mut self,
         to: SystemTime,
@@ -213,12 +213,12 @@ fn key(drops: &Drops) -> Key {
     (drops.source.clone(), drops.rule.clone(), drops.reason.clone(), drops.began)
 }
 
-/// True of the time before a start: nothing is known of it.
+/// Returns true for a mark about the time before a start, of which nothing is known.
 const fn is_absence(record: &Record) -> bool {
     matches!(record, Record::Mark(mark) if mark.absent)
 }
 
-/// The same drops as they are reported.
+/// The reported form of the drops.
 pub(in crate::events) fn episode(drops: Drops, ended: bool) -> Episode {
     let length = drops.to.duration_since(drops.from).unwrap_or_default();
     Episode {

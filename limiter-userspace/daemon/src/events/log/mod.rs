@@ -1,9 +1,10 @@
-//! The log of events on disk: who was dropped when, by which rule and why, over restarts.
+//! The log of events on disk: which source was dropped when, by which rule and why, across
+//! restarts.
 //!
 //! Episodes are written in parts: soon after their first drop, then once a minute, and at their
 //! end. Drops for which the [`Budget`] has no room are summed up by rule and reason. A [`Mark`]
-//! says that the log was kept, and how many drops of that time nobody reported: so an answer knows
-//! what it does not know.
+//! proves that the log was kept for a time, and gives the number of drops of that time that were
+//! not reported: so an answer can state its gaps.
 
 mod budget;
 mod files;
@@ -35,13 +36,13 @@ pub(super) const PART: Duration = Duration::from_mins(1);
 /// Time between two marks while all drops are reported.
 const QUIET: Duration = Duration::from_mins(5);
 
-/// Rules and reasons that are summed up apart.
+/// Most rules and reasons that are summed up separately.
 const MOST_SUMS: usize = 64;
 
-/// Bytes of lines that wait for the thread.
+/// Most bytes of lines that wait for the thread.
 const PENDING: usize = 128 << 10;
 
-/// Rule, its name, and the reason of drops that are summed up.
+/// Rule, its name, and the reason of summed-up drops.
 type SumKey = (Option<String>, Option<String>, Option<String>);
 
 #[derive(Debug)]
@@ -49,25 +50,25 @@ pub(super) struct Log {
     writer: Writer,
     budget: Budget,
     sums: BTreeMap<SumKey, Others>,
-    /// When sums were written last.
+    /// Time at which sums were last written.
     summed: SystemTime,
     marked: Marked,
     pending: Lines,
-    /// Lines that were given up before the thread had them.
+    /// Lines given up before the thread had them.
     lost: u64,
-    /// Those of them since the last lines that it took.
+    /// Those of them since the thread last took lines.
     gap: Option<Gap>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Marked {
     at: SystemTime,
-    /// Drops that nobody reported until then.
+    /// Drops not reported until then.
     unreported: u64,
 }
 
 impl Log {
-    /// Opens the log in a directory, of so many bytes at most, and says what is at its end.
+    /// Opens the log in a directory, with at most `most` bytes, and returns the records at its end.
     pub(super) fn open(
         directory: &Path,
         most: u64,
@@ -76,7 +77,7 @@ impl Log {
     ) -> std::io::Result<(Self, Found)> {
         let mut end = Found::new(Filter::default());
         let (mut last, mut kept) = (None, None);
-        // A log that cannot be read can be written, maybe.
+        // A log that cannot be read may still be writable.
         let records = scan::end(directory).unwrap_or_else(|error| {
             tracing::warn!(%error, "the log of events of before cannot be read");
             Vec::new()
@@ -103,7 +104,7 @@ impl Log {
         let counted = counted(counts);
         let absent = last.is_some();
         let unnamed = match kept {
-            // The maps were made anew since, if there are fewer.
+            // Fewer counted drops than before mean that the maps were recreated in between.
             Some(Mark { counted: before, .. }) => counted.checked_sub(before).unwrap_or(counted),
             None => 0,
         };
@@ -113,14 +114,14 @@ impl Log {
         Ok((log, end))
     }
 
-    /// Keeps parts of episodes, and what else is due.
+    /// Writes parts of episodes, and everything else that is due.
     pub(super) fn keep(&mut self, mut parts: Vec<Drops>, counts: EventBudget, clocks: Clocks) {
         if self.pending.count == 0
             && let Some(gap) = self.gap.take()
         {
             self.always(&Record::Gap(Gap { to: clocks.wall, ..gap }), clocks);
         }
-        // Sources that lost most are named first.
+        // The sources that lost most are named first.
         parts.sort_by(|a, b| (b.sampled, &a.source).cmp(&(a.sampled, &b.source)));
         for drops in parts {
             self.name(drops, clocks);
@@ -135,7 +136,7 @@ impl Log {
         self.send();
     }
 
-    /// Ends the log, with the last parts.
+    /// Ends the log with the last parts.
     pub(super) fn end(mut self, parts: Vec<Drops>, counts: EventBudget, clocks: Clocks) {
         self.keep(parts, counts, clocks);
         self.sum_up(clocks);
@@ -149,12 +150,12 @@ impl Log {
         Health { lost: health.lost.saturating_add(self.lost), ..health }
     }
 
-    /// Begins to read what is asked for; none if the disk does not keep up.
+    /// Starts a search of the log; returns `None` if the disk does not keep up.
     pub(super) fn read(&self, filter: Filter) -> Option<Answer> {
         if self.pending.count > 0 { None } else { self.writer.read(filter) }
     }
 
-    /// Adds drops that are not on disk yet, and in no episode.
+    /// Adds drops that are not on disk yet and belong to no episode.
     pub(super) fn add_unnamed(&self, found: &mut Found, counts: EventBudget, to: SystemTime) {
         for sum in self.sums.values() {
             found.take(Record::Others(sum.clone()));
@@ -194,7 +195,7 @@ impl Log {
         (sum.from, sum.to) = (sum.from.min(from), sum.to.max(to));
     }
 
-    /// Writes the sums: all as one, if there is no room for each.
+    /// Writes the sums; joins those without room into one.
     fn sum_up(&mut self, clocks: Clocks) {
         self.summed = clocks.wall;
         let mut rest: Option<Others> = None;
@@ -255,7 +256,7 @@ impl Log {
         self.pending.count += 1;
     }
 
-    /// Gives what is pending to the thread; nothing has it try again what failed.
+    /// Passes the pending lines to the thread; without any, lets it retry a failed write.
     fn send(&mut self) {
         if self.pending.count == 0 && self.writer.health().trouble.is_none() {
             return;
@@ -268,7 +269,7 @@ impl Log {
     }
 }
 
-/// Drops that the program counted and nobody was notified of.
+/// Drops that the program counted without reporting them.
 const fn unreported(counts: EventBudget) -> u64 {
     counts.over_budget.saturating_add(counts.lost)
 }
@@ -278,7 +279,7 @@ const fn counted(counts: EventBudget) -> u64 {
     unreported(counts).saturating_add(counts.sent)
 }
 
-/// True if so much time is over by the wall clock, or that was set back.
+/// Returns true if `time` has passed by the wall clock, or if the clock was set back.
 fn is_due(since: SystemTime, now: SystemTime, time: Duration) -> bool {
     now.duration_since(since).is_ok_and(|passed| passed >= time) || now < since
 }

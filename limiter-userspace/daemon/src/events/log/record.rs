@@ -11,9 +11,9 @@ use crate::sealed;
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub(in crate::events) enum Record {
     Drops(Drops),
-    /// Drops of sources that had no room to be named.
+    /// Drops of sources that could not be named for lack of room.
     Others(Others),
-    /// A sign that the log was kept.
+    /// Proof that the log was kept.
     Mark(Mark),
     /// Lines that could not be written.
     Gap(Gap),
@@ -41,7 +41,7 @@ pub(crate) struct Drops {
     pub(in crate::events) last: Sample,
 }
 
-/// Drops by one rule for one reason, of sources that are not named; without a reason, of several.
+/// Drops by one rule for one reason, of unnamed sources; without a reason, of several reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::events) struct Others {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,18 +57,18 @@ pub(in crate::events) struct Others {
     pub(in crate::events) sampled: u64,
 }
 
-/// A sign that the log was kept for a time, with the drops of it that nobody reported.
+/// Proof that the log was kept for a time, with the unreported drops of that time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::events) struct Mark {
     #[serde(with = "moment")]
     pub(in crate::events) from: SystemTime,
     #[serde(with = "moment")]
     pub(in crate::events) to: SystemTime,
-    /// Drops that the program counted and that were not reported.
+    /// Drops that the program counted without reporting them.
     pub(in crate::events) unnamed: u64,
     /// All drops that the program has counted since its maps were made.
     pub(in crate::events) counted: u64,
-    /// True if no daemon kept the log for this time: it is the time before a start.
+    /// True if no daemon kept the log for this time, before a start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::events) absent: bool,
 }
@@ -84,7 +84,7 @@ pub(in crate::events) struct Gap {
 }
 
 impl Record {
-    /// The first and the last moment that it is about.
+    /// First and last moment of the record.
     pub(super) const fn times(&self) -> (SystemTime, SystemTime) {
         match self {
             Self::Drops(of) => (of.from, of.to),
@@ -94,7 +94,7 @@ impl Record {
         }
     }
 
-    /// The line, with its end; none if there is no JSON of it.
+    /// Formats the record as a line with its line break; `None` if it cannot be JSON.
     pub(super) fn line(&self) -> Option<String> {
         let json = serde_json::to_string(self)
             .inspect_err(|error| tracing::error!(%error, "an event that cannot be kept as JSON"))
@@ -102,7 +102,7 @@ impl Record {
         Some(sealed::sealed_object(&json) + "\n")
     }
 
-    /// The record of a line without its end; none of a line that is damaged.
+    /// Reads a record from a line without its line break; `None` if the line is damaged.
     pub(super) fn read(line: &[u8]) -> Option<Self> {
         if !sealed::is_sealed_object(line) {
             return None;

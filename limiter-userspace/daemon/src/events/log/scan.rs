@@ -1,4 +1,4 @@
-//! Reading the log: all of it for those who ask, its end at the start of a daemon.
+//! Reads the log: all of it for a search, and its end when a daemon starts.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
@@ -10,13 +10,13 @@ use super::record::Record;
 use crate::events::filter::Filter;
 use crate::own_files;
 
-/// The longest line: names in it are bounded, so a longer one is damaged.
+/// Longest line: names in lines are bounded, so a longer line is damaged.
 const LONGEST: u64 = 64 << 10;
 
 /// Bytes at the end of the log that a start reads.
 const END: u64 = 256 << 10;
 
-/// Reads the log for a filter, until `gone` says that nobody waits.
+/// Reads the log through a filter, until `gone` returns true because nobody waits any more.
 pub(super) fn read(directory: &Path, filter: Filter, gone: impl Fn() -> bool) -> io::Result<Found> {
     let mut found = Found::new(filter);
     let listed = list(directory)?;
@@ -25,7 +25,7 @@ pub(super) fn read(directory: &Path, filter: Filter, gone: impl Fn() -> bool) ->
         if gone() {
             break;
         }
-        // One that went meanwhile was the oldest.
+        // A file that was removed in the meantime was the oldest.
         let Some(file) = own_files::open(&files::path(directory, number))? else { continue };
         let damaged = lines(file, |record| found.take(record))?;
         found.damaged = found.damaged.saturating_add(damaged);
@@ -33,7 +33,7 @@ pub(super) fn read(directory: &Path, filter: Filter, gone: impl Fn() -> bool) ->
     Ok(found)
 }
 
-/// Words about names of the log that are of no regular file.
+/// Message about names of the log that are not regular files.
 pub(super) fn odd(paths: &[std::path::PathBuf]) -> Option<String> {
     let (first, more) = paths.split_first()?;
     let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
@@ -52,7 +52,7 @@ pub(super) fn end(directory: &Path) -> io::Result<Vec<Record>> {
         let length = file.metadata()?.len();
         let from = length.saturating_sub(left);
         if from > 0 {
-            // The rest of the line before counts for nothing.
+            // Seeking lands inside a line, whose rest is ignored.
             file.seek(SeekFrom::Start(from))?;
         }
         left = left.saturating_sub(length);
@@ -63,7 +63,7 @@ pub(super) fn end(directory: &Path) -> io::Result<Vec<Record>> {
     Ok(parts.into_iter().rev().flatten().collect())
 }
 
-/// Takes each record of a file, and says how many lines are none.
+/// Passes each record of a file to `take`; returns the number of unreadable lines.
 fn lines(file: File, mut take: impl FnMut(Record)) -> io::Result<u64> {
     let mut reader = BufReader::with_capacity(64 << 10, file);
     let mut line = Vec::new();
@@ -76,7 +76,7 @@ fn lines(file: File, mut take: impl FnMut(Record)) -> io::Result<u64> {
         let whole = line.strip_suffix(b"\n");
         match whole.and_then(Record::read) {
             Some(record) => take(record),
-            // Behind a torn line that was ended there is nothing, which is no line.
+            // A torn line that was ended leaves an empty line, which does not count.
             None if whole.is_some_and(<[u8]>::is_empty) => {}
             None => damaged += 1,
         }

@@ -1,5 +1,5 @@
-//! The thread that alone touches the files of the log: a disk that is slow, full or gone holds up
-//! nobody else.
+//! The only thread that touches the files of the log: a slow, full or missing disk holds up no
+//! other task.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -15,30 +15,31 @@ use super::record::{Gap, Record};
 use super::scan;
 use crate::events::filter::Filter;
 
-/// Jobs that wait for the thread.
+/// Most jobs that wait for the thread.
 const WAITING: usize = 32;
 
-/// Bytes that are held while they cannot be written.
+/// Most bytes held while they cannot be written.
 const HELD: usize = 256 << 10;
 
-/// Time that an end waits for the last lines: a disk that hangs does not hold it up.
+/// Longest wait for the last lines at the end of the daemon, so that a disk that hangs does not
+/// hold it up.
 const LAST: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct Lines {
     pub(super) text: String,
     pub(super) count: u64,
-    /// The earliest moment that one of them is about.
+    /// Earliest moment in the lines.
     pub(super) from: SystemTime,
 }
 
-/// An answer of the thread that is under way.
+/// A search that the thread is working on.
 pub(in crate::events) type Answer = oneshot::Receiver<io::Result<Found>>;
 
 enum Job {
     Write(Lines),
     Read(Filter, oneshot::Sender<io::Result<Found>>),
-    /// All jobs before are done.
+    /// Reports that all earlier jobs are done.
     Done(SyncSender<()>),
 }
 
@@ -46,13 +47,13 @@ enum Job {
 pub(crate) struct Health {
     /// Bytes on disk.
     pub(crate) bytes: u64,
-    /// Lines that were not written, and never will be.
+    /// Lines that were given up without being written.
     pub(crate) lost: u64,
-    /// Words about why lines are not written, or what is in their place.
+    /// Reason why lines are not written, or message about what is in their place.
     pub(crate) trouble: Option<String>,
 }
 
-/// The thread, and how it does.
+/// The thread and its state.
 #[derive(Debug)]
 pub(super) struct Writer {
     jobs: SyncSender<Job>,
@@ -60,7 +61,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread, which ends with this.
+    /// Starts the thread; dropping this ends it.
     pub(super) fn start(files: Files) -> io::Result<Self> {
         let (jobs, waiting) = sync_channel(WAITING);
         let health = Arc::new(Mutex::new(Health::default()));
@@ -73,7 +74,7 @@ impl Writer {
         lock(&self.health).clone()
     }
 
-    /// Gives lines to the thread; gives them back if too much waits.
+    /// Passes lines to the thread; returns them if too many jobs wait.
     pub(super) fn write(&self, lines: Lines) -> Result<(), Lines> {
         match self.jobs.try_send(Job::Write(lines)) {
             Err(
@@ -84,13 +85,13 @@ impl Writer {
         }
     }
 
-    /// Has the log read; none if too much waits.
+    /// Requests a search of the log; returns `None` if too many jobs wait.
     pub(super) fn read(&self, filter: Filter) -> Option<Answer> {
         let (answer, read) = oneshot::channel();
         self.jobs.try_send(Job::Read(filter, answer)).ok().map(|()| read)
     }
 
-    /// Waits until all jobs are done, or the disk has hung for long.
+    /// Waits until all jobs are done, but at most [`LAST`].
     pub(super) fn wait(&self) {
         let (done, all) = sync_channel(1);
         let sent = self.jobs.try_send(Job::Done(done));
@@ -107,9 +108,9 @@ fn lock(health: &Mutex<Health>) -> MutexGuard<'_, Health> {
 struct Thread {
     files: Files,
     health: Arc<Mutex<Health>>,
-    /// Lines that could not be written yet.
+    /// Lines not written yet because of an error.
     held: Option<Lines>,
-    /// Lines that were given up since the last ones that were written.
+    /// Lines given up since the last successful write.
     gap: Option<Gap>,
 }
 
@@ -120,7 +121,7 @@ impl Thread {
                 Job::Write(lines) => self.write(lines),
                 Job::Read(filter, answer) => {
                     let read = self.read(filter, &answer);
-                    // One that is gone needs no answer.
+                    // A client that has gone needs no answer.
                     drop(answer.send(read));
                 }
                 Job::Done(done) => drop(done.send(())),
@@ -152,7 +153,7 @@ impl Thread {
         }
     }
 
-    /// Adds lines to those that wait, or gives them up.
+    /// Adds lines to the held ones, or gives them up.
     fn hold(&mut self, lines: Lines) {
         match &mut self.held {
             None => self.held = Some(lines),
