@@ -258,7 +258,7 @@ fn a_bad_file_is_refused_before_anything_is_attached() -> Result<()> {
         (good.replace("nodes: 1", "node_count: 1"), [":3", "node_count"]),
         (good.replace("nodes: 1\n", ""), ["nodes", "missing"]),
         (good.replace("node-1", "a b"), [":2: node", "letters"]),
-        ("redis: [\n".to_owned(), ["node-1.yaml", "docs/cluster.md"]),
+        ("redis: [\n".to_owned(), ["node-1.yaml", "docs/cluster-setup.md"]),
     ] {
         fs::write(&file, &text)?;
         check_refused(&nodes, &words).with_context(|| text.clone())?;

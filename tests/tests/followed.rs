@@ -33,6 +33,12 @@ const FIRST_HOUR: Page = Page {
         ("limiter demo", DEMO),
         ("limiter doctor --iface eth0", "its answer is of the machine: the tests `doctor` have it"),
         ("limiter top", TERMINAL),
+        (
+            "editor /etc/limiter/limiter.env        # LIMITER_RUN=--iface eth0 --rules ... \
+             --management ...",
+            PACKAGE,
+        ),
+        ("systemctl enable --now limiter", PACKAGE),
         ("dpkg -P limiter", PACKAGE),
     ],
 };
@@ -70,9 +76,9 @@ const SHAPING: Page = Page {
 
 const CONTAINERS: Page = Page { path: "docs/containers.md", peers: &[], not_typed: &[] };
 
-const OPERATIONS: Page = Page {
-    path: "docs/operations.md",
-    peers: &["192.0.2.7/32", "203.0.113.5/32"],
+const SERVICE: Page = Page {
+    path: "docs/service.md",
+    peers: &[],
     not_typed: &[
         ("dpkg -i target/packages/limiter_*.deb", PACKAGE),
         ("editor /etc/limiter/limiter.env /etc/limiter/rules.yaml", PACKAGE),
@@ -90,6 +96,16 @@ const OPERATIONS: Page = Page {
              /sys/fs/bpf/limiter-eth1",
             CABLE,
         ),
+    ],
+};
+
+const CHANGE_RULES: Page =
+    Page { path: "docs/change-rules.md", peers: &["192.0.2.7/32"], not_typed: &[] };
+
+const WATCH: Page = Page {
+    path: "docs/watch.md",
+    peers: &["203.0.113.5/32"],
+    not_typed: &[
         ("limiter top", TERMINAL),
         ("tcpdump -Q in -i eth0 -w attack.pcap", "a capture of the tests is in its place"),
     ],
@@ -115,8 +131,6 @@ const TUNING: Page = Page {
             "limiter tune --for 10m --spare 99% --to live.yaml",
             "the test `a_proposal_from_live_traffic_does_what_it_promised` does, in three seconds",
         ),
-        ("limiter set 192.0.2.1 20mbit/s --burst 25kB", "a measurement of two minutes"),
-        ("iperf3 -c 192.0.2.254 -t 10 -O 2", "the same measurement"),
     ],
 };
 
@@ -171,10 +185,23 @@ fn the_first_hour_is_followed() -> Result<()> {
 }
 
 #[test]
-#[ignore = "long: `cargo xtask test --long`"]
-fn the_operations_page_is_followed() -> Result<()> {
+fn the_page_of_the_service_is_followed() -> Result<()> {
     require_root();
-    follow(&OPERATIONS)?;
+    follow(&SERVICE)?;
+    Ok(())
+}
+
+#[test]
+fn the_page_of_changes_is_followed() -> Result<()> {
+    require_root();
+    follow(&CHANGE_RULES)?;
+    Ok(())
+}
+
+#[test]
+fn the_page_for_watching_is_followed() -> Result<()> {
+    require_root();
+    follow(&WATCH)?;
     Ok(())
 }
 
@@ -203,8 +230,8 @@ fn a_page_that_is_wrong_is_found() -> Result<()> {
     let right = "```yaml\n# rules.yaml\ndescriptors: []\n```\n```console\n# limiter run --iface \
                  eth0 --rules rules.yaml\n...\nlimiter: ready: eth0 native, 1 rules, generation \
                  1\n# limiter off\nlimits are off: every packet passes until `limiter on`\npeer$ \
-                 echo one\none\n```\n<!-- here: limiter --version -->\nTried: `this SSH session` \
-                 passed 0, dropped 0.\n";
+                 echo one\none\n```\n<!-- here: limiter --version -->\n<!-- tried: `this SSH session` \
+                 passed 0, dropped 0. -->\n";
     assert_eq!(follow_as(&page, right)?, 3);
     for (from, to) in [
         ("until `limiter on`", "until limiter on"),

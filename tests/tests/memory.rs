@@ -13,7 +13,7 @@ use limiter_tests::{map_memory, process};
 fn a_key_takes_the_bytes_that_the_page_says() -> Result<()> {
     const KEYS: u64 = 65_536;
     require_root();
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/service.md");
     let page = std::fs::read_to_string(page)?;
     let row = page.lines().find(|line| line.starts_with("| `--max-keys N`")).context("no row")?;
     let bed = Testbed::create("keybytes")?;
@@ -38,7 +38,7 @@ fn a_source_takes_the_bytes_that_the_page_says() -> Result<()> {
     const SOURCES: u64 = 262_144;
     const KEYS: u64 = 65_536;
     require_root();
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operations.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/service.md");
     let page = std::fs::read_to_string(page)?;
     let row = page.lines().find(|line| line.starts_with("| `--max-sources N`"));
     let row = row.context("no row")?;

@@ -1,5 +1,5 @@
 //! The lines of comments and of pages: at most [`WIDEST`] columns, and no item of a list inside a
-//! paragraph.
+//! paragraph. And the pages for users: short, and with a command near the top.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,13 +15,46 @@ const WIDEST: usize = 100;
 /// Lines that are named, of all that are too wide.
 const NAMED: usize = 20;
 
-/// Names the lines that are too wide, with how many there are in each folder, and the lines that
-/// break a list; whether there is none of either.
+/// The list of pages, and what begins its part that is not for users.
+const INDEX: &str = "docs/README.md";
+const REST: &str = "\n## For developers\n";
+
+/// Most words of a page for users: what is read in nine minutes.
+const LONGEST: usize = 1800;
+
+/// Most words before the first block of such a page, which has its command or its file.
+const LEAD: usize = 250;
+
+/// Pages that may be longer, or begin with tables: nobody reads them from the top.
+const LOOKED_UP: [(&str, &str); 10] = [
+    ("rules-reference.md", "fields and keys of rule files, by name"),
+    ("requests-reference.md", "the fine print of requests, by subject"),
+    ("operations-reference.md", "reasons, files and variables, by name"),
+    ("algorithms.md", "what each algorithm promises, one by one"),
+    ("packets.md", "a row for each kind of packet"),
+    ("floods.md", "what happens in each table that is full"),
+    ("shaping-figures.md", "tables that a measurement writes"),
+    ("tested-on.md", "tables that a test writes"),
+    ("performance.md", "tables that a measurement writes"),
+    ("accuracy.md", "tables that a measurement writes"),
+];
+
+/// Names the lines that are too wide, with how many there are in each folder, the lines that
+/// break a list, and the pages that are too long; whether there is none of these.
 pub(crate) fn check() -> Result<bool> {
     let root = workspace::root()?;
     let mut git = process::command("git");
     git.args(["ls-files", "*.rs", "*.md"]).current_dir(&root);
     let (mut folders, mut named, mut broken) = (BTreeMap::new(), 0, 0);
+    let mut long = 0;
+    for name in for_users(&fs::read_to_string(root.join(INDEX))?) {
+        let path = format!("docs/{name}");
+        let text = fs::read_to_string(root.join(&path)).with_context(|| path.clone())?;
+        for what in too_long(&text) {
+            println!("{path}: {what}");
+            long += 1;
+        }
+    }
     for name in process::output(&mut git)?.lines() {
         let Ok(text) = fs::read_to_string(root.join(name)) else { continue };
         let lines = if is_page(name) { of_page(&text) } else { of_code(&text) };
@@ -45,7 +78,44 @@ pub(crate) fn check() -> Result<bool> {
     for (folder, [code, pages]) in &folders {
         println!("{folder}: {code} comments and {pages} lines of pages are too wide");
     }
-    Ok(folders.is_empty() && broken == 0)
+    Ok(folders.is_empty() && broken == 0 && long == 0)
+}
+
+/// Pages of docs/ that the list has for users, without those that are looked up.
+fn for_users(index: &str) -> Vec<&str> {
+    let part = index.split(REST).next().unwrap_or_default();
+    let links = part.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let mut pages: Vec<&str> = links.filter(|link| is_page(link) && !link.contains('/')).collect();
+    pages.retain(|page| LOOKED_UP.iter().all(|(name, _)| name != page));
+    pages.sort_unstable();
+    pages.dedup();
+    pages
+}
+
+/// What of a page is too long: all of it, or what is before its first block. Directives that its
+/// readers do not see do not count.
+fn too_long(page: &str) -> Vec<String> {
+    let (all, before) = (words(page), page.split_once("```").map(|(before, _)| words(before)));
+    let mut what = Vec::new();
+    if all > LONGEST {
+        what.push(format!("{all} words, and a page for users has {LONGEST}: cut or split it"));
+    }
+    if let Some(before) = before.filter(|before| *before > LEAD) {
+        what.push(format!("{before} words before its first command: at most {LEAD}"));
+    }
+    what
+}
+
+/// Words of a page, without comments of HTML and without signs alone, as those of tables.
+fn words(page: &str) -> usize {
+    let shown = page.split("<!--").enumerate().map(|(number, part)| match number {
+        0 => part,
+        _ => part.split_once("-->").map_or("", |(_, behind)| behind),
+    });
+    shown
+        .flat_map(str::split_whitespace)
+        .filter(|word| word.contains(char::is_alphanumeric))
+        .count()
 }
 
 /// Numbers of the lines of a page in which a sentence ends and an item of a list begins, as when a
@@ -149,6 +219,20 @@ mod tests {
             assert_eq!(of_page(&page), [2], "{page}");
         }
         assert_eq!(of_page(&"é ".repeat(50)), [0; 0]);
+    }
+
+    #[test]
+    fn long_pages_for_users_are_found() {
+        let page = |before: usize, all: usize| {
+            let (before, behind) = ("word ".repeat(before), "| word |\n".repeat(all - before));
+            format!("{before}\n```\n{behind}```\n<!-- here: a b -->\n")
+        };
+        assert_eq!(too_long(&page(LEAD, LONGEST)), [""; 0]);
+        assert_eq!(too_long(&page(LEAD + 1, LONGEST + 1)).len(), 2);
+        assert_eq!(too_long(&"word ".repeat(LEAD + 1)), [""; 0], "without a command");
+        let index = "[a](b.md#c) [x](../README.md)\n[rules](rules-reference.md) [d](d.md)\n[b](b.md)\n\n## For \
+                     developers\n[e](e.md)\n";
+        assert_eq!(for_users(&index.replace("#c", "")), ["b.md", "d.md"]);
     }
 
     #[test]

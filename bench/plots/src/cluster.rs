@@ -1,5 +1,5 @@
-//! The plot of docs/cluster.md: what nodes that share a limit pass beside its bound under each
-//! load, by the simulator of the tests.
+//! The plot of docs/design/cluster.md: what nodes that share a limit pass beside its bound under
+//! each load, by the simulator of the tests.
 
 use anyhow::{Result, ensure};
 use limiter_sharing::{Settings, SharedLimit};

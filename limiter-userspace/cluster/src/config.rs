@@ -183,7 +183,7 @@ fn reported(error: &serde_saphyr::Error) -> String {
 
     let message = UserMessageFormatter.format_message(error);
     let words: Vec<&str> = message.split_whitespace().collect();
-    format!("{}: docs/cluster.md has the fields", words.join(" "))
+    format!("{}: docs/cluster-setup.md has the fields", words.join(" "))
 }
 
 impl Fields {
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_file_of_the_page_is_good() {
-        let page = include_str!("../../../docs/cluster.md");
+        let page = include_str!("../../../docs/cluster-setup.md");
         let (_, rest) = page.split_once("```yaml\n").expect("there is one");
         let (text, _) = rest.split_once("```").expect("it ends");
         assert_eq!(parse(text).expect("good").node.name, "fra-1");

@@ -2,7 +2,7 @@
 //! the arithmetic.
 //!
 //! A node leases units of a shared limit from a store ahead of need, so that no packet waits.
-//! `docs/cluster.md` has the scheme, the bound and its proof.
+//! `docs/cluster.md` has the scheme and the bound, `docs/design/cluster.md` the proof.
 //!
 //! - [`store`]: the trait, and how answers are read; [`memory`] and `redis` implement it;
 //! - [`node`]: the thread that keeps all leases of a node, through the trait

@@ -137,7 +137,7 @@ pub(super) fn of_neighbours(set: &RuleSet) -> Option<String> {
         format!(
             "to the {who} all neighbours with link-local addresses, fe80::/64, are one source, and \
              so are hosts that have none yet, 0.0.0.0: their DHCPv6, OSPFv3, BFD and VRRP have one \
-             limit together (docs/rules.md#sources has the lines for one each)"
+             limit together (docs/rules-reference.md#sources has the lines for one each)"
         )
     })
 }

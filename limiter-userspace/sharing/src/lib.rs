@@ -1,5 +1,6 @@
 //! Limits that several nodes share: their arithmetic, and the state of one key on one node.
-//! `docs/cluster.md` has the scheme, the bound and its proof; `limiter-cluster` talks to the store.
+//! `docs/cluster.md` has the scheme and the bound, `docs/design/cluster.md` the proof;
+//! `limiter-cluster` talks to the store.
 //!
 //! - [`rate`] and [`limit`]: a limit's exact numbers, and which of them are rejected;
 //! - [`clock`]: the clock with which the kernel compares times;

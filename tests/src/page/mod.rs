@@ -14,7 +14,7 @@
 //! - `<!-- peer: COMMAND -->` is traffic that the page does not show; `<!-- file: PATH = FILE -->`
 //!   a file of the repository that has another name here; `<!-- here: COMMAND -->` a command on the
 //!   machine that is limited, which the page does not show and which has to succeed.
-//! - A line that begins with `Tried: ` says what rules have counted ([`tried`]).
+//! - `<!-- tried: ... -->` says what rules have counted ([`tried`]).
 //! - Commands that do not end by themselves ([`follow::STAY`]) run until the next such command, or
 //!   the end of the page.
 

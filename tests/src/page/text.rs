@@ -128,7 +128,7 @@ pub fn steps(page: &str) -> Result<Vec<Step>> {
             steps.push(hidden(line, Where::Peer, command)?);
         } else if let Some(command) = text.strip_prefix(HERE) {
             steps.push(hidden(line, Where::Here, command)?);
-        } else if let Some(said) = lines[index - 1].strip_prefix(TRIED) {
+        } else if let Some(said) = text.strip_prefix(TRIED) {
             let counted = Counted::all(said).with_context(|| format!("line {line}"))?;
             steps.push(Step::Tried { line, counted });
         } else if let Some(names) = text.strip_prefix(FILE) {
@@ -221,7 +221,7 @@ mod tests {
             "```\n# limiter status\n```\n",
             "<!-- peer: a\n",
             "<!-- here: a\n",
-            "Tried: it works.\n",
+            "<!-- tried: it works. -->\n",
             "<!-- file: a -->\n",
         ] {
             assert!(steps(page).is_err(), "{page:?}");

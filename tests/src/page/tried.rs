@@ -1,5 +1,5 @@
-//! Lines of a page that say what rules did with the traffic before them:
-//! ``Tried: ... `NAME` passed 5, dropped 15.``
+//! Lines of a page, hidden from its readers, that say what rules did with the traffic before them:
+//! ``<!-- tried: ... `NAME` passed 5, dropped 15. -->``
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 /// The begin of such a line.
-pub const TRIED: &str = "Tried: ";
+pub const TRIED: &str = "<!-- tried: ";
 
 /// Packets that a rule or budget has counted.
 #[derive(Clone, Debug, PartialEq, Eq)]

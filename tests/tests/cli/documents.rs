@@ -21,7 +21,8 @@ fn code(line: &str, stdout: Stdio) -> Result<Option<i32>> {
     Ok(status.code())
 }
 
-/// A row for each kind of end that docs/operations.md has; `diff` has its own in `rule_sets`.
+/// A row for each kind of end that docs/operations-reference.md has; `diff` has its own in
+/// `rule_sets`.
 #[test]
 fn exit_codes_are_the_documented_ones() -> Result<()> {
     let dir = WorkDir::create("exitcodes")?;

@@ -55,7 +55,7 @@ rule for every source   300000000/s burst 20  300000000/s  299065420.6/s
 not looked for on this machine: the interfaces eth7
 note: to the rule for every source all neighbours with link-local addresses, fe80::/64, are one \
          source, and so are hosts that have none yet, 0.0.0.0: their DHCPv6, OSPFv3, BFD and VRRP \
-         have one limit together (docs/rules.md#sources has the lines for one each)
+         have one limit together (docs/rules-reference.md#sources has the lines for one each)
 warning: the rule for interface=eth7 rejects, but there is no `replies`: packets over it are \
          dropped, and nobody is notified; add replies to the rule file
 warning: the budget slow carries no TCP session: it counts packets, and after 7 packets one more \

@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use crate::server::{Server, runtime};
 use crate::simulator::scene::settings;
 
-/// A user that may do what limiter does and no more, as docs/cluster.md has it.
+/// A user that may do what limiter does and no more, as docs/cluster-setup.md has it.
 pub(crate) const USER: &str = "reset on >secret ~rl:* -@all +evalsha +script|load +time +get +set \
                                +del +zadd +zscore +zcard +zrange +zrangebyscore +zremrangebyscore \
                                +zrem +pexpire +incrby +hset +hgetall +hdel +xadd +xrange \

@@ -1,5 +1,6 @@
 //! A store that does not count, and nodes of which one has other rules: what each node passes is
-//! bounded by its own account of the limit. docs/cluster.md, "Who has the store" and "Other rules".
+//! bounded by its own account of the limit. docs/design/cluster.md, "What a node takes" and "Other
+//! rules".
 
 use fastrand::Rng;
 use limiter_sharing::account::Answer;
@@ -103,7 +104,7 @@ proptest! {
     }
 }
 
-/// The bound of docs/cluster.md, "Other rules": the quickest rate of all, for as long as the
+/// The bound of docs/design/cluster.md, "Other rules": the quickest rate of all, for as long as the
 /// slowest of all bursts takes to drain and for the window.
 fn of_other_rules(limits: &[SharedLimit], fastest: &SharedLimit) -> i64 {
     let longest = limits.iter().map(|limit| {

@@ -4,10 +4,13 @@ use super::*;
 use crate::Installed;
 use crate::compile::Environment;
 
-/// The YAML blocks of `docs/rules.md`.
+/// The YAML blocks of the pages on rule files.
 fn blocks() -> Vec<String> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/rules.md");
-    let text = std::fs::read_to_string(path).unwrap();
+    let read = |page: &str| {
+        let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).unwrap()
+    };
+    let text = ["rules.md", "rules-reference.md"].map(read).concat();
     let begun = text.split("```yaml\n").skip(1);
     begun.map(|block| block.split("```").next().unwrap_or_default().to_owned()).collect()
 }

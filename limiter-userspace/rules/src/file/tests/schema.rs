@@ -86,7 +86,8 @@ fn the_examples_are_valid() {
         }
     }
     assert!(files >= 8, "{files}");
-    let docs = fs::read_to_string(repository("docs/rules.md")).unwrap();
+    let pages = ["docs/rules.md", "docs/rules-reference.md"];
+    let docs = pages.map(|page| fs::read_to_string(repository(page)).unwrap()).concat();
     let blocks: Vec<_> = docs.split("```yaml\n").skip(1).collect();
     assert!(blocks.len() >= 4);
     for block in blocks {

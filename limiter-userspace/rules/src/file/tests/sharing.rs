@@ -34,7 +34,7 @@ fn a_budget_holds_on_one_node_unless_it_says_cluster() {
         on_partition: OnPartition::Share,
         strict: false,
     };
-    assert_eq!(Sharing::default(), default, "as docs/cluster.md has them");
+    assert_eq!(Sharing::default(), default, "as docs/rules-reference.md has them");
     let other = Sharing {
         sync: Duration::from_millis(1500),
         share: share(125),
