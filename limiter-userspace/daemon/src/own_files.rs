@@ -1,6 +1,6 @@
-//! Files that are made for nobody else, and files that must be files. Anybody who may write to
-//! their directory can put a link, a pipe or a device under a name: nothing is written through one,
-//! and nothing waits for one.
+//! Files that only their owner may use, and names that must be regular files. Anybody who may write
+//! to the directory can put a link, a pipe or a device under a name: the daemon writes through none
+//! of these and waits for none.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// Names that are tried for a new file.
+/// Most names that are tried for a new file.
 const TRIES: u64 = 16;
 
 const fn flags(flags: OFlags) -> i32 {
     flags.bits().cast_signed()
 }
 
-/// A new file for its owner alone, in the place of what had the name; the old one is not written
-/// to, whatever it was.
+/// Creates a file for its owner alone, in place of any file of this name, which is not written to,
+/// whatever it was.
 ///
 /// # Errors
 ///
@@ -35,7 +35,7 @@ pub fn create(path: &Path) -> io::Result<File> {
             made => made?,
         };
         if let Err(error) = fs::rename(&hidden, path) {
-            // The error of the renaming is the one that matters.
+            // The error of the rename is the one that matters.
             drop(fs::remove_file(&hidden));
             return Err(error);
         }
@@ -44,8 +44,7 @@ pub fn create(path: &Path) -> io::Result<File> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// As [`create`], of a name that is used for what is not finished: what was left of it before is
-/// removed first.
+/// As [`create`], for the name of an unfinished file: an old remainder is removed first.
 pub(crate) fn create_anew(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -53,11 +52,12 @@ pub(crate) fn create_anew(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a file to read; none if nothing has the name.
+/// Opens a file for reading; returns `None` if nothing has the name.
 ///
 /// # Errors
 ///
-/// When it cannot be opened, or is no regular file: a pipe would never end, nor a device.
+/// When it cannot be opened or is not a regular file: reading from a pipe or a device might never
+/// end.
 pub fn open(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     let opened = options.read(true).custom_flags(flags(OFlags::NONBLOCK)).open(path);
@@ -70,24 +70,24 @@ pub fn open(path: &Path) -> io::Result<Option<File>> {
     if file.metadata()?.is_file() { Ok(Some(file)) } else { Err(no_file()) }
 }
 
-/// A new file for its owner alone, under a name that nothing has.
+/// Creates a file for its owner alone, under an unused name.
 ///
 /// # Errors
 ///
-/// When something has the name, whatever it is.
+/// When the name is in use.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
     options.custom_flags(flags(OFlags::NOFOLLOW)).open(path)
 }
 
-/// Opens a file to read it and to write at its end; none if somebody else could have written it, or
+/// Opens a file for reading and appending; returns `None` if another user could have written it or
 /// could read it.
 ///
 /// # Errors
 ///
-/// When it cannot be opened, or is no regular file of this name: nothing is written through a link,
-/// and nothing waits for a pipe.
+/// When it cannot be opened or is not a regular file of this name: nothing is written through a
+/// link, and nothing waits for a pipe.
 pub(crate) fn open_own(path: &Path) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true).append(true);
@@ -100,17 +100,17 @@ pub(crate) fn open_own(path: &Path) -> io::Result<Option<File>> {
     Ok((metadata.uid() == own && matches!(metadata.mode() & 0o077, 0)).then_some(file))
 }
 
-/// True if nothing has the name, not even a link to nowhere.
+/// Returns true if the name is unused, even by a dangling link.
 pub(crate) fn is_absent(path: &Path) -> bool {
     matches!(fs::symlink_metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
 }
 
-/// The file that links lead to from a name. A link of somebody else than this user and root leads
-/// nowhere: in a directory of many it may have been put there for anybody who writes.
+/// Follows links from a name to a file. A link is followed only if it belongs to this user or to
+/// root: in a shared directory, another user may have put it there for a writer to fall for.
 ///
 /// # Errors
 ///
-/// When a link is somebody else's, or there is no end of them.
+/// When a link belongs to another user, or links form a loop.
 pub fn behind_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     let own = rustix::process::geteuid().as_raw();
@@ -129,7 +129,7 @@ pub fn behind_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
-/// Error of a name that is no regular file's.
+/// Error for a name that is not a regular file.
 pub(crate) fn no_file() -> io::Error {
     io::Error::other("it is no regular file")
 }
@@ -151,8 +151,8 @@ mod tests {
         mknodat(CWD, at, FileType::Fifo, 0o666.into(), 0).unwrap();
     }
 
-    /// A link that somebody put there, an old file that others may read, a pipe: none is written
-    /// to, and the new file is its owner's alone.
+    /// A foreign link, an old file that others may read, or a pipe: none of these is written to,
+    /// and the new file is for its owner alone.
     #[test]
     fn what_had_the_name_is_replaced_and_never_written_to() {
         let directory = tempfile::tempdir().unwrap();
@@ -187,7 +187,7 @@ mod tests {
         assert!(!left.into_iter().any(hidden), "a file under another name is left");
     }
 
-    /// Whatever is no file is an error at once, and nothing is only nothing.
+    /// A name that is not a regular file is an error at once; an unused name is `None`.
     #[test]
     fn only_files_are_opened() {
         let directory = tempfile::tempdir().unwrap();
@@ -209,7 +209,7 @@ mod tests {
         assert!(behind_links(&at("loop")).is_err());
     }
 
-    /// Lines go at the end of a file of one's own alone.
+    /// Lines are appended only to the daemon's own file.
     #[test]
     fn only_own_files_are_written_on() {
         let directory = tempfile::tempdir().unwrap();

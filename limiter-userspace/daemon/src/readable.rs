@@ -1,4 +1,4 @@
-//! Descriptors that become readable when something happened, as the kernel reports it.
+//! Descriptors that become readable when the kernel reports an event.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A read of a descriptor. The events that it takes do not matter: the waiter looks for himself.
+/// Reads from a descriptor. The content of the events does not matter, because the waiter checks
+/// for itself.
 type Read = fn(&OwnedFd) -> io::Result<usize>;
 
 /// A descriptor in a tokio runtime.
@@ -28,9 +29,8 @@ impl Readable {
         self.0.get_ref()
     }
 
-    /// Waits until there is something, and takes all of it by `read`, which does not block. That
-    /// some was lost (`ENOBUFS`) is something, too. At the end of the runtime it waits for
-    /// ever.
+    /// Waits for events, and takes all of them by `read`, which does not block. A loss of events
+    /// (`ENOBUFS`) counts as an event. At the end of the runtime it waits for ever.
     pub(super) async fn taken(&self, read: Read) {
         loop {
             let Ok(mut ready) = self.0.readable().await else {
@@ -49,8 +49,7 @@ impl Readable {
         }
     }
 
-    /// Waits until there is something, and leaves it there. What comes from now on makes it ready
-    /// again.
+    /// Waits for events, and leaves them there. Later events make the descriptor ready again.
     pub(super) async fn ready(&self) {
         match self.0.readable().await {
             Ok(mut ready) => ready.clear_ready(),

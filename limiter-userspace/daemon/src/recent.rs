@@ -1,4 +1,5 @@
-//! The counters of the last minutes, and what changed in them: for charts that do not begin empty.
+//! The counters of the last minutes and the changes in that time, so that charts do not begin
+//! empty.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,13 +15,13 @@ use crate::views;
 /// Name of the step of housekeeping that reads the counters of all packets and interfaces.
 pub(crate) const NOTE_RECENT: &str = "read the counters of all packets";
 
-/// Readings that are kept: one a second for ten minutes, 24 kB.
+/// Number of kept readings: one a second for ten minutes, 24 kB.
 const POINTS: usize = 601;
 
-/// Changes that are kept: the newest, if there are more in ten minutes.
+/// Number of kept changes: the newest, if there are more in ten minutes.
 const MARKS: usize = 100;
 
-/// Readings of an interface that are kept: its rate is the mean of the last ten seconds.
+/// Number of kept readings of an interface: its rate is the mean over the last ten seconds.
 const READINGS: usize = 10;
 
 /// State of the rules at a reading.
@@ -29,7 +30,7 @@ pub(crate) struct Scene {
     pub(crate) generation: u64,
     pub(crate) bypass: bool,
     pub(crate) on_trial: bool,
-    /// True if the last trial that ended was confirmed.
+    /// True if the last ended trial was confirmed.
     pub(crate) confirmed: bool,
 }
 
@@ -62,7 +63,7 @@ pub(crate) struct Recent {
     points: VecDeque<Point>,
     marks: VecDeque<Mark>,
     scene: Option<Scene>,
-    /// By index and direction.
+    /// Readings by index and direction of the interface.
     interfaces: BTreeMap<(u32, Direction), VecDeque<Reading>>,
 }
 
@@ -104,7 +105,7 @@ impl Recent {
         self.interfaces.retain(|at, _| here.contains(at));
         for at in &here {
             let place = |(index, direction)| InterfaceCounters::place(index, direction);
-            // Interfaces that are counted together have no rate of their own.
+            // Interfaces that are counted together have no separate rates.
             if here.iter().any(|other| other != at && place(*other) == place(*at)) {
                 self.interfaces.remove(at);
                 continue;
@@ -115,8 +116,8 @@ impl Recent {
         Ok(())
     }
 
-    /// The rates of an interface in a direction over the last seconds, until now; none for one that
-    /// was not read before.
+    /// Rates of an interface in a direction over the last seconds, up to now; `None` if it was not
+    /// read before.
     pub(crate) fn rates(
         &self,
         datapath: &dyn Datapath,
@@ -128,7 +129,7 @@ impl Recent {
         Ok(Rates::between(*before, counts(datapath, at)?, nanos))
     }
 
-    /// What is kept, as far as it was asked for.
+    /// The kept readings and changes that the request asks for.
     pub(crate) fn history(&self, asked: AskHistory, clock_ns: u64, began_ns: u64) -> History {
         let wanted = |at: u64| asked.after.is_none_or(|after| at > after);
         History {
@@ -140,7 +141,7 @@ impl Recent {
     }
 }
 
-/// Packets of an interface in a direction that passed and were dropped.
+/// Passed and dropped packets of an interface in a direction.
 fn counts(
     datapath: &dyn Datapath,
     (index, direction): (u32, Direction),
@@ -149,7 +150,7 @@ fn counts(
     Ok([passed.into(), dropped.into()])
 }
 
-/// Adds the newest, in the place of the oldest if there are more than `most`.
+/// Appends the newest value, and removes the oldest if there are more than `most`.
 fn push<T>(kept: &mut VecDeque<T>, newest: T, most: usize) {
     while kept.len() >= most {
         kept.pop_front();
@@ -161,7 +162,7 @@ fn push<T>(kept: &mut VecDeque<T>, newest: T, most: usize) {
 mod tests {
     use super::*;
 
-    /// Each change is a mark of its own kind, and what did not change is none.
+    /// Each kind of change has its own mark, and an unchanged state has none.
     #[test]
     fn changes_are_distinguished() {
         let calm = Scene { generation: 3, ..Scene::default() };

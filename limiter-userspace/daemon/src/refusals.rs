@@ -1,5 +1,5 @@
-//! Changes of other nodes that were not taken over: all counted, the latest kept, and logged at a
-//! bounded rate, since a writer to the store can write very many.
+//! Changes of other nodes that were not taken over: all are counted, the latest are kept, and they
+//! are logged at a bounded rate, because a writer to the store can write very many.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,28 +7,28 @@ use std::time::{Duration, Instant};
 use limiter_cluster::status::RefusedChange;
 use limiter_text::plain::clean;
 
-/// Refused changes that are kept.
+/// Number of refused changes that are kept.
 const KEPT: usize = 10;
-/// Time between two lines of the log.
+/// Shortest time between two lines in the log.
 const APART: Duration = Duration::from_secs(10);
-/// Time for which `limiter status` warns of the latest one.
+/// Time for which `limiter status` warns about the latest refusal.
 const WARNED: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     count: u64,
     latest: VecDeque<(Instant, RefusedChange)>,
-    /// Count of the latest line of the log, and when it was.
+    /// Count at the last log line, and the time of that line.
     reported: (u64, Option<Instant>),
 }
 
 impl Refusals {
-    /// Notes refused changes: some of `count`.
+    /// Notes `count` refused changes, of which `some` are given.
     pub(super) fn note(&mut self, count: u64, some: impl IntoIterator<Item = RefusedChange>) {
         let now = Instant::now();
         self.count = self.count.saturating_add(count);
         for mut refused in some {
-            // Names and texts come from the store.
+            // Names and texts come from the store, so they are cleaned.
             refused.change = clean(&refused.change);
             self.latest.push_back((now, refused));
             if self.latest.len() > KEPT {
@@ -37,7 +37,7 @@ impl Refusals {
         }
     }
 
-    /// Puts those that are new into the log, if it is time for a line.
+    /// Logs new refusals, if a line is due.
     pub(super) fn log(&mut self) {
         let (before, at) = self.reported;
         let is_early = at.is_some_and(|at| at.elapsed() < APART);
@@ -61,12 +61,12 @@ impl Refusals {
         self.count
     }
 
-    /// The latest ones, the newest first, with the time since.
+    /// The latest refusals, the newest first, with the time since each.
     pub(super) fn latest(&self) -> impl Iterator<Item = (Duration, &RefusedChange)> {
         self.latest.iter().rev().map(|(at, refused)| (at.elapsed(), refused))
     }
 
-    /// Warning for `limiter status`, while the latest one is not old.
+    /// Warning for `limiter status`, while the latest refusal is recent.
     pub(super) fn warning(&self) -> Option<String> {
         let (since, RefusedChange { change, why, .. }) = self.latest().next()?;
         (since < WARNED).then(|| {
@@ -101,7 +101,7 @@ mod tests {
         let warning = refusals.warning().unwrap();
         assert!(warning.starts_with("200 changes"), "{warning}");
         assert!(!warning.contains('\u{1b}'), "{warning}");
-        // The next line waits.
+        // The next line has to wait.
         refusals.note(1, [refused(13)]);
         refusals.log();
         assert_eq!(refusals.reported.0, 200);

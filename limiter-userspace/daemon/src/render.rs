@@ -1,5 +1,5 @@
-//! Answers as text for people. Numbers of packets are exact, and numbers stand right. Names stay
-//! within their place in a line: [`clean`].
+//! Answers as text for people. Numbers of packets are exact, and numbers are aligned to the right.
+//! Names cannot leave their place in a line: [`clean`].
 
 use std::cell::Cell;
 
@@ -11,13 +11,13 @@ use limiter_text::plain::clean;
 pub use limiter_text::spoken::{bytes, duration, exact, number, seconds};
 use unicode_width::UnicodeWidthStr as _;
 
-/// An answer with a form for people.
+/// An answer with a text form for people.
 pub trait Render {
-    /// Appends it to `text`.
+    /// Appends the text form to `text`.
     fn render(&self, text: &mut String);
 }
 
-/// The whole form, ending with a line break.
+/// The whole text form, ending with a line break.
 pub fn text(answer: &impl Render) -> String {
     let mut text = String::new();
     answer.render(&mut text);
@@ -27,13 +27,14 @@ pub fn text(answer: &impl Render) -> String {
     text
 }
 
-/// A rate in the shortest unit of time in which it is at least 1, to one part in 10,000 at least.
+/// Formats a rate in the shortest unit of time in which it is at least 1, to at least one part in
+/// 10,000.
 #[expect(clippy::cast_precision_loss, reason = "a week has few seconds")]
 pub fn rate(per_second: Option<f64>, count: &str) -> String {
     let Some(rate) = per_second else {
         return "-".to_owned();
     };
-    // A rate of exactly 1 may be rounded to a little less.
+    // A rate of exactly 1 may have been rounded to slightly less.
     let unit = Unit::ALL
         .into_iter()
         .find(|unit| rate * unit.seconds() as f64 > 0.9999)
@@ -47,13 +48,14 @@ pub fn rate(per_second: Option<f64>, count: &str) -> String {
     }
 }
 
-/// [`rate`] in the units of a limit, as in `2mbit/s`; in its own where the limit names none.
+/// As [`rate`], in the units of the limit, such as `2mbit/s`; in the default units if the limit
+/// names none.
 pub fn rate_of(limit: &str, per_second: Option<f64>, count: &str) -> String {
     let like = per_second.and_then(|per_second| rate_text::like(limit, per_second));
     like.unwrap_or_else(|| rate(per_second, count))
 }
 
-/// The unit behind a number of what a limit counts: none of packets.
+/// Unit after a number of the limit's counts; empty for packets.
 pub fn counted_in(count: &str) -> &'static str {
     match count {
         "bytes" => " B",
@@ -63,11 +65,11 @@ pub fn counted_in(count: &str) -> &'static str {
     }
 }
 
-/// Bits a second, in three digits or so: `13.1 Mbit/s`.
+/// Formats bits a second with about three digits: `13.1 Mbit/s`.
 pub fn bits(per_second: f64) -> String {
     const UNITS: [&str; 5] = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"];
     let (mut value, mut unit) = (per_second, 0);
-    // What would be rounded up to 1,000 is 1 of the next unit.
+    // A value that would be rounded up to 1,000 is shown as 1 of the next unit.
     while value >= 999.5 && unit + 1 < UNITS.len() {
         value /= 1000.0;
         unit += 1;
@@ -80,7 +82,7 @@ pub fn bits(per_second: f64) -> String {
     }
 }
 
-/// A table of clean cells.
+/// A table with cleaned cells.
 pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
@@ -88,24 +90,24 @@ pub struct Table {
 
 struct Column {
     name: String,
-    /// True if its cells stand right.
+    /// True if the cells are aligned to the right.
     right: bool,
-    /// True if it is first to leave the line where there is no room.
+    /// True if the column is among the first to leave the line when there is no room.
     detail: bool,
 }
 
 const GAP: usize = 2;
 
-/// Columns of what stands below a row that is folded.
+/// Indentation of the lines below a folded row.
 const FOLDED: usize = 4;
 
 impl Table {
-    /// Adds a row, of which cells may be missing at its end.
+    /// Adds a row; cells at its end may be missing.
     pub fn add_row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.rows.push(cells.into_iter().map(|cell| clean(cell.as_ref())).collect());
     }
 
-    /// Lines of the columns `shown`, below those of their names.
+    /// Lines of the columns `shown`, below a line with their names.
     fn lines(&self, shown: &[usize]) -> Vec<String> {
         let mut table = comfy_table::Table::new();
         table.load_style(NOTHING);
@@ -125,7 +127,7 @@ impl Table {
         table.lines().map(|line| line.trim_end().to_owned()).collect()
     }
 
-    /// Columns of the widest cell of each column.
+    /// Width of the widest cell of each column.
     fn widths(&self) -> Vec<usize> {
         let width = |index: usize, column: &Column| {
             let cells = self.rows.iter().filter_map(|row| row.get(index));
@@ -134,8 +136,9 @@ impl Table {
         self.columns.iter().enumerate().map(|(index, column)| width(index, column)).collect()
     }
 
-    /// Columns that stand in a line of so many columns, and those that do not. Details go first,
-    /// the last of them before; then the last of the others. The first one stays.
+    /// Splits the columns into those that fit a line of `room` characters and the others. Details
+    /// leave first, from the last one backwards; then the other columns, from the last one. The
+    /// first column always stays.
     fn fitting(&self, room: usize) -> (Vec<usize>, Vec<usize>) {
         let widths = self.widths();
         let mut shown: Vec<usize> = (0..self.columns.len()).collect();
@@ -152,8 +155,8 @@ impl Table {
         (shown, folded)
     }
 
-    /// What a row has in columns that are not in its line, and its line does not say already, in
-    /// lines of their own.
+    /// Lines with the cells of the `folded` columns, unless a visible cell of the row already has
+    /// the same text.
     fn below(&self, row: &[String], folded: &[usize], room: usize) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for index in folded {
@@ -179,8 +182,8 @@ impl Table {
     }
 }
 
-/// A table without lines. Columns named with a leading `>` stand right; those with a leading `?`
-/// are details, which are first to leave the line where there is no room.
+/// A table without borders. Columns named with a leading `>` are aligned to the right; those with a
+/// leading `?` are details, which leave the line first when there is no room.
 pub fn table(columns: &[&str]) -> Table {
     let column = |name: &&str| {
         let (name, detail) = name.strip_prefix('?').map_or((*name, false), |name| (name, true));
@@ -191,12 +194,13 @@ pub fn table(columns: &[&str]) -> Table {
 }
 
 thread_local! {
-    /// Columns of the terminal that this thread writes for: answers hand nothing down to tables.
+    /// Width of the terminal that this thread writes for, because answers pass no width to their
+    /// tables.
     static ROOM: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// [`text()`] for lines of so many columns: of tables that are wider, the columns that do not fit
-/// stand below each row.
+/// As [`text()`], for lines of `room` characters: columns of a wider table that do not fit stand
+/// below each row.
 pub fn text_within(answer: &impl Render, room: Option<usize>) -> String {
     let before = ROOM.replace(room);
     let text = text(answer);
@@ -216,7 +220,7 @@ pub fn push(text: &mut String, table: &Table) {
     if let Some(head) = lines.next() {
         add(&head);
     }
-    // A row without a first cell goes on with the one before.
+    // A row without a first cell continues the row before it.
     let mut below: Vec<String> = Vec::new();
     for (line, row) in lines.zip(&table.rows) {
         if row.first().is_some_and(|first| !first.is_empty()) {
@@ -232,7 +236,7 @@ pub fn push(text: &mut String, table: &Table) {
     }
 }
 
-/// Appends one line, whatever is in it.
+/// Appends one line, whatever its text contains.
 pub fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
     text.push_str(&clean(&line.to_string()));
     text.push('\n');
@@ -245,23 +249,24 @@ pub fn warnings(text: &mut String, warnings: &[String]) {
     }
 }
 
-/// A reason in a column: of what passed in shadow mode, that it would not have.
+/// A reason in a column; for a packet that passed in shadow mode, with the remark that it would
+/// have been dropped.
 pub fn shown_reason(reason: &str) -> String {
     let means = match reason {
         _ if would_drop(reason) => " (would drop)",
-        // Whether a packet has waited, its queueing discipline knows.
+        // Only the queueing discipline knows whether a packet has waited.
         _ if reason == Reason::Delayed.name() => " (asked to wait)",
         _ => "",
     };
     format!("{reason}{means}")
 }
 
-/// True of the reason of packets that a rule in shadow mode would drop.
+/// Returns true for the reason of packets that a rule in shadow mode would drop.
 pub fn would_drop(reason: &str) -> bool {
     reason == Reason::Shadow.name()
 }
 
-/// A rule in a column: the name that its author gave it, else what it is for.
+/// A rule in a column: the name that its author gave it, or else its keys.
 pub fn titled(rule: Option<&str>, name: Option<&str>) -> String {
     name.or(rule).unwrap_or("-").to_owned()
 }
@@ -282,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Nothing is lost where there is little room, and no line is longer.
+    /// Little room loses no text, and no line is too long.
     #[test]
     fn a_table_without_room_is_folded() {
         let rows = Rows(vec![

@@ -1,21 +1,21 @@
-//! Failures that come again and again.
+//! Failures that repeat.
 
 use std::collections::BTreeMap;
 
 use crate::error::ServiceError;
 
-/// Steps that cannot be done at present, by name. Each is reported when it begins, when it changes,
-/// and when it is over.
+/// Steps that fail at present, by name. Each is reported when it begins to fail, when its error
+/// changes, and when it works again.
 #[derive(Debug, Default)]
 pub(crate) struct RepeatedErrors(BTreeMap<&'static str, String>);
 
 impl RepeatedErrors {
-    /// Steps that cannot be done now, and why, for `limiter status`.
+    /// Steps that fail at present, with the reason, for `limiter status`.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|(what, error)| format!("it is not possible to {what}: {error}"))
     }
 
-    /// Notes how a step went.
+    /// Notes the result of a step.
     pub(crate) fn note(&mut self, what: &'static str, done: &Result<(), ServiceError>) {
         match done {
             Ok(()) => {

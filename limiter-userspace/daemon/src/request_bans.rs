@@ -1,7 +1,7 @@
-//! Bans that rules for requests ask for: the names of these rules, and the rate of new bans.
+//! Bans requested by rules for requests: the names of these rules, and the rate of new bans.
 //!
-//! The maps have a number for the author of a ban; the names are on disk, so that a daemon that
-//! takes the maps over knows them.
+//! The maps hold a number for the author of a ban; the names are on disk, so that a daemon that
+//! takes over the maps knows them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,14 +22,15 @@ use crate::api::bans::RequestRule;
 use crate::error::ServiceError;
 use crate::state_dir::{Damage, Prepared, StateDir, StateError};
 
-/// [`limiter_common::wire::Ban::rule`] of a ban by a rule for requests, less its number. Rules for
-/// packets have 32-bit numbers; number 0 is a rule that is not known any more.
+/// Offset of [`limiter_common::wire::Ban::rule`] for bans by rules for requests; the rest is the
+/// rule's number. Rules for packets have 32-bit numbers; number 0 is a rule that is no longer
+/// known.
 const FIRST: u64 = 1 << 32;
 
-/// Rules for requests whose names are kept.
+/// Most rules for requests whose names are kept.
 const MOST_RULES: usize = 4096;
 
-/// Characters of a domain, and of the keys and values of a rule.
+/// Most characters of a domain, and of the keys and values of a rule.
 const MOST_TEXT: usize = 300;
 
 const FILE: &str = "request-rules.json";
@@ -42,17 +43,17 @@ struct Kept {
     rules: BTreeMap<u32, RequestRule>,
 }
 
-/// The number of the rule for requests that made a ban; 0 if it is not known which.
+/// Number of the rule for requests that made a ban; 0 if that rule is unknown.
 pub(crate) fn number(rule: u64) -> Option<u32> {
     u32::try_from(rule.checked_sub(FIRST)?).ok()
 }
 
-/// Rules for requests that made bans, by their numbers. A copy is cheap.
+/// Rules for requests that made bans, by number. Cloning is cheap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestRules(Arc<BTreeMap<u32, RequestRule>>);
 
 impl RequestRules {
-    /// Those of the daemon before.
+    /// Reads the rules stored by the previous daemon.
     pub(crate) fn load(state: &StateDir, damages: &mut Vec<Damage>) -> Self {
         let parsed = |text: String| serde_json::from_str(&text).map_err(|error| error.to_string());
         match state.read_whole(FILE, parsed, LOST, damages) {
@@ -64,13 +65,13 @@ impl RequestRules {
         }
     }
 
-    /// The rule that made a ban, if a rule for requests did and it is known which.
+    /// The rule for requests that made a ban, if one did and it is known.
     pub(crate) fn of(&self, rule: u64) -> Option<&RequestRule> {
         self.0.get(&number(rule)?)
     }
 
-    /// [`limiter_common::wire::Ban::rule`] of bans by a rule. A new one is on disk before there is
-    /// a ban by it.
+    /// The value of [`limiter_common::wire::Ban::rule`] for bans by a rule. A new rule is on disk
+    /// before any ban by it.
     pub(crate) fn author(
         &mut self,
         rule: &RequestRule,
@@ -81,7 +82,7 @@ impl RequestRules {
         if let Some((number, _)) = known {
             return Ok(FIRST | u64::from(*number));
         }
-        // Also of bans whose names were lost: theirs is not to be another's name.
+        // Bans whose names were lost keep their numbers, which must not get another name.
         let in_maps: BTreeSet<u32> =
             datapath.bans()?.iter().filter_map(|(_, ban)| number(ban.rule)).collect();
         let mut rules = (*self.0).clone();
@@ -103,20 +104,20 @@ impl RequestRules {
 }
 
 fn store(state: &StateDir, kept: &Kept) -> Result<(), StateError> {
-    // Texts and numbers can always be written.
+    // Texts and numbers can always be serialized.
     let text = serde_json::to_string(kept).unwrap_or_default();
     state.prepare(FILE, &text).and_then(Prepared::publish)
 }
 
 impl RequestRule {
-    /// A rule as `limiter serve` names it, in plain text of bounded length.
+    /// A rule as named by `limiter serve`, in plain text of bounded length.
     pub(crate) fn named(domain: &str, rule: &str) -> Self {
         let bounded = |text: &str| clean(&text.chars().take(MOST_TEXT).collect::<String>());
         Self { domain: bounded(domain), rule: bounded(rule) }
     }
 }
 
-/// The rate of new bans by rules for requests: as much as rules for packets have.
+/// Budget for new bans by rules for requests: the same rate as for packets.
 #[derive(Debug, Default)]
 pub(crate) struct BanBudget {
     spec: LimitSpec,
@@ -124,9 +125,9 @@ pub(crate) struct BanBudget {
 }
 
 impl BanBudget {
-    /// True if one more ban may be made now.
+    /// Returns true if another ban may be made now.
     pub(crate) fn spend(&mut self, rate: RateLimit, now: Ticks) -> bool {
-        // A rate that is in force has been compiled before.
+        // A rate in force has been compiled before.
         let Ok(compiled) = compile(&LimitList::from(rate), false, 1) else { return false };
         let [spec, ..] = compiled.record.limits;
         if spec != self.spec {

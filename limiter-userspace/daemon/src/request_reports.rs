@@ -1,5 +1,5 @@
-//! What processes of `limiter serve` report about their rules for requests: the latest of each,
-//! while it reports.
+//! Reports by processes of `limiter serve` about their rules for requests: the latest report of
+//! each process that keeps reporting.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
@@ -14,34 +14,34 @@ use crate::api::requests::{
 use crate::control::Refusal;
 use crate::rule_files::RequestPart;
 
-/// Processes whose reports are kept.
+/// Most processes whose reports are kept.
 const MOST_PROCESSES: usize = 16;
 
-/// Characters of an address, and of the name of a rule.
+/// Most characters of an address, and of the name of a rule.
 const MOST_TEXT: usize = 300;
 
-/// Characters of a warning or a note.
+/// Most characters of a warning or a note.
 const MOST_LINE: usize = 1000;
 
-/// Age of the latest report from which its numbers are old. There is one a second.
+/// Age from which the numbers of a report are outdated. Reports come once a second.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// Age at which a process is forgotten: it was killed, or it hangs.
+/// Age at which a process is forgotten, because it was killed or hangs.
 const FORGOTTEN: Duration = Duration::from_mins(1);
 
-/// Time for which a process counts that there was no room for: it tries again each minute.
+/// Time for which a process without room is counted: it tries again each minute.
 const NOT_SHOWN: Duration = Duration::from_secs(90);
 
-/// Processes without room that are counted.
+/// Most processes without room that are counted.
 const MOST_NOT_SHOWN: usize = 1000;
 
-/// A process: its id, and when it began.
+/// A process: its id and its start time.
 type Process = (u32, u64);
 
 #[derive(Debug)]
 struct Known {
     at: Instant,
-    /// The process's own clock.
+    /// Time by the process's own clock.
     clock_ns: u64,
     files: Vec<ReportedFile>,
     shown: RequestProcess,
@@ -61,7 +61,7 @@ impl Known {
 #[derive(Debug, Default)]
 pub(crate) struct RequestReports {
     known: BTreeMap<Process, Known>,
-    /// Processes that there was no room for, and when they reported last.
+    /// Processes without room, with the time of their last report.
     not_shown: BTreeMap<Process, Instant>,
 }
 
@@ -111,14 +111,15 @@ impl RequestReports {
         Ok(self.sum(now))
     }
 
-    /// Makes room: forgets the process that has been silent for longest, if one is.
+    /// Makes room by forgetting the process that has been silent for longest; returns false if none
+    /// is silent.
     fn forget_silent(&mut self, now: Instant) -> bool {
         let silent = self.known.iter().filter(|(_, known)| known.is_silent(now));
         let longest = silent.min_by_key(|(_, known)| known.at).map(|(process, _)| *process);
         longest.is_some_and(|process| self.known.remove(&process).is_some())
     }
 
-    /// All that report, and those that did lately.
+    /// The latest reports of all processes not forgotten yet.
     pub(crate) fn list(&self, now: Instant) -> Requests {
         let with_age = |known: &Known| {
             let age = now.saturating_duration_since(known.at);
@@ -135,7 +136,7 @@ impl RequestReports {
         Requests { processes: self.known(now).map(with_age).collect() }
     }
 
-    /// How many they are.
+    /// Sums over the processes.
     pub(crate) fn sum(&self, now: Instant) -> ReportedRequests {
         let is_recent = |at: &&Instant| now.saturating_duration_since(**at) < NOT_SHOWN;
         let not_shown = self.not_shown.values().filter(is_recent).count();
@@ -143,12 +144,12 @@ impl RequestReports {
         self.known(now).fold(none, |sum, known| sum.with(&known.shown, known.is_silent(now)))
     }
 
-    /// What processes say that is wrong with them.
+    /// Warnings by the processes.
     pub(crate) fn warnings(&self, now: Instant) -> Vec<String> {
         self.lines(now, |process| &process.warnings)
     }
 
-    /// What processes say that is right if it is meant.
+    /// Notes by the processes: facts that are fine if they are intended.
     pub(crate) fn notes(&self, now: Instant) -> Vec<String> {
         self.lines(now, |process| &process.notes)
     }
@@ -161,8 +162,8 @@ impl RequestReports {
         lines.collect()
     }
 
-    /// Processes that answer by other rules than those for requests in files, and files that none
-    /// could answer by.
+    /// Lines about processes whose rules differ from the rules for requests in the files, and about
+    /// files that no process could use.
     pub(crate) fn others_than(&self, parts: &[RequestPart], now: Instant) -> Vec<String> {
         let mut lines = Vec::new();
         for RequestPart { file, written } in parts {
@@ -189,13 +190,13 @@ impl RequestReports {
         lines
     }
 
-    /// Those that are not to be forgotten.
+    /// Processes not to be forgotten yet.
     fn known(&self, now: Instant) -> impl Iterator<Item = &Known> {
         self.known.values().filter(move |known| known.is_recent(now))
     }
 }
 
-/// A report in plain text of bounded length, with rates since the one before.
+/// A report in plain text of bounded length, with rates since the previous report.
 fn shown(report: ReportRequests, before: Option<&Known>) -> RequestProcess {
     let bounded = |text: &str| clean(&text.chars().take(MOST_TEXT).collect::<String>());
     let long = |text: &str| clean(&text.chars().take(MOST_LINE).collect::<String>());
@@ -225,12 +226,13 @@ fn shown(report: ReportRequests, before: Option<&Known>) -> RequestProcess {
     }
 }
 
-/// A digest as reports have it.
+/// A digest in the form of the reports.
 pub(crate) fn shown_digest(digest: u64) -> String {
     format!("{digest:016x}")
 }
 
-/// What became of descriptors a second; none if a counter began anew: the rule was away meanwhile.
+/// Results of descriptors a second; `None` if a counter started again, because the rule was away in
+/// between.
 #[expect(clippy::cast_precision_loss, reason = "a rate is shown with few digits")]
 fn rates(then: &RequestCounts, now: &RequestCounts, nanos: u64) -> Option<RequestRates> {
     let rate = |of: fn(&RequestCounts) -> u64| {

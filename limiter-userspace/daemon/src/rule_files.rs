@@ -1,4 +1,4 @@
-//! Rule files on disk: which ones there are, and what is in them.
+//! Rule files on disk: finding and reading them.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Read, Seek as _};
@@ -14,17 +14,17 @@ use rustix::fs::OFlags;
 
 use crate::api::rules::Document;
 
-/// Rules that a daemon starts with, and reads again for a reload.
+/// Source of the rules with which a daemon starts, and which a reload reads again.
 #[derive(Clone, Debug)]
 pub enum RuleSource {
-    /// Files, and directories of them.
+    /// Files, and directories with files.
     Files(Vec<PathBuf>),
-    /// The text of a rule file that stands in the arguments; it never changes.
+    /// The text of a rule file given in the arguments; it never changes.
     Given(Document),
 }
 
 impl RuleSource {
-    /// Reads them.
+    /// Reads the documents.
     pub(crate) fn read(&self) -> Result<Vec<Document>, RuleFileError> {
         match self {
             Self::Files(paths) => read(paths),
@@ -32,12 +32,12 @@ impl RuleSource {
         }
     }
 
-    /// Their names in one line.
+    /// Names of the documents in one line.
     pub(crate) fn names(&self) -> String {
         self.each_name().join(", ")
     }
 
-    /// The name of each.
+    /// Name of each document.
     pub(crate) fn each_name(&self) -> Vec<String> {
         match self {
             Self::Files(paths) => paths.iter().map(|path| path.display().to_string()).collect(),
@@ -45,7 +45,7 @@ impl RuleSource {
         }
     }
 
-    /// The paths of files; none without files.
+    /// Paths of the files; empty without files.
     pub(crate) fn paths(&self) -> &[PathBuf] {
         match self {
             Self::Files(paths) => paths,
@@ -54,18 +54,18 @@ impl RuleSource {
     }
 }
 
-/// Reads the files of `paths`, of which each is a file or a directory.
+/// Reads the files of `paths`, each of which is a file or a directory.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Document>, RuleFileError> {
     read_each(paths, None).into_iter().collect()
 }
 
-/// Reads rule files like [`read`] for a command that reads them once: `-` stands for `input`, which
-/// is its standard input.
+/// As [`read`], for a command that reads the files once: `-` stands for `input`, the command's
+/// standard input.
 pub fn read_once(paths: &[PathBuf], input: &mut dyn Read) -> Result<Vec<Document>, RuleFileError> {
     read_each(paths, Some(input)).into_iter().collect()
 }
 
-/// Reads rule files like [`read_once`], but one mistake does not hide those of other files.
+/// As [`read_once`], but a mistake in one file does not hide those in other files.
 pub(crate) fn read_each(
     paths: &[PathBuf],
     mut input: Option<&mut dyn Read>,
@@ -97,7 +97,7 @@ pub(crate) fn read_each(
     documents
 }
 
-/// The rules of documents together. `max_frame` as in [`RuleFile::parse`].
+/// Joins the rules of documents. `max_frame` as in [`RuleFile::parse`].
 pub fn parse(documents: &[Document], max_frame: u64) -> Result<RuleFiles, RuleFileError> {
     let mut files = Vec::with_capacity(documents.len());
     for Document { name, text } in documents {
@@ -106,21 +106,21 @@ pub fn parse(documents: &[Document], max_frame: u64) -> Result<RuleFiles, RuleFi
     RuleFiles::unite(files)
 }
 
-/// Largest rule files, in bytes together, whose text is kept: larger ones are made by programs,
-/// which comment nothing.
+/// Largest total size of rule files whose text is kept, in bytes: larger files are made by
+/// programs, which write no comments.
 const MOST_TEXT: usize = 1 << 20;
 
-/// Texts of rule files in force, for an export in the words of their author: the files on disk may
-/// be others by now.
+/// Texts of the rule files in force, for an export in their author's words: the files on disk may
+/// have changed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Texts {
     documents: Arc<[Document]>,
-    /// Rules for requests in them.
+    /// The rules for requests in these files.
     pub(crate) requests: Arc<[RequestPart]>,
 }
 
 impl Texts {
-    /// The texts of documents; none of large ones.
+    /// Keeps the texts of documents, unless they are too large.
     fn of(documents: Vec<Document>) -> Self {
         let requests = request_parts(&documents).into();
         let length: usize = documents.iter().map(|document| document.text.len()).sum();
@@ -137,19 +137,19 @@ impl Texts {
     }
 }
 
-/// The rules for requests in a rule file, which `limiter serve` answers by.
+/// The rules for requests in a rule file, for `limiter serve`.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestPart {
     /// The file.
     pub(crate) file: String,
-    /// The domain, and a digest of what is written; or why `limiter serve` would not take it.
+    /// The domain and a digest of its text, or the reason why `limiter serve` would refuse it.
     pub(crate) written: Result<(String, u64), String>,
 }
 
-/// The rules for requests in rule files.
+/// Finds the rules for requests in rule files.
 pub(crate) fn request_parts(documents: &[Document]) -> Vec<RequestPart> {
     let with = documents.iter().filter(|Document { text, .. }| {
-        // Most files have none, and some are large.
+        // Most files have no such rules, and some files are large.
         text.contains("requests") && whom_for(text) != For::Packets
     });
     let part = |Document { name, text }: &Document| {
@@ -163,7 +163,7 @@ pub(crate) fn request_parts(documents: &[Document]) -> Vec<RequestPart> {
     with.map(part).collect()
 }
 
-/// The rules of documents together, and their texts.
+/// The joined rules of documents, and their texts.
 pub(crate) fn taken(
     documents: Vec<Document>,
     max_frame: u64,
@@ -171,20 +171,19 @@ pub(crate) fn taken(
     Ok((parse(&documents, max_frame)?, Texts::of(documents)))
 }
 
-/// Reads and unites: [`read()`] and [`parse`].
+/// Reads and joins rule files: [`read()`] and [`parse`].
 pub fn load(paths: &[PathBuf], max_frame: u64) -> Result<RuleFiles, RuleFileError> {
     parse(&read(paths)?, max_frame)
 }
 
-/// Digest of one reading of the rule files: of their names and contents, or of why they cannot be
-/// read.
+/// Digest of one reading of the rule files: of their names and contents, or of the error.
 ///
-/// FNV-1a, because it is kept in the state directory.
+/// FNV-1a, because the digest is kept in the state directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Digest(Fnv);
 
 impl Digest {
-    /// The digest of what was read.
+    /// Digest of the documents read, or of the error.
     pub(crate) fn of(read: &Result<Vec<Document>, RuleFileError>) -> Self {
         let mut digest = Self::of_bytes(&[]);
         match read {
@@ -206,7 +205,7 @@ impl Digest {
         digest
     }
 
-    /// Goes on with more bytes of the same file.
+    /// Adds more bytes of the same file.
     pub(crate) fn go_on(&mut self, bytes: &[u8]) {
         self.0 = self.0.with(bytes);
     }
@@ -223,8 +222,8 @@ pub fn names(paths: &[PathBuf]) -> String {
     RuleSource::Files(paths.to_vec()).names()
 }
 
-/// The files that a path stands for: itself, or what of a directory is a rule file, in the order of
-/// the names.
+/// The files that a path stands for: the path itself, or the rule files of a directory in the order
+/// of their names.
 pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, RuleFileError> {
     let metadata = fs::metadata(path).map_err(|error| failed(path, &error))?;
     if !metadata.is_dir() {
@@ -244,8 +243,8 @@ pub(super) fn files(path: &Path) -> Result<Vec<PathBuf>, RuleFileError> {
     Ok(files)
 }
 
-/// True if the name is one of a rule file. Hidden files are left by editors and by swaps of whole
-/// directories; backups of editors end in something else.
+/// Returns true if the name is that of a rule file. Hidden files are left by editors and by swaps
+/// of whole directories; backups of editors have other endings.
 fn is_rule_file(name: &Path) -> bool {
     let hidden = name.to_string_lossy().starts_with('.');
     let extension = name.extension().and_then(|extension| extension.to_str());
@@ -255,11 +254,11 @@ fn is_rule_file(name: &Path) -> bool {
 /// Standard input in messages.
 const STANDARD_INPUT: &str = "standard input";
 
-/// Readings of a file that changes meanwhile.
+/// Most readings of a file that changes in the meantime.
 const READINGS: usize = 3;
 
 fn document(path: &Path, room: &mut u64) -> Result<Document, RuleFileError> {
-    // Opening a pipe would wait for its writer otherwise, also of one that took the file's place a
+    // Otherwise, opening a pipe would wait for its writer, even a pipe that took the file's place a
     // moment ago.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let mut file = OpenOptions::new()
@@ -286,7 +285,7 @@ fn document(path: &Path, room: &mut u64) -> Result<Document, RuleFileError> {
             break;
         }
         if reading == READINGS {
-            // Half of the one and half of the other may be a rule file as well.
+            // Half of the old and half of the new text may be a valid rule file as well.
             let reason = "somebody writes to it".to_owned();
             return Err(refused(
                 path,
@@ -298,7 +297,7 @@ fn document(path: &Path, room: &mut u64) -> Result<Document, RuleFileError> {
     text(path, bytes, room)
 }
 
-/// The text of a file, which takes its part of `room`.
+/// Checks the text of a file, and takes its size from `room`.
 fn text(path: &Path, bytes: Vec<u8>, room: &mut u64) -> Result<Document, RuleFileError> {
     let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     if length > *room {
@@ -316,7 +315,7 @@ fn text(path: &Path, bytes: Vec<u8>, room: &mut u64) -> Result<Document, RuleFil
     Ok(Document { name: path.display().to_string(), text })
 }
 
-/// Stamp of a file: another one after each change of the file.
+/// Stamp of a file, which differs after each change of the file.
 fn stamp(metadata: &Metadata) -> (u64, i64, i64, i64, i64) {
     (
         metadata.len(),

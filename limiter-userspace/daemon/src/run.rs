@@ -40,11 +40,12 @@ use crate::control::Loopback;
 use crate::control::Server;
 use crate::control::server::Bounds;
 
-/// Time between two rounds: expired list entries leave, changed lists are saved, clocks compared.
+/// Time between two rounds of housekeeping, which removes expired list entries, saves changed lists
+/// and compares clocks.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
-/// Notices of the node that are handled before requests have their turn: a writer to the store can
-/// write very many changes.
+/// Notices of the node that are handled before requests have their turn, because a writer to the
+/// store can write very many changes.
 pub(super) const SLICE: usize = 64;
 
 /// Options of `limiter run`.
@@ -64,7 +65,7 @@ pub struct RunOptions {
     pub state_dir: PathBuf,
     /// Options that the program is loaded with.
     pub datapath: Options,
-    /// Table that sources have their buckets in; none: the rules at the start decide.
+    /// Table in which sources have their buckets; `None` if the rules at the start decide.
     pub source_table: Option<SourceTable>,
     /// Prefixes that are never limited.
     pub management: Vec<String>,
@@ -72,20 +73,20 @@ pub struct RunOptions {
     pub watch: Option<Watch>,
     /// Options of the events of drops.
     pub events: EventOptions,
-    /// Time without a sign of life after which rules that ask for it only count.
+    /// Time without a sign of life after which rules that depend on the daemon only count.
     pub daemon_lost_after: Duration,
-    /// True if the end of the daemon is the end of the limits.
+    /// True if limits end when the daemon ends.
     pub detach_on_exit: bool,
-    /// Address that metrics are served on over TCP, if any.
+    /// TCP address at which metrics are served, if any.
     pub metrics_listen: Option<SocketAddr>,
-    /// Address of this machine that the page is served on, if any.
+    /// Address of this machine at which the page is served, if any.
     #[cfg(feature = "page")]
     pub page_listen: Option<Loopback>,
-    /// File that says how limits are shared with other nodes; none for a node alone.
+    /// File with the settings for sharing limits with other nodes; `None` for a single node.
     pub cluster: Option<PathBuf>,
 }
 
-/// Runs the daemon until it is asked to stop.
+/// Runs the daemon until it is told to stop.
 pub fn run(options: &RunOptions, backend: &dyn Backend) -> Result<(), StartError> {
     let prepared = prepare(options, backend)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -95,7 +96,7 @@ pub fn run(options: &RunOptions, backend: &dyn Backend) -> Result<(), StartError
     runtime.block_on(serve(options, backend, prepared))
 }
 
-/// Start of a daemon, as far as it is checked without the kernel.
+/// The part of a start that needs no kernel.
 struct Prepared {
     layers: Layers,
     /// Digest of the rule files.
@@ -103,7 +104,7 @@ struct Prepared {
     state: StateDir,
     /// Files of the state directory that cannot be used.
     damages: Vec<Damage>,
-    /// Table that sources are to have their buckets in.
+    /// Table in which sources will have their buckets.
     source_table: SourceTable,
     /// Configuration of the node, with a cluster.
     cluster: Option<Config>,
@@ -126,7 +127,7 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     {
         return Err(StartError::ThenWithoutXdp(pin.clone()));
     }
-    // The files first: they can be checked as any user.
+    // The files come first, because any user can check them.
     let read = options.rules.read();
     let digest = Digest::of(&read);
     let documents = read?;
@@ -169,7 +170,7 @@ fn prepare(options: &RunOptions, backend: &dyn Backend) -> Result<Prepared, Star
     Ok(Prepared { layers, read: digest, state, damages, source_table, cluster })
 }
 
-/// Puts what `limiter apply` left in the place of the rule files, if these are the files that it
+/// Replaces the rule files by the rules of `limiter apply`, if these are the files that those rules
 /// replaced.
 pub(super) fn with_applied(
     layers: Layers,
@@ -199,8 +200,7 @@ pub(super) fn with_applied(
     Ok(Layers { file, texts, applied: true, ..layers })
 }
 
-/// Plans for empty maps, and says what they would hold: what fails here would fail in the kernel as
-/// well.
+/// Plans the rules for empty maps: a plan that fails here would fail in the kernel as well.
 fn check(
     options: &RunOptions,
     layers: &Layers,
@@ -239,7 +239,7 @@ fn management(
     Ok(management)
 }
 
-/// The servers over TCP that were asked for, inside a tokio runtime.
+/// The requested servers over TCP, inside a tokio runtime.
 fn listeners(options: &RunOptions) -> Result<Listeners, StartError> {
     let listeners = Listeners::open(options.metrics_listen)?;
     #[cfg(feature = "page")]
@@ -310,10 +310,10 @@ async fn serve(
             return Err(refused(options, not_started.error));
         }
     };
-    // With the names of their programs, which only root may ask for.
+    // Includes the names of their programs, which only root may read.
     service.report_neighbours(options.datapath.tc_order);
     give_up_privileges(backend);
-    // A thread of its own, so after the privileges are given up.
+    // It starts a thread, so this comes after the privileges are given up.
     let notices = cluster.and_then(|config| service.start_node(config));
     service.rule_sets.watched(options.watch.filter(|_| !options.rules.paths().is_empty()));
     service.pinned_at(&options.datapath.pin_dir);
@@ -322,7 +322,7 @@ async fn serve(
         None
     });
     warn_of_own_mount(options);
-    // The line that scripts wait for, also when the log is off.
+    // Scripts wait for this line, so it is also printed when the log is off.
     limiter_text::stderr::say(format_args!("limiter: ready: {}", service.summary()));
     let notifier = Notifier::from_environment();
     let mut watchdog = notifier.watchdog_period().map(tokio::time::interval);
@@ -353,11 +353,13 @@ async fn serve(
                 }
                 () = links.next() => look_after_links(&service, &links),
                 () = &mut handling => {}
-                // Only this loop beats: the task that accepts connections, on the only thread.
+                // Only this loop sends the sign of life: the task that accepts connections, on the
+                // only thread.
                 () = next(&mut watchdog) => lock(&service).notify_alive(),
                 Some(()) = reload.recv() => {
                     if let Err(error) = lock(&service).reload() {
-                        // The service has logged and kept it for `limiter status`.
+                        // The service has already logged the error and kept it for
+                        // `limiter status`.
                         tracing::debug!(%error, "SIGHUP");
                     }
                 }
@@ -383,7 +385,7 @@ async fn serve(
     end(datapath, options.detach_on_exit, &options.datapath.pin_dir)
 }
 
-/// Opens the data path, with the source store that is wanted unless there are maps with another.
+/// Opens the data path with the requested source table, unless existing maps use another.
 fn open(
     options: &RunOptions,
     source_table: SourceTable,
@@ -416,7 +418,7 @@ fn look_after_links(service: &Mutex<Service>, links: &LinkEvents) {
 fn housekeep(service: &Mutex<Service>) {
     let mut service = lock(service);
     if let Err(error) = service.housekeep() {
-        // The service has reported it, once.
+        // The service has already reported the error, once.
         tracing::debug!(%error, "housekeeping");
     }
     service.look_after_links();
@@ -424,7 +426,7 @@ fn housekeep(service: &Mutex<Service>) {
     service.notify_changes();
 }
 
-/// Waits for the next tick, if there are any.
+/// Waits for the next tick; for ever without a watchdog.
 async fn next(watchdog: &mut Option<Interval>) {
     match watchdog {
         Some(watchdog) => {
@@ -434,7 +436,7 @@ async fn next(watchdog: &mut Option<Interval>) {
     }
 }
 
-/// Does what the node reports, if there is a cluster. Never ends.
+/// Handles the node's notices, if there is a cluster. Never returns.
 pub(super) async fn handle_notices(service: &Mutex<Service>, notices: Option<Notices>) {
     if let Some(mut notices) = notices {
         let mut slice = Vec::with_capacity(SLICE);
@@ -448,7 +450,7 @@ pub(super) async fn handle_notices(service: &Mutex<Service>, notices: Option<Not
     std::future::pending::<()>().await;
 }
 
-/// The warning of a daemon whose pins are on a BPF file system that only it has.
+/// The warning of a daemon whose pins are on a BPF file system that only it can see.
 fn ends_with_the_mount(pin_dir: &Path) -> String {
     format!(
         "the BPF file system of {} is mounted in this mount namespace alone: with its last process \
@@ -457,7 +459,7 @@ fn ends_with_the_mount(pin_dir: &Path) -> String {
     )
 }
 
-/// Says so where limits that are to outlive the daemon cannot.
+/// Warns if limits that should outlive the daemon cannot do so.
 fn warn_of_own_mount(options: &RunOptions) {
     let pin_dir = &options.datapath.pin_dir;
     if !options.detach_on_exit && is_mounted_here_alone(pin_dir) == Some(true) {
@@ -471,7 +473,7 @@ fn warn_if_nobody_is_safe(layers: &Layers) {
     }
 }
 
-/// Undoes an opening, and says what stays of it.
+/// Undoes the opening of the data path, and logs what remains.
 fn give_back(datapath: Box<dyn Datapath>) {
     if let Err(error) = datapath.give_back() {
         tracing::error!(%error, "the program could not be removed again: run `limiter detach`");

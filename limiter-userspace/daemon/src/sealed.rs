@@ -1,22 +1,21 @@
-//! Checksums of state files: a last line with the digest of all bytes before it, the same behind
-//! each line of a journal, or as a member of a JSON object. A bit that flips on a disk is noticed,
-//! also where what is left can be read. Files of versions before have none, and are read as they
-//! are.
+//! Checksums of state files: a last line with the digest of all bytes before it, a digest after
+//! each line of a journal, or a member of a JSON object. A bit that flips on a disk is noticed even
+//! if the rest can be parsed. Files of earlier versions have no checksum and are read unchecked.
 
 use std::io::{self, Write};
 
 use limiter_sharing::fnv::Fnv;
 
-/// Begin of the last line: a comment for anybody who reads the file as YAML.
+/// Beginning of the last line: a comment for readers that parse the file as YAML.
 const MARK: &str = "# checksum ";
 
-/// Between a line and its digest: JSON has no such character.
+/// Separator of a line and its digest: JSON never contains this character.
 const BEHIND: char = '\t';
 
-/// Words about a digest that is another one.
+/// Message about a digest that does not match.
 const OTHER: &str = "its checksum is of other content: it was damaged, or changed by hand";
 
-/// A file that is digested while it is written.
+/// Computes the digest of a file while it is written.
 struct Sealing<'a> {
     to: &'a mut dyn Write,
     digest: Fnv,
@@ -46,7 +45,7 @@ pub(super) fn seal(
     writeln!(to, "{MARK}{digest:016x}")
 }
 
-/// The content of a file, if its checksum is of it.
+/// The content of a file, if its checksum matches.
 pub(super) fn unsealed(bytes: &[u8]) -> Result<&[u8], String> {
     if bytes.is_empty() {
         return Err("it is empty".to_owned());
@@ -62,12 +61,12 @@ pub(super) fn unsealed(bytes: &[u8]) -> Result<&[u8], String> {
     }
 }
 
-/// A line with its checksum, without its end.
+/// A line with its checksum, without the line break.
 pub(super) fn sealed_line(line: &str) -> String {
     format!("{line}{BEHIND}{:016x}", Fnv::new().with(line.as_bytes()).finish())
 }
 
-/// The content of a line, if its checksum is of it.
+/// The content of a line, if its checksum matches.
 pub(super) fn unsealed_line(line: &[u8]) -> Result<&[u8], String> {
     let whole = line.strip_suffix(b"\n").unwrap_or(line);
     let Some(at) = whole.iter().rposition(|byte| *byte == BEHIND as u8) else { return Ok(line) };
@@ -76,18 +75,18 @@ pub(super) fn unsealed_line(line: &[u8]) -> Result<&[u8], String> {
     if digest.as_bytes() == reported { Ok(content) } else { Err(OTHER.to_owned()) }
 }
 
-/// Length of the member that [`sealed_object`] adds, with the brace behind it.
+/// Length of the member that [`sealed_object`] adds, including the closing brace.
 const SUM: usize = r#","sum":"0123456789abcdef"}"#.len();
 
-/// A JSON object of at least one member with its checksum as the last one: still JSON, for other
-/// programs.
+/// A JSON object of at least one member with its checksum added as the last member, so that it
+/// stays JSON for other programs.
 pub(super) fn sealed_object(json: &str) -> String {
     let digest = Fnv::new().with(json.as_bytes()).finish();
     let members = json.strip_suffix('}').unwrap_or(json);
     format!(r#"{members},"sum":"{digest:016x}"}}"#)
 }
 
-/// True if a line is such an object, and its checksum is of it.
+/// Returns true if a line is such an object and its checksum matches.
 pub(super) fn is_sealed_object(line: &[u8]) -> bool {
     let at = line.len().saturating_sub(SUM);
     let Some((members, sum)) = line.split_at_checked(at) else { return false };
@@ -99,7 +98,7 @@ pub(super) fn is_sealed_object(line: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Objects stay JSON, and every bit of them counts.
+    /// Objects stay JSON, and every bit of them is covered.
     #[test]
     fn an_object_has_its_checksum_as_a_member() {
         let sealed = sealed_object(r#"{"source":"192.0.2.1","sampled":7}"#);
@@ -116,8 +115,8 @@ mod tests {
         }
     }
 
-    /// Every bit counts, of the content and of the checksum; what is cut off is noticed where it
-    /// can be read as something else.
+    /// Every bit of content and checksum is covered; truncation is noticed where the rest could be
+    /// misread.
     #[test]
     fn a_bit_that_flips_is_noticed() {
         let content = b"{\"entries\":[{\"source\":\"192.0.2.1\"}]}";
@@ -138,7 +137,7 @@ mod tests {
             assert!(unsealed_line(&flipped).is_err(), "{bit}");
         }
         assert!(unsealed(b"").is_err());
-        // Of a version before.
+        // The form of an earlier version.
         assert_eq!(unsealed(content), Ok(&content[..]));
         assert_eq!(unsealed_line(b"{\"at\":7}\n"), Ok(&b"{\"at\":7}\n"[..]));
     }

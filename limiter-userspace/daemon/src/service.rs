@@ -1,4 +1,4 @@
-//! The daemon: its parts put together, and the work that takes several of them.
+//! The daemon: combines its parts, and does the work that needs several of them.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,7 +38,7 @@ mod notified;
 mod reload;
 mod status;
 
-/// The daemon's state: its parts, and what they share.
+/// State of the daemon: its parts, and the data that they share.
 pub(super) struct Service {
     pub(super) datapath: Attached,
     /// Store of edits, lists and applied rules.
@@ -46,28 +46,28 @@ pub(super) struct Service {
     pub(super) rule_sets: RuleSets,
     pub(super) lists: ListStore,
     pub(super) events: Events,
-    /// The packets that the program reports whole.
+    /// Captures of whole packets.
     pub(super) captures: Captures,
     pub(super) gauges: Gauges,
     pub(super) cluster: Membership,
     /// Rules for requests that made bans.
     pub(super) request_rules: RequestRules,
-    /// The rate of new bans by them.
+    /// Budget for new bans by these rules.
     pub(super) ban_budget: BanBudget,
-    /// What became of requests, as `limiter serve` reports it.
+    /// Results of requests, as `limiter serve` reports them.
     pub(super) request_reports: RequestReports,
-    /// True if the last look at the interfaces did not come to all.
+    /// True if the last look at the interfaces did not reach all of them.
     has_more_links: bool,
     /// Repeated failures, which are reported once.
     repeated_errors: RepeatedErrors,
-    /// Memory that large rule sets leave behind.
+    /// Notes that large rule sets leave memory behind.
     pub(super) heap_trim: HeapTrim,
     pub(super) began: Instant,
-    /// Beginning by the program's clock.
+    /// Start of the daemon by the program's clock.
     pub(super) began_at: Ticks,
     /// Directory of the pinned maps and links, for `limiter status`.
     pin_dir: Option<PathBuf>,
-    /// Notified when the daemon is to end.
+    /// Notified when the daemon must end.
     pub(super) stop: Arc<Notify>,
     notifier: Notifier,
     /// Files of the state directory that could not be used at the start.
@@ -77,15 +77,15 @@ pub(super) struct Service {
 /// The service, as all connections share it.
 pub(super) type Shared = crate::control::Shared<Service>;
 
-/// A data path as it was before, and why the daemon did not start on it.
+/// The unchanged data path, and the reason why the daemon did not start on it.
 pub(super) struct NotStarted {
     pub(super) datapath: Box<dyn Datapath>,
     pub(super) error: ServiceError,
 }
 
 impl Service {
-    /// Puts the rules in force; `read` is of the files that they are from. On an error the data
-    /// path is given back as it was.
+    /// Puts the rules in force; `read` is the digest of the files that they come from. On an error
+    /// the data path is returned unchanged.
     pub(super) fn start(
         datapath: Box<dyn Datapath>,
         layers: Layers,
@@ -117,12 +117,13 @@ impl Service {
             notifier: Notifier::default(),
             damages,
         };
-        // The program was read, and its types, and the rules twice.
+        // Reading the program with its types, and the rules twice, leaves memory behind.
         service.heap_trim.note();
         let forget = !layers.applied;
         let started = service.open_lists(&layers).and_then(|()| {
-            // Rules that replaced other files than these must not come back with those. Before the
-            // new ones are in force: a start that fails leaves what was.
+            // Applied rules that replaced other files than these must not come back with those.
+            // They are forgotten before the new rules are in force: a start that fails leaves
+            // everything unchanged.
             if forget {
                 service.state.removal(APPLIED).publish()?;
             }
@@ -136,18 +137,18 @@ impl Service {
             service.repeated_errors.note(crate::recent::NOTE_RECENT, &noted);
         }
         let Err(error) = started else {
-            // The log has them.
+            // They are in the log.
             service.rule_sets.news.clear();
             return Ok(service);
         };
         match service.datapath.take() {
             Some(datapath) => Err(Box::new(NotStarted { datapath, error })),
-            // `apply` never takes it; without a data path there is nothing to give back.
+            // `apply` never takes the data path; without one there is nothing to return.
             None => Ok(service),
         }
     }
 
-    /// The data path at the end of the daemon, unless it was detached.
+    /// Takes the data path at the end of the daemon, unless it was detached.
     pub(super) fn take_datapath(&mut self) -> Option<Box<dyn Datapath>> {
         self.datapath.take()
     }
@@ -156,27 +157,27 @@ impl Service {
         self.datapath.get()
     }
 
-    /// The rule sets, and the parts of the daemon that they are put in force with.
+    /// The rule sets, and the parts of the daemon that are needed to put them in force.
     pub(super) fn at_rules(&mut self) -> (&mut RuleSets, Ground<'_>) {
         let Self { rule_sets, datapath, lists, cluster, state, heap_trim, .. } = self;
         (rule_sets, Ground { datapath, lists, cluster, state, heap_trim })
     }
 
-    /// The rules in force and the lists, as they are; the lists also as they would be.
+    /// The rules in force and the lists with the given `changes`.
     pub(super) fn scene<'a>(&'a self, changes: &'a Changes) -> Result<Scene<'a>, ServiceError> {
         let RuleSets { layers, effective, .. } = &self.rule_sets;
         let (bans, now) = (Bans(self.datapath()?), self.datapath()?.now());
         Ok(Scene { layers, effective, lists: &self.lists, changes, laid: None, bans, now })
     }
 
-    /// Notes where maps and links are pinned, to report it.
+    /// Notes the directory of the pinned maps and links, for reports.
     pub(super) fn pinned_at(&mut self, pin_dir: &Path) {
-        // An absolute path: somebody in another directory can use it.
+        // An absolute path can be used from any directory.
         self.pin_dir = pin_dir.canonicalize().or_else(|_| std::path::absolute(pin_dir)).ok();
     }
 
-    /// Says so where the rule files of a digest, which are in force now, are not those that were
-    /// last in force.
+    /// Warns if the rule files now in force, given by their digest, differ from those last in
+    /// force.
     fn compare_with_before(&mut self, read: Digest) {
         let Self { state, rule_sets, damages, .. } = self;
         let known = damages.len();
@@ -187,7 +188,8 @@ impl Service {
                 tracing::warn!("{changed}");
                 rule_sets.at_start = Some(changed);
             }
-            // Nobody asks when it was that the same files came in force.
+            // Nothing is noted for unchanged files: the time at which they came in force again does
+            // not matter.
             Ok(None) if taken::is_noted(state) => return,
             Ok(None) => {}
             Err(error) => tracing::warn!("{}: {error}", taken::LOST),
@@ -195,10 +197,10 @@ impl Service {
         taken::note(state, &rule_sets.source, read);
     }
 
-    /// The lists come first: they make the management prefixes safe before any rule is in force.
+    /// Opens the lists first: they make the management prefixes safe before any rule is in force.
     fn open_lists(&mut self, layers: &Layers) -> Result<(), ServiceError> {
         let datapath = self.datapath.get_mut()?;
-        // Before any rule with a window of the wall clock is in force.
+        // Done before any rule with a window by the wall clock is in force.
         datapath.refresh_wall_clock()?;
         let management: Vec<Selector> = layers.management.keys().copied().collect();
         let (lists, warnings, damage) = ListStore::open(datapath, &self.state, &management)?;
@@ -211,7 +213,7 @@ impl Service {
     }
 }
 
-/// The service, for one request or one task.
+/// Locks the service for one request or one task.
 pub(super) fn lock(service: &Mutex<Service>) -> MutexGuard<'_, Service> {
     service.lock().unwrap_or_else(PoisonError::into_inner)
 }

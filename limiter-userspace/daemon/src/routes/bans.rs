@@ -1,4 +1,4 @@
-//! Requests about bans: who is banned, banning by hand, and forgetting it.
+//! Requests about bans: listing banned sources, banning by hand, and forgetting bans.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -80,7 +80,7 @@ pub(super) async fn unban(
     change(&service, &peer, |service| service.unban(&asked))
 }
 
-/// The address of a source.
+/// Parses the address of a source.
 pub(super) fn one_source(text: &str) -> Result<IpAddr, ServiceError> {
     source_text::parse_one(text).map_err(|error| match error {
         SourceTextError::Several(prefix) => ServiceError::BanSeveral(prefix),
@@ -89,7 +89,7 @@ pub(super) fn one_source(text: &str) -> Result<IpAddr, ServiceError> {
 }
 
 impl Service {
-    /// Bans a source: all of its packets are dropped until that ends.
+    /// Bans a source: all of its packets are dropped until the ban ends.
     pub(crate) fn ban(&mut self, request: &SetBan) -> Result<BannedSource, Refusal> {
         let address = one_source(&request.source)?;
         let selector = Selector::address(address);
@@ -126,7 +126,7 @@ impl Service {
         Ok(BannedSource { warning, ..banned })
     }
 
-    /// Refuses a ban of what is never dropped.
+    /// Refuses a ban of a source that is never dropped.
     pub(super) fn guard_of_ban(&self, selector: &Selector) -> Result<(), Refusal> {
         let selector = *selector;
         if let Some(prefix) = self.rule_sets.layers.managed(&selector) {
@@ -142,7 +142,7 @@ impl Service {
         Ok(())
     }
 
-    /// The author of the ban of a source; none if it is not banned.
+    /// The author of the ban of a source; `None` if the source is not banned.
     pub(crate) fn banned_by(&self, address: IpAddr) -> Result<Option<String>, ServiceError> {
         let (effective, requests) = (&self.rule_sets.effective, &self.request_rules);
         bans::author(self.datapath()?, effective, requests, address)
@@ -156,7 +156,7 @@ impl Service {
         if self.cluster.status().is_some()
             && let Some(sources) = reported_prefix(&selector)
         {
-            // Another node may have a ban where this one has none.
+            // Another node may have a ban that this one does not have.
             self.cluster.publish([Change::Unban { sources }]);
         } else if forgotten == 0 {
             return Err(ServiceError::NotBanned(selector).into());
@@ -165,8 +165,8 @@ impl Service {
     }
 }
 
-/// `GET /v1/bans`, sent in parts: the bans in force when it was asked for, the one that ends last
-/// first.
+/// `GET /v1/bans`, sent in parts: the bans in force at the time of the request, the one that ends
+/// last first.
 #[derive(Debug)]
 pub(crate) struct BansText {
     parts: Parts,

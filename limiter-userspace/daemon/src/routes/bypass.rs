@@ -1,4 +1,4 @@
-//! Requests that end the limits: the bypass, and the end of all of them.
+//! Requests that end the limits: the bypass, and the removal of all limits.
 
 use axum::extract::{Extension, State};
 use axum::routing::{post, put};
@@ -49,7 +49,7 @@ pub(super) async fn detach(
 }
 
 impl Service {
-    /// Lets every packet pass, or no longer.
+    /// Lets every packet pass, or stops doing so.
     pub(crate) fn bypass(&mut self, bypass: Bypass) -> Result<BypassNow, Refusal> {
         let is_on_again = !bypass.engaged && self.datapath()?.bypass()?;
         if is_on_again && bypass.session.is_some() {
@@ -79,7 +79,7 @@ impl Service {
     /// Removes the limits, and ends the daemon.
     pub(crate) fn detach(&mut self) -> Result<Detached, Refusal> {
         let datapath = self.datapath.take().ok_or(ServiceError::Detached)?;
-        // Without its data path the daemon has nothing more to do, whether this works or not.
+        // Without its data path the daemon has nothing left to do, whether this works or not.
         self.stop.notify_one();
         let interfaces = datapath.detach()?;
         tracing::warn!(?interfaces, "detached: nothing is limited any more");

@@ -71,7 +71,7 @@ pub(super) async fn stop(
 }
 
 impl Service {
-    /// Begins a capture: its number, and its bytes.
+    /// Begins a capture; returns its number and its bytes.
     pub(crate) fn capture(
         &mut self,
         asked: &AskCapture,
@@ -81,13 +81,13 @@ impl Service {
         Ok(self.captures.begin(datapath, &self.rule_sets.effective, asked, user)?)
     }
 
-    /// The capture under way, and the last one.
+    /// The running capture and the last one.
     pub(crate) fn captures(&self) -> Result<Captures, Refusal> {
         let (running, last) = self.captures.view(self.datapath()?)?;
         Ok(Captures { running, last })
     }
 
-    /// Ends the capture under way.
+    /// Ends the running capture.
     pub(crate) fn stop_capture(&mut self) -> Result<CaptureReport, Refusal> {
         let datapath = self.datapath.get_mut()?;
         Ok(self.captures.stop(datapath)?)

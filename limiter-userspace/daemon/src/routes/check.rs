@@ -1,4 +1,4 @@
-//! The request for a check: the one answer that is reported in headers, too.
+//! The request for a check: the only answer that is also reported in headers.
 
 use axum::extract::{Extension, State};
 use axum::http::header::RETRY_AFTER;
@@ -11,8 +11,8 @@ use crate::control::{Answer, Asked, Peer, Refusal, Routes, respond};
 use crate::service::{Service, Shared};
 use crate::why::Question;
 
-/// As proxies know them (draft-ietf-httpapi-ratelimit-headers up to its fifth version, with the
-/// `X-` of those before it).
+/// Headers as proxies know them (draft-ietf-httpapi-ratelimit-headers up to its fifth version, with
+/// the `X-` of its predecessors).
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");

@@ -1,4 +1,4 @@
-//! The request for events: episodes of drops, or lines as they come.
+//! The request for events: episodes of drops, or lines as they occur.
 
 use std::time::Duration;
 
@@ -46,10 +46,10 @@ pub(super) async fn events(
     read(&service, &peer, |service| service.events()).await
 }
 
-/// Time between two looks whether the log was read.
+/// Pause between two checks whether the log was read.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A search of the log under way; none once all was reported.
+/// The running search of the log; `None` once everything was reported.
 pub(crate) struct EventsText(Option<Search>);
 
 impl EventsText {
@@ -71,12 +71,12 @@ impl Sliced<Service> for EventsText {
 }
 
 impl Service {
-    /// Episodes that go on, and the last that have ended.
+    /// Current episodes, and the last ones that have ended.
     pub(crate) fn events(&self) -> Result<Events, Refusal> {
         Ok(self.events.view(self.datapath()?)?)
     }
 
-    /// Lines as they come, for a user; `first` if that one may change, too.
+    /// Live lines for a user; `first` if that user may also change something.
     pub(crate) fn follow(
         &mut self,
         drops: bool,

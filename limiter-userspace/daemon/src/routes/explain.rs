@@ -34,9 +34,9 @@ pub(super) async fn explain(
     read(&service, &peer, |service| service.explain(&asked)).await
 }
 
-/// An explanation of a source, without a packet: what it really sends is read beside it.
+/// The explanation of a source without a packet; the source's actual traffic is read beside it.
 pub(crate) struct SourceExplained {
-    /// None once it was reported.
+    /// `None` once it was reported.
     explained: Option<ExplainedNow>,
     source: SourceText,
 }
@@ -65,7 +65,7 @@ impl Sliced<Service> for SourceExplained {
 }
 
 impl Service {
-    /// The program's decision about a packet, and why.
+    /// The program's decision about a packet, with the reason.
     pub(crate) fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal> {
         let question = Question::parse(asked)?;
         let mut explained = self.in_force()?.explain(&question)?;
@@ -83,10 +83,10 @@ impl Service {
         Ok(ExplainedNow { dropped_lately, trial_seconds_left, ..explained })
     }
 
-    /// The state in force now. A trial that is over is settled first, so that the names are of the
+    /// The state in force now. An ended trial is settled first, so that the names belong to the
     /// rules that the program uses.
     pub(super) fn in_force(&mut self) -> Result<InForce<'_>, ServiceError> {
-        // Before that: what is over after it, is not over then.
+        // Read before settling: a trial that ends after it has not ended yet.
         let now = self.datapath()?.now();
         self.settle()?;
         let (datapath, layers, effective) =

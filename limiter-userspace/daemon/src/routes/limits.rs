@@ -1,4 +1,4 @@
-//! Requests about the limits in force, and about single ones from the command line.
+//! Requests about the limits in force, and about single limits from the command line.
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
@@ -74,7 +74,7 @@ impl Sliced<Service> for LimitsText {
 }
 
 impl Service {
-    /// Puts a limit over what the rule files say.
+    /// Overrides the rule files with a limit.
     pub(crate) fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
         let (rule_sets, mut ground) = self.at_rules();
         rule_sets.set(&mut ground, limit)

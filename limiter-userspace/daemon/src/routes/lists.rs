@@ -23,7 +23,7 @@ use crate::lists::{self, Changes, ListStore, Wanted};
 use crate::service::{Service, Shared};
 use crate::warnings::{cut, while_off};
 
-/// Sources of one request whose standing is reported, at most.
+/// Most sources of one request whose state is reported.
 const MOST_REPORTED: usize = 10;
 
 pub(super) fn routes() -> Routes<Service> {
@@ -74,12 +74,12 @@ pub(super) async fn unlist(
 }
 
 impl Service {
-    /// Puts sources on a list, and stores that before it is answered.
+    /// Puts sources on a list, and stores the change before answering.
     pub(crate) fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
         let caller = Caller { session: request.session, force: request.force };
         let by = lists::author(request.by.as_deref())?;
         if caller.session.is_some() && !request.force && by.is_none() {
-            // What becomes of the own session is said before what becomes of others.
+            // The effect on the own session is reported before the effect on others.
             let all = self.wanted(&SetList { force: true, ..request.clone() }, None)?;
             self.authorize_lists(&all.changes(), caller)?;
         }
@@ -99,7 +99,7 @@ impl Service {
         Ok(ListsChanged { done, warnings, ..changed })
     }
 
-    /// Takes sources off their lists, and stores that before it is answered.
+    /// Removes sources from their lists, and stores the change before answering.
     pub(crate) fn unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, Refusal> {
         let by = lists::author(request.by.as_deref())?;
         let (selectors, skipped) = self.lists.own(&lists::named(request)?, by.as_deref());
@@ -119,12 +119,12 @@ impl Service {
         let changed = self.take_off_lists(&selectors)?;
         if let Some(selector) = selectors.first()
             && request.source.is_some()
-            // A program whose entry has ended has what it wants.
+            // A program whose entry has already ended has what it wants.
             && by.is_none()
             && changed.not_listed > 0
             && self.cluster.status().is_none()
         {
-            // Nothing has changed then. Another node may have an entry where this one has none.
+            // Nothing has changed then. Another node may have an entry that this one does not have.
             let stands = self.lists.reported(selector, self.datapath()?.now());
             return Err(ServiceError::NotListed { selector: *selector, stands }.into());
         }
@@ -134,7 +134,7 @@ impl Service {
         Ok(ListsChanged { skipped, done, ..changed })
     }
 
-    /// The refusal of taking off what only a rule file lists.
+    /// The refusal to remove a source that only a rule file lists.
     fn listed_in_file(&self, selector: Selector) -> ServiceError {
         let layers = &self.rule_sets.layers;
         let place = layers.file.places.get(&Subject::Listed(selector));
@@ -146,7 +146,7 @@ impl Service {
         }
     }
 
-    /// Refuses changes of the lists that would lock out anybody who makes them.
+    /// Refuses changes of the lists that would lock out the person who makes them.
     fn authorize_lists(&self, changes: &Changes, caller: Caller) -> Result<(), ServiceError> {
         let unchanged = Changes::new();
         let before = self.scene(&unchanged)?;
@@ -155,7 +155,7 @@ impl Service {
     }
 }
 
-/// Changes that the other nodes are informed of when the lists change here.
+/// Changes reported to the other nodes when the lists change here.
 fn reported(request: &SetList, wanted: &Wanted, now: Ticks) -> Vec<Change> {
     let list = match request.list {
         ListName::Deny => List::Deny,
@@ -169,7 +169,7 @@ fn reported(request: &SetList, wanted: &Wanted, now: Ticks) -> Vec<Change> {
     gone.chain(put).collect()
 }
 
-/// How sources stand on the lists, in words; of none, if they are many.
+/// Describes the states of sources on the lists; returns none if there are many sources.
 fn stand(
     lists: &ListStore,
     selectors: impl Iterator<Item = Selector>,
@@ -180,7 +180,7 @@ fn stand(
     if stand.len() > MOST_REPORTED { Vec::new() } else { stand }
 }
 
-/// How sources stand now, beside how they stood.
+/// Describes the present states of sources beside their previous ones.
 fn stand_otherwise(lists: &ListStore, before: Vec<(Selector, String)>, now: Ticks) -> Vec<String> {
     let reported = |(selector, was): (Selector, String)| {
         format!("{selector}: {}, was {was}", lists.reported(&selector, now))
@@ -188,12 +188,12 @@ fn stand_otherwise(lists: &ListStore, before: Vec<(Selector, String)>, now: Tick
     before.into_iter().map(reported).collect()
 }
 
-/// Entries that are looked at before others have their turn, when most of them have expired.
+/// Entries examined before others have their turn, when most of them have expired.
 const SLICE: usize = 4096;
 
-/// How far `GET /v1/lists` has come. Nothing is copied for it: an entry that stays on a list all
-/// the while is reported once, and one that comes, goes or changes meanwhile as it is when its
-/// place is reached.
+/// Progress of `GET /v1/lists`. Nothing is copied for it: an entry that stays on a list during the
+/// request is reported once, and an entry that is added, removed or changed is reported in its
+/// state when its place is reached.
 #[derive(Debug, Default)]
 pub(crate) struct ListsText {
     parts: Parts,

@@ -1,4 +1,4 @@
-//! Metrics: the one answer that is no JSON.
+//! Metrics: the only answer that is not JSON.
 
 use std::time::UNIX_EPOCH;
 
@@ -33,7 +33,7 @@ pub(super) async fn metrics(
     sliced(service, peer, CONTENT_TYPE, |service| MetricsText::begin(service)).await
 }
 
-/// The reading of the counters under way; none once all was reported.
+/// The running reading of the counters; `None` once everything was reported.
 pub(crate) struct MetricsText(Option<Census>);
 
 impl MetricsText {
@@ -56,7 +56,7 @@ impl Sliced<Service> for MetricsText {
 }
 
 impl Service {
-    /// The page, with what was read of the rules.
+    /// The page of metrics, with the counters read by rule.
     fn page(&self, census: &Census) -> Result<String, ServiceError> {
         let last_at = self.rule_sets.reloaded_at.duration_since(UNIX_EPOCH).unwrap_or_default();
         let facts = Facts {

@@ -1,4 +1,4 @@
-//! Requests, a file for each subject: the route, and what is done.
+//! Requests, one file for each subject: the route and its implementation.
 
 pub(super) mod bans;
 pub(super) mod bypass;
@@ -57,17 +57,18 @@ pub(super) fn routes() -> Routes<Service> {
     routes
 }
 
-/// All that is served on the socket.
+/// Router of everything served on the socket.
 pub(super) fn router(service: Shared) -> Router {
     routes().served(service)
 }
 
-/// All that is served over TCP for metrics.
+/// Router of everything served over TCP for metrics.
 pub(super) fn scrapes(service: Shared) -> Router {
     metrics::routes().to_read(service)
 }
 
-/// All that is served over TCP for the page, on a port: itself, and the readings that it asks for.
+/// Router of everything served over TCP for the page on a port: the page itself, and the readings
+/// that it requests.
 #[cfg(feature = "page")]
 pub(super) fn page(service: Shared, port: u16) -> Router {
     page::routes()

@@ -1,4 +1,4 @@
-//! The description of everything that is served, as it is published in docs/.
+//! The description of the whole interface, as published in docs/.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
@@ -7,7 +7,7 @@ use axum::routing::get;
 use crate::control::{JSON, Routes};
 use crate::service::Service;
 
-/// The committed file; a test holds it to the types and the routes.
+/// The committed file; a test compares it with the types and the routes.
 const DESCRIPTION: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json"));
 

@@ -1,4 +1,4 @@
-//! The request for bans by rules for requests, which `limiter serve` answers by.
+//! The request of `limiter serve` for bans by rules for requests.
 
 use axum::extract::{Extension, State};
 use axum::routing::put;
@@ -18,10 +18,10 @@ use crate::control::{Answer, JsonBody, Peer, Refusal, Routes, change};
 use crate::guard::{self, LEAST};
 use crate::service::{Service, Shared};
 
-/// Bans in one request.
+/// Most bans in one request.
 const AT_ONCE: usize = 32;
 
-/// The shortest ban by a rule for requests, as of one by packets.
+/// Shortest ban by a rule for requests, the same as by a rule for packets.
 const SHORTEST_MS: u64 = 1000;
 
 pub(super) fn routes() -> Routes<Service> {
@@ -44,7 +44,7 @@ pub(super) async fn by_requests(
 }
 
 impl Service {
-    /// Bans sources by rules for requests, each as far as the guards allow it.
+    /// Bans sources by rules for requests, as far as the guards allow each ban.
     pub(crate) fn ban_requests(
         &mut self,
         request: &SetRequestBans,

@@ -1,4 +1,4 @@
-//! Reports of `limiter serve` about rules for requests, and what is shown of them.
+//! Reports of `limiter serve` about rules for requests, and the answer that shows them.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::api::requests::{ReportRequests, ReportedRequests, Requests};
 use crate::control::{Answer, JsonBody, Peer, Routes, change, read};
 use crate::service::{Service, Shared};
 
-/// Bytes of a report: as many as the longest texts of all of its rules can take.
+/// Most bytes of a report: enough for the longest texts of all its rules.
 const MOST_BODY: usize = 4 << 20;
 
 pub(super) fn routes() -> Routes<Service> {

@@ -1,4 +1,5 @@
-//! Requests about whole rule sets: the rule files again, others in their place, on trial or not.
+//! Requests about whole rule sets: reading the rule files again, and replacing them, on trial or
+//! not.
 
 use std::time::Instant;
 
@@ -123,7 +124,7 @@ pub(super) async fn revert(
 }
 
 impl RulesText {
-    /// The beginning of the rules in force, or of those of `limiter set` alone.
+    /// The beginning of the text of the rules in force, or of those of `limiter set` alone.
     pub(crate) fn begin(service: &Service, asked: ExportRules) -> Result<Self, Refusal> {
         let generation = service.datapath()?.generation();
         service.heap_trim.note();
@@ -139,7 +140,7 @@ impl Sliced<Service> for RulesText {
 }
 
 impl Service {
-    /// Differences that other rule files would make.
+    /// The differences that other rule files would make.
     pub(crate) fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
         let compared = self.rule_sets.compare(&self.datapath, &self.heap_trim, &self.lists, rules);
         let mut diff = compared?;
@@ -149,7 +150,7 @@ impl Service {
         Ok(diff)
     }
 
-    /// Puts other rules in the place of the rule files.
+    /// Replaces the rule files by other rules.
     pub(crate) fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal> {
         let (rule_sets, mut ground) = self.at_rules();
         let mut changed = rule_sets.apply_rules(&mut ground, rules)?;
@@ -157,8 +158,8 @@ impl Service {
         Ok(changed)
     }
 
-    /// Keeps what is on trial. The rules are in force already, and the session that confirms them
-    /// got through: what may drop its packets is reported, and nothing is refused.
+    /// Keeps the rules on trial. They are already in force, and the session that confirms them got
+    /// through: a barrier to its packets is reported, but nothing is refused.
     pub(crate) fn confirm_by(&mut self, session: Option<Session>) -> Result<Changed, Refusal> {
         let mut changed = self.confirm()?;
         let scene = self.scene(&UNCHANGED)?;
@@ -166,13 +167,13 @@ impl Service {
         Ok(changed)
     }
 
-    /// Keeps what is on trial.
+    /// Keeps the rules on trial.
     pub(crate) fn confirm(&mut self) -> Result<Changed, Refusal> {
         let (rule_sets, mut ground) = self.at_rules();
         rule_sets.confirm(&mut ground)
     }
 
-    /// Takes back what is on trial.
+    /// Takes the rules on trial back.
     pub(crate) fn revert(&mut self) -> Result<Changed, Refusal> {
         let (rule_sets, mut ground) = self.at_rules();
         rule_sets.revert(&mut ground)

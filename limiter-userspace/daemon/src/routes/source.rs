@@ -17,7 +17,8 @@ use crate::sources::{Account, Accounts, Ledger};
 use crate::views;
 
 pub(super) fn routes() -> Routes<Service> {
-    // An IPv6 source is printed with its length: /v1/sources/2001:db8::/64.
+    // An IPv6 source is printed with its length, so the path contains a slash:
+    // /v1/sources/2001:db8::/64.
     Routes::default().at("/v1/sources/{*address}", get(source))
 }
 
@@ -39,15 +40,16 @@ pub(super) async fn source(
     sliced(service, peer, JSON, |service| SourceText::begin(service, &address)).await
 }
 
-/// Between the two readings that report a rate.
+/// Time between the two readings that give a rate.
 const APART: Duration = Duration::from_millis(250);
 
-/// A source, for whose account all keys are read, twice where no view has just measured its rates.
+/// The state of a request for a source. All keys are read for its account, and read twice unless a
+/// view has just measured its rates.
 pub(crate) struct SourceText {
     address: IpAddr,
-    /// None once it was reported.
+    /// `None` once it was reported.
     accounts: Option<Accounts>,
-    /// The first reading, and when that was.
+    /// The first reading, and its time.
     first: Option<(Account, Ticks)>,
 }
 
@@ -62,7 +64,7 @@ impl SourceText {
         Accounts::of([views::key(address)])
     }
 
-    /// Reads on: the source, the time after which to read on, or neither.
+    /// Continues to read; returns the source, or the time after which to continue, or neither.
     pub(crate) fn go_on(&mut self, service: &Service) -> Result<Read, Refusal> {
         let datapath = service.datapath()?;
         let Some(accounts) = &mut self.accounts else { return Ok(Read::Again) };
@@ -128,7 +130,7 @@ impl Sliced<Service> for SourceText {
 
 #[cfg(test)]
 impl Service {
-    /// One source, read at once.
+    /// The answer about a source, read at once.
     pub(crate) fn source(&self, address: &str) -> Result<SourceView, Refusal> {
         let mut text = SourceText::begin(self, address)?;
         loop {

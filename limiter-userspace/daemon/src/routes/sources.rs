@@ -1,4 +1,4 @@
-//! The request for the sources that stand out among all of them.
+//! The request for the sources that stand out among all tracked ones.
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
@@ -28,7 +28,7 @@ pub(super) async fn sources(
     sliced(service, peer, JSON, |service| SourcesText::begin(service, &asked)).await
 }
 
-/// The reading of all sources under way.
+/// The running reading of all sources.
 pub(crate) struct SourcesText {
     reading: Reading,
     ended: bool,

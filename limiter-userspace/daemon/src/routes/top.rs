@@ -1,4 +1,4 @@
-//! The request for sources that stand out while somebody looks.
+//! The request for sources that stand out while a client looks.
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
@@ -11,7 +11,7 @@ use crate::service::{Service, Shared};
 use crate::sources::{Known, Wanted, tracked};
 use crate::views;
 
-/// Sources that an event reported, and that are shown to every view as dropping.
+/// Most sources of reported events that every view shows as dropping.
 const MOST_DROPPING: usize = 256;
 
 pub(super) fn routes() -> Routes<Service> {
@@ -34,12 +34,12 @@ pub(super) async fn top(
 }
 
 impl Service {
-    /// Looks on, and reports those that stand out.
+    /// Continues a view, and returns the sources that stand out.
     pub(crate) fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal> {
         let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
         let watch = asked.watch.as_deref().map(source_text::parse_one).transpose()?;
         let watch = watch.map(views::key);
-        // A new event may be about a source that was not seen yet.
+        // A new event may concern a source that was not seen yet.
         self.take_events();
         let datapath = self.datapath.get()?;
         let now = datapath.now();

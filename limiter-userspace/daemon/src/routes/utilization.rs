@@ -1,4 +1,4 @@
-//! The request for the utilization of sources to their limits.
+//! The request for how near sources come to their limits.
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
@@ -25,7 +25,7 @@ pub(super) async fn utilization(
     sliced(service, peer, JSON, |service| UtilizationText::begin(service)).await
 }
 
-/// The reading of all buckets under way, unless it was just done.
+/// The running reading of all buckets, unless it was just done.
 pub(crate) struct UtilizationText {
     asked: Ticks,
     ended: bool,

@@ -1,4 +1,4 @@
-//! Whole rule sets: from the rule files into force.
+//! Puts whole rule sets from rule files in force.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,11 +21,11 @@ use crate::rule_files::{self, Digest, RuleSource};
 use crate::state_dir::{APPLIED, Applied, StateDir};
 use crate::taken;
 
-/// The longest trial in seconds: a day.
+/// Longest trial in seconds: a day.
 const MAX_TRIAL: u32 = 86_400;
 
 impl RuleSets {
-    /// Reads the rule files again, and notes how that went.
+    /// Reads the rule files again, and notes the result.
     pub(crate) fn reload(
         &mut self,
         ground: &mut Ground<'_>,
@@ -40,7 +40,7 @@ impl RuleSets {
         result
     }
 
-    /// Notes how a reload went.
+    /// Notes the result of a reload.
     fn note_reload(&mut self, error: Option<String>) {
         let count = if error.is_none() { &mut self.reloads.ok } else { &mut self.reloads.failed };
         *count += 1;
@@ -48,7 +48,7 @@ impl RuleSets {
         self.last_reload = Reload { ok: error.is_none(), error };
     }
 
-    /// Notes that the rule files of a digest are in force, or replaced by what was applied.
+    /// Notes that the rule files of a digest are in force, or were replaced by `limiter apply`.
     pub(super) fn took(&mut self, state: &StateDir, files: Digest) {
         if files != self.taken {
             taken::note(state, &self.source, files);
@@ -92,7 +92,7 @@ impl RuleSets {
                 }
             }
             Err(error) => {
-                // The watch has nothing to add.
+                // After this the watch has nothing to add.
                 let differs = digest != self.taken;
                 let reported = Some(error.to_string());
                 self.on_disk = differs.then_some(OnDisk { digest, error: reported });
@@ -102,7 +102,7 @@ impl RuleSets {
         Ok(self.changed(ground.datapath.get()?))
     }
 
-    /// Plans the rule files as they were read.
+    /// Plans the rule set of the files that were read.
     fn planned_files(
         &self,
         ground: &Ground<'_>,
@@ -126,8 +126,8 @@ impl RuleSets {
         Ok(planned)
     }
 
-    /// Looks at rule files that changed by themselves. They are checked and reported; only with a
-    /// `trial` they are tried so long, under the guards of `limiter apply`, and without a
+    /// Looks at rule files that changed on disk. They are checked and reported; only with `trial`
+    /// are they put in force for that time, under the guards of `limiter apply`, and without a
     /// confirmation the program goes back by itself.
     pub(crate) fn look_at_files(
         &mut self,
@@ -166,7 +166,7 @@ impl RuleSets {
         self.note_reload(error);
     }
 
-    /// Differences that other rule files would make.
+    /// The differences that other rule files would make.
     pub(crate) fn compare(
         &self,
         datapath: &Attached,
@@ -196,7 +196,7 @@ impl RuleSets {
         Ok(diff)
     }
 
-    /// Puts other rules in the place of the rule files.
+    /// Replaces the rule files by other rules.
     pub(crate) fn apply_rules(
         &mut self,
         ground: &mut Ground<'_>,
@@ -212,7 +212,7 @@ impl RuleSets {
         let caller = Caller { session: rules.session, force: rules.force };
         let scene = ground.scene(&planned.layers, &planned.effective, Some(&planned.laid))?;
         caller.authorize(guard::objection_to_rules(scene, rules.session.as_ref()))?;
-        // The documents replace the files as they are now: a change after this is a change.
+        // The documents replace the present files: a later change of the files counts as a change.
         let replaces = Digest::of(&self.source.read());
         if let Some(seconds) = rules.confirm_seconds {
             if seconds.get() > MAX_TRIAL {
@@ -238,7 +238,7 @@ impl RuleSets {
         lists: &ListStore,
         documents: &[Document],
     ) -> Result<Planned, ServiceError> {
-        // Files with a mistake leave memory behind, too, and so do those that are only compared.
+        // Files with a mistake leave memory behind as well, and so do files that are only compared.
         heap_trim.note();
         if documents.is_empty() {
             return Err(ServiceError::NoDocuments);

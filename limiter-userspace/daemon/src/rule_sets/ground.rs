@@ -1,4 +1,4 @@
-//! The parts of the daemon that a rule set is put in force with.
+//! The parts of the daemon that are needed to put a rule set in force.
 
 use crate::attached::Attached;
 use crate::cluster::Membership;
@@ -10,20 +10,20 @@ use crate::lists::{Laid, ListStore, UNCHANGED};
 use crate::memory::HeapTrim;
 use crate::state_dir::StateDir;
 
-/// The parts of the daemon that a rule set is put in force with.
+/// The parts of the daemon that are needed to put a rule set in force.
 pub(crate) struct Ground<'a> {
     pub(crate) datapath: &'a mut Attached,
-    /// The lists, which may keep a session safe from a rule, and to which rule files have entries.
+    /// The lists, which may protect a session from a rule, and to which rule files add entries.
     pub(crate) lists: &'a mut ListStore,
-    /// The node that is given shared limits.
+    /// The node, which gets the shared limits.
     pub(crate) cluster: &'a Membership,
     pub(crate) state: &'a StateDir,
-    /// Memory that large rule sets leave behind.
+    /// Notes that large rule sets leave memory behind.
     pub(crate) heap_trim: &'a HeapTrim,
 }
 
 impl Ground<'_> {
-    /// Rules as they are or would be, with the entries of rule files as they would be.
+    /// Rules and entries of rule files, as they are or as they would be.
     pub(super) fn scene<'a>(
         &'a self,
         layers: &'a Layers,

@@ -1,4 +1,4 @@
-//! Putting rule sets in force: planned once, then whole or not at all.
+//! Puts rule sets in force: planned once, then completely or not at all.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::state_dir::Prepared;
 use crate::views::{self, key};
 use crate::warnings;
 
-/// True if somebody used a limit, or nobody can know.
+/// Returns true if a limit was used, or if that cannot be known.
 pub(super) fn is_used(datapath: &dyn Datapath, holder: Holder) -> bool {
     match holder {
         Holder::Source(Selector::Prefix(net)) => {
@@ -33,7 +33,7 @@ pub(super) fn is_used(datapath: &dyn Datapath, holder: Holder) -> bool {
 }
 
 impl RuleSets {
-    /// Puts `layers` in force, or keeps what is.
+    /// Puts `layers` in force, or keeps the present rules.
     pub(crate) fn apply(
         &mut self,
         ground: &mut Ground<'_>,
@@ -43,8 +43,8 @@ impl RuleSets {
         self.put_in_force(ground, planned, None).map(drop)
     }
 
-    /// Puts a set that was planned just now in force; on trial until `end`, if that is given.
-    /// Returns the set that was in force.
+    /// Puts a set that was just planned in force; on trial until `end`, if given. Returns the set
+    /// that was in force before.
     pub(super) fn put_in_force(
         &mut self,
         ground: &mut Ground<'_>,
@@ -55,7 +55,7 @@ impl RuleSets {
         let datapath = ground.datapath.get_mut()?;
         let of_machine = warnings::of_machine(&effective, datapath);
         effective.shared = std::mem::take(&mut plan.shared);
-        // The lists first, and back where the rules fail: both or neither.
+        // The lists come first, and are restored if the rules fail: both or neither.
         let laid = match end {
             Some(end) => {
                 let (laid, waiting) = ground.lists.on_trial(&laid, end);
@@ -79,7 +79,7 @@ impl RuleSets {
             }
         };
         self.used = used;
-        // The rules are in force by now, whatever this says.
+        // The rules are in force by now, whatever this returns.
         self.seen = views::seen(datapath).unwrap_or(self.seen);
         let known = [&self.effective.warnings, &self.machine.warnings];
         let is_new = |warning: &&String| !known.iter().any(|known| known.contains(warning));
@@ -96,7 +96,7 @@ impl RuleSets {
         Ok((layers, effective))
     }
 
-    /// Puts a plan in force and a change of the state directory on disk, both or neither.
+    /// Puts a plan in force and stores a change of the state directory, both or neither.
     pub(super) fn apply_and_keep(
         &mut self,
         ground: &mut Ground<'_>,
@@ -113,10 +113,10 @@ impl RuleSets {
         })
     }
 
-    /// An interface that came back has another index, and one that was renamed is another one's
-    /// successor or predecessor, which rules on interfaces have to know; and a node's share is made
-    /// of the number of nodes. While rules are on trial nothing is put in force: the first look
-    /// after it does. None if there was nothing to do.
+    /// Plans the rules again after a change of the interfaces or the number of nodes: an interface
+    /// that came back has another index, a renamed one concerns the rules for its old and new name,
+    /// and a node's share depends on the number of nodes. During a trial nothing is put in force;
+    /// the first look after it does so. Returns `None` if there was nothing to do.
     pub(crate) fn catch_up(&mut self, ground: &mut Ground<'_>) -> Option<Result<(), ServiceError>> {
         if !self.replan || self.trial.is_some() {
             return None;

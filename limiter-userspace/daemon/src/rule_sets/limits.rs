@@ -1,4 +1,4 @@
-//! Single limits from the command line: set, removed, and ended by themselves.
+//! Single limits from the command line: set, removed, or ended by themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::state_dir::EDITS;
 const EDITS_DOMAIN: &str = "limiter-set";
 
 impl RuleSets {
-    /// Puts a limit over what the rule files say.
+    /// Overrides the rule files with a limit.
     pub(crate) fn set(
         &mut self,
         ground: &mut Ground<'_>,
@@ -81,7 +81,7 @@ impl RuleSets {
         Ok(Changed { warnings, done, ..changed })
     }
 
-    /// The rules that go on limiting what has no limit by this one.
+    /// Describes the rules that still limit the sources that this rule does not limit.
     fn limited_still(&self, rule: &Rule, selector: Option<Selector>) -> String {
         let Some(others) = limited_by_others(rule, &self.effective.rule_set()) else {
             return String::new();
@@ -90,7 +90,7 @@ impl RuleSets {
         format!("; limited by others all the same, {others}{}", lifted.unwrap_or_default())
     }
 
-    /// Removes a limit that was set.
+    /// Removes a limit of `limiter set`.
     pub(crate) fn unset(
         &mut self,
         ground: &mut Ground<'_>,
@@ -128,8 +128,8 @@ impl RuleSets {
         Err(error.into())
     }
 
-    /// Warnings that a rule brought, with those about this one in the place of lines that name
-    /// another of the same kind.
+    /// Warnings caused by a rule; those about the rule itself replace lines that name another rule
+    /// with the same kind of warning.
     fn of_this_first(&self, rule: &Rule, news: Vec<String>) -> Vec<String> {
         let of_this = Warnings::of_rule(rule);
         let is_reported = |line: &String| {
@@ -142,8 +142,8 @@ impl RuleSets {
         of_this.iter().map(|warning| warning.text(0)).chain(news).collect()
     }
 
-    /// The rule that holds for the packets of a path: that on this path, or of sources alone the
-    /// one around them.
+    /// The rule that applies to the packets of a path: the rule on this path or, for sources alone,
+    /// the one around them.
     fn on_path(&self, path: &Path) -> Option<&Arc<Rule>> {
         match path.selector() {
             Some(selector) => self.effective.resolve(&selector).map(|effective| &effective.rule),
@@ -151,7 +151,7 @@ impl RuleSets {
         }
     }
 
-    /// [`RuleSets::on_path`] in words.
+    /// Describes the rule of [`RuleSets::on_path`].
     fn stands(&self, path: &Path) -> String {
         match self.on_path(path) {
             None => "no limit".to_owned(),
@@ -160,7 +160,7 @@ impl RuleSets {
         }
     }
 
-    /// Puts changed edits in force and on disk, both or neither.
+    /// Puts changed edits in force and stores them, both or neither.
     fn edit(
         &mut self,
         ground: &mut Ground<'_>,
@@ -175,17 +175,17 @@ impl RuleSets {
         let after = Scene { layers: &planned.layers, effective: &planned.effective, ..before };
         caller.authorize(guard::objection_to_edit(before, after, caller.session.as_ref()))?;
         let prepared = ground.state.prepare(EDITS, &text)?;
-        // Before the edits: an end without its edit is none.
+        // The ends are stored before the edits: an end without its edit has no effect.
         limit_ends::store(ground.state, &planned.layers)?;
         self.apply_and_keep(ground, planned, prepared)?;
         Ok(self.changed(ground.datapath.get()?))
     }
 
-    /// Ends the limits whose time is over.
+    /// Ends the limits whose time has passed.
     pub(crate) fn end_limits(&mut self, ground: &mut Ground<'_>) -> Result<(), ServiceError> {
         let now = limit_ends::now();
         let over: Vec<Path> = self.layers.over(now).cloned().collect();
-        // A trial is an hour at most, and takes no other change.
+        // During a trial no other change is possible; a trial is bounded in time.
         if over.is_empty() || self.not_on_trial(ground).is_err() {
             return Ok(());
         }
@@ -202,14 +202,14 @@ impl RuleSets {
     }
 }
 
-/// True if all limits are lifted for a source by the allow list.
+/// Returns true if the allow list exempts a source from all limits.
 fn is_allowed(ground: &Ground<'_>, selector: Option<Selector>) -> Result<bool, ServiceError> {
     let now = ground.datapath.get()?.now();
     let list = selector.and_then(|selector| ground.lists.of(&selector, now));
     Ok(list == Some(ListName::Allow))
 }
 
-/// The unit with a name.
+/// Parses the name of a unit.
 fn count(word: &str) -> Result<Count, ServiceError> {
     let counts = [Count::Packets, Count::Bytes, Count::Syns, Count::Flows];
     let found = counts.into_iter().find(|count| count.name() == word);
@@ -219,7 +219,7 @@ fn count(word: &str) -> Result<Count, ServiceError> {
     })
 }
 
-/// The direction with a name; `in` if none is given.
+/// Parses the name of a direction; `in` if none is given.
 fn direction(word: Option<&str>) -> Result<Direction, ServiceError> {
     let Some(word) = word else { return Ok(Direction::default()) };
     Direction::named(word).ok_or_else(|| ServiceError::Word {
@@ -228,7 +228,7 @@ fn direction(word: Option<&str>) -> Result<Direction, ServiceError> {
     })
 }
 
-/// A name that a rule may have.
+/// Checks the name of a rule.
 fn name(text: &str) -> Result<Box<str>, ServiceError> {
     if !text.is_empty() && text.chars().all(is_plain) {
         return Ok(text.into());
@@ -239,7 +239,7 @@ fn name(text: &str) -> Result<Box<str>, ServiceError> {
     })
 }
 
-/// The action that the rule before had, and the one in its place has not; bans in force go on.
+/// The action of the previous rule that the new one does not have; bans in force continue.
 fn not_taken_over(before: &Rule, rule: &Rule) -> Option<String> {
     let over = |rule: &Rule| rule.terms.limits().map(|limits| limits.over.clone());
     let (had, has) = (over(before)?, over(rule));
@@ -255,7 +255,7 @@ fn not_taken_over(before: &Rule, rule: &Rule) -> Option<String> {
     })
 }
 
-/// The limit that was set, what was before, and for whom it is.
+/// Describes the new limit, the previous one, and the sources of the limit.
 fn set_line(rule: &Rule, before: &str, seconds: Option<u64>) -> String {
     let path = &rule.path;
     let time = seconds.map_or_else(String::new, |seconds| {

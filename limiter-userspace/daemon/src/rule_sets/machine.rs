@@ -1,5 +1,5 @@
-//! The rules in force on the machine as it is: others change its queueing disciplines, offloads and
-//! interfaces, so it is looked at again and again.
+//! Checks the rules in force against the state of the machine, again and again, because others
+//! change its queueing disciplines, offloads and interfaces.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::warnings;
 /// Seconds between two looks.
 const EVERY: u8 = 5;
 
-/// The last look at the machine.
+/// Result of the last look at the machine.
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
-    /// Warnings of rules that do not hold on it.
+    /// Warnings about rules that do not work on this machine.
     pub(crate) warnings: Vec<String>,
-    /// The rule set that was looked at.
+    /// The rule set at the last look.
     of: Option<Arc<EffectiveSet>>,
-    /// Seconds since then.
+    /// Seconds since the last look.
     since: u8,
 }
 
@@ -27,7 +27,7 @@ impl Machine {
         Self { warnings, of: Some(Arc::clone(effective)), since: 0 }
     }
 
-    /// Looks at the machine if that is due, called each second, and logs what is otherwise since.
+    /// Looks at the machine if that is due, and logs the changes. Called each second.
     pub(crate) fn look(&mut self, effective: &Arc<EffectiveSet>, datapath: &mut dyn Datapath) {
         self.since = self.since.saturating_add(1);
         let is_same = self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, effective));

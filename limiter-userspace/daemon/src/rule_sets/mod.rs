@@ -1,6 +1,6 @@
-//! The rule sets: the layers that they are made of, the one in force, the one on trial, and how the
-//! rule files were read last. A set is planned whole, put in force whole, and taken back when it
-//! cannot be kept.
+//! The rule sets: their layers, the set in force, the set on trial, and the result of the last
+//! reading of the rule files. A set is planned completely, put in force completely, and taken back
+//! if it cannot be stored.
 
 mod files;
 mod ground;

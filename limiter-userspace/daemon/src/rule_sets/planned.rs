@@ -1,4 +1,4 @@
-//! A rule set that can be put in force, as the data path is now.
+//! A rule set that can be put in force in the present state of the data path.
 
 use limiter_common::header::Direction;
 use limiter_datapath::{Datapath, Hook};
@@ -13,7 +13,7 @@ use crate::layers::Layers;
 use crate::lists::{Laid, ListStore};
 use crate::memory::HeapTrim;
 
-/// A rule set that can be put in force, as the data path is now.
+/// A rule set that can be put in force in the present state of the data path.
 pub(super) struct Planned {
     pub(super) layers: Layers,
     pub(super) effective: EffectiveSet,
@@ -23,7 +23,7 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// Plans a rule set. Nothing changes, so a bad one leaves no trace.
+    /// Plans a rule set without changing anything, so a bad set leaves no trace.
     pub(super) fn new(
         datapath: &Attached,
         heap_trim: &HeapTrim,
@@ -40,12 +40,12 @@ impl Planned {
     }
 }
 
-/// The entries of the rule files of `layers` as the machine is now.
+/// The entries of the rule files of `layers`, in the present state of the machine.
 pub(super) fn laid(datapath: &dyn Datapath, layers: &Layers) -> Laid {
     if layers.file.rules.lists.is_empty() {
         return Laid::default();
     }
-    // Without an answer the other guards hold.
+    // If the system does not answer, the other guards still apply.
     let own = datapath.own_addresses().unwrap_or_else(|error| {
         tracing::warn!(%error, "own addresses are not guarded from the deny list");
         Vec::new()

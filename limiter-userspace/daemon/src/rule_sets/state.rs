@@ -16,7 +16,7 @@ use crate::views::Trials;
 use crate::warnings::while_off;
 use crate::watch::Watch;
 
-/// The rule sets: in force, on trial, and as the files were read last.
+/// The rule sets: in force, on trial, and as last read from the files.
 pub(crate) struct RuleSets {
     /// Layers of the rules in force.
     pub(crate) layers: Layers,
@@ -27,62 +27,63 @@ pub(crate) struct RuleSets {
     pub(crate) reloaded_at: SystemTime,
     pub(crate) reloads: Reloads,
     pub(crate) watch: Option<Watching>,
-    /// Digest of the rule files that are in force, or that `limiter apply` replaced.
+    /// Digest of the rule files in force, or of those that `limiter apply` replaced.
     pub(crate) taken: Digest,
-    /// What the start said of rule files that were not those that were last in force; none once
-    /// somebody has put rules in force.
+    /// Message of the start about rule files that differ from those last in force; `None` once
+    /// rules have been put in force by a command.
     pub(crate) at_start: Option<String>,
-    /// The rule files as they are on disk, while these are others.
+    /// State of the rule files on disk, while they differ from those in force.
     pub(crate) on_disk: Option<OnDisk>,
     /// The rule set on trial.
     pub(super) trial: Option<Trying>,
     /// End of the last trial.
     pub(crate) last_trial: Option<TrialEnd>,
-    /// Numbers of ended trials, by how they ended.
+    /// Numbers of ended trials, by outcome.
     pub(crate) trials: Trials,
-    /// True if an interface came back, or the number of nodes is another one, and the rules in
-    /// force do not know it yet.
+    /// True if an interface came back or the number of nodes changed, and the rules in force do not
+    /// reflect it yet.
     pub(crate) replan: bool,
-    /// True if the entries of the rule files are not on the lists as they are to be.
+    /// True if the entries of the rule files on the lists are not as they should be.
     pub(super) relay: bool,
-    /// Packets that were seen before the rules came into force.
+    /// Packets seen before the rules came into force.
     pub(crate) seen: u64,
-    /// The last look at the machine.
+    /// Result of the last look at the machine.
     pub(crate) machine: Machine,
-    /// Warnings that the last rule set brought, for anybody who asked for it: a warning is reported
-    /// once.
+    /// Warnings caused by the last rule set, for the client that requested it: each warning is
+    /// reported once.
     pub(crate) news: Vec<String>,
-    /// The consequences of the last change for sources that have used up a limit.
+    /// Consequences of the last change for sources that have used up a limit.
     pub(super) used: Option<String>,
 }
 
-/// A rule set on trial, and what it takes to end that.
+/// A rule set on trial, and the data needed to end the trial.
 pub(super) struct Trying {
     /// Layers that were in force before.
     pub(super) layers: Layers,
     pub(super) effective: Arc<EffectiveSet>,
     pub(super) origin: TriedFrom,
-    /// The rule files that are on trial, or that it would replace.
+    /// The rule files on trial, or those that the trial would replace.
     pub(super) replaces: Digest,
     pub(super) end: Ticks,
 }
 
-/// The place that a rule set on trial is from.
+/// Origin of a rule set on trial.
 pub(super) enum TriedFrom {
     Applied(Vec<Document>),
-    /// The rule files, which are watched.
+    /// The watched rule files.
     Files,
 }
 
-/// Rule files that changed on disk, and are not in force.
+/// Rule files that changed on disk and are not in force.
 pub(crate) struct OnDisk {
     pub(crate) digest: Digest,
-    /// The reason why they cannot be in force; none if `limiter reload` would take them.
+    /// Reason why they cannot be put in force; `None` if `limiter reload` would accept them.
     pub(crate) error: Option<String>,
 }
 
 impl RuleSets {
-    /// No rules yet; `taken` is of the files of `source` that the first ones are from.
+    /// Starts without rules; `taken` is the digest of the files of `source` that the first rules
+    /// come from.
     pub(crate) fn new(source: RuleSource, taken: Digest) -> Self {
         Self {
             layers: Layers::default(),
@@ -111,7 +112,7 @@ impl RuleSets {
         self.effective.rules.len()
     }
 
-    /// Notes how the rule files are watched, to report it.
+    /// Notes how the rule files are watched, for reports.
     pub(crate) fn watched(&mut self, watch: Option<Watch>) {
         self.watch = watch.map(|Watch { every, trial }| Watching {
             every_seconds: every.as_secs(),
@@ -119,7 +120,7 @@ impl RuleSets {
         });
     }
 
-    /// The rule files on disk, while these are others than those in force, and not on trial.
+    /// The rule files on disk, while they differ from those in force and are not on trial.
     pub(crate) fn changed_on_disk(&self) -> Option<&OnDisk> {
         let tried = self.trial.as_ref().filter(|trial| matches!(trial.origin, TriedFrom::Files));
         self.on_disk

@@ -1,6 +1,7 @@
-//! Rule sets on trial: in force until they are confirmed, or until their time is over.
+//! Rule sets on trial: in force until they are confirmed or their time has passed.
 //!
-//! The program goes back by itself. The daemon only has to notice: it then forgets what was tried.
+//! The program goes back by itself. The daemon only has to notice, and then forgets the rules on
+//! trial.
 
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ impl RuleSets {
         Ok(self.changed(ground.datapath.get()?))
     }
 
-    /// Refuses what would change the rules while some are on trial.
+    /// Refuses changes of the rules during a trial.
     pub(crate) fn not_on_trial(&mut self, ground: &mut Ground<'_>) -> Result<(), ServiceError> {
         self.settle(ground)?;
         match self.trial {
@@ -50,7 +51,7 @@ impl RuleSets {
         }
     }
 
-    /// Notices that a trial is over.
+    /// Notices that a trial has ended.
     pub(crate) fn settle(&mut self, ground: &mut Ground<'_>) -> Result<(), ServiceError> {
         let Some(trial) = &self.trial else { return Ok(()) };
         if ground.datapath.get()?.now() < trial.end {
@@ -61,14 +62,14 @@ impl RuleSets {
         Ok(())
     }
 
-    /// Keeps what is on trial.
+    /// Keeps the rules on trial.
     pub(crate) fn confirm(&mut self, ground: &mut Ground<'_>) -> Result<Changed, Refusal> {
         self.settle(ground)?;
         let Some(trial) = &self.trial else {
             return Err(ServiceError::NoTrial.into());
         };
         let replaces = trial.replaces;
-        // Written before it counts: without room on the disk nothing is confirmed.
+        // Written before it counts: if the disk is full, nothing is confirmed.
         let prepared = match &trial.origin {
             TriedFrom::Applied(documents) => {
                 let (replaces, documents) = (replaces.to_string(), documents.clone());
@@ -77,7 +78,7 @@ impl RuleSets {
             }
             TriedFrom::Files => ground.state.removal(APPLIED),
         };
-        // Before the end is put off: what is new on the lists would end with the trial.
+        // Done before the end is removed: new entries on the lists would end with the trial.
         self.lay(ground)?;
         let datapath = ground.datapath.get_mut()?;
         match datapath.confirm()? {
@@ -108,8 +109,7 @@ impl RuleSets {
         Ok(self.changed(ground.datapath.get()?))
     }
 
-    /// Takes back rules that were confirmed and could not be stored: a start would not know of
-    /// them.
+    /// Takes back confirmed rules that could not be stored, because a start would not know them.
     fn not_kept(
         &mut self,
         ground: &mut Ground<'_>,
@@ -130,7 +130,7 @@ impl RuleSets {
         }
     }
 
-    /// Takes back what is on trial.
+    /// Takes the rules on trial back.
     pub(crate) fn revert(&mut self, ground: &mut Ground<'_>) -> Result<Changed, Refusal> {
         self.settle(ground)?;
         if self.trial.is_none() {
@@ -141,7 +141,7 @@ impl RuleSets {
         Ok(self.changed(ground.datapath.get()?))
     }
 
-    /// The rule set on trial, and for how long.
+    /// The rule set on trial, and its remaining time.
     pub(crate) fn trial(&self, datapath: &Attached) -> Option<Trial> {
         let trial = self.trial.as_ref()?;
         let now = datapath.get().ok()?.now();
@@ -159,7 +159,7 @@ impl RuleSets {
         Ok(())
     }
 
-    /// The data path is as before; so are the rules that are reported.
+    /// Restores the reported rules after the data path has returned to its previous state.
     fn restore(&mut self, ground: &mut Ground<'_>, reason: &str) {
         if let Some(Trying { layers, effective, .. }) = self.trial.take() {
             self.layers = layers;
@@ -172,15 +172,15 @@ impl RuleSets {
         self.last_trial = Some(TrialEnd { confirmed: false, reason: Some(reason.to_owned()) });
     }
 
-    /// Puts the entries of the rule files in force, as the machine is now.
+    /// Puts the entries of the rule files in force, in the present state of the machine.
     fn lay(&self, ground: &mut Ground<'_>) -> Result<(), ServiceError> {
         let laid = laid(ground.datapath.get()?, &self.layers);
         let managed = |selector: &Selector| self.layers.managed(selector);
         ground.lists.lay(ground.datapath.get_mut()?, &laid, managed).map(drop)
     }
 
-    /// Puts the entries of the rule files in force again, where that failed, and when the clock was
-    /// set that some of them end by.
+    /// Puts the entries of the rule files in force again if that failed before, or if the clock by
+    /// which some of them end was set.
     pub(crate) fn keep_lists(&mut self, ground: &mut Ground<'_>) -> Result<(), ServiceError> {
         let ends = || self.layers.file.rules.lists.values().any(|entry| entry.until.is_some());
         let set = ground.lists.is_clock_set(ground.datapath.get()?);

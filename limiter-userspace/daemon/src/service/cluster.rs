@@ -1,4 +1,4 @@
-//! Work of the service for the node: its start, and what it orders.
+//! Work of the service for the node: its start, and the tasks that it gives.
 
 use std::error::Error;
 
@@ -15,12 +15,11 @@ use crate::error::ServiceError;
 use crate::guard::{LEAST_OF_OTHERS, hazard};
 use crate::lists::{self, CLUSTER};
 
-/// Changes of other nodes at once that have a line each in the log.
+/// Most changes of other nodes in one batch that get a log line each.
 const LOGGED: usize = 10;
 
 impl Service {
-    /// Starts the thread that keeps shared limits. Where that fails, they do what `on_partition`
-    /// says.
+    /// Starts the thread that keeps shared limits. If that fails, the limits follow `on_partition`.
     pub(crate) fn start_node(&mut self, config: Config) -> Option<Notices> {
         let failed = |error: &dyn Error| {
             tracing::error!(%error, "shared limits do what `on_partition` says");
@@ -32,15 +31,15 @@ impl Service {
         Some(notices)
     }
 
-    /// Takes the thread that keeps shared limits, and gives it those in force.
+    /// Takes the thread that keeps shared limits, and gives it the limits in force.
     pub(crate) fn join(&mut self, cluster: Cluster) {
         self.cluster.join(cluster, &self.rule_sets.layers, &self.rule_sets.effective);
     }
 
-    /// Does what the node reports. Changes of lists are on disk at the end, all of them together.
+    /// Handles the node's notices. Changes of lists are stored at the end, all together.
     pub(crate) fn handle_notices(&mut self, notices: impl IntoIterator<Item = Notice>) {
         let mut taken = Vec::new();
-        // One question to the kernel for all of them.
+        // The kernel is asked once for all changes.
         let mut own = None;
         for notice in notices {
             match self.cluster.handle_notices(notice) {
@@ -71,7 +70,7 @@ impl Service {
         self.cluster.log_refusals();
     }
 
-    /// Takes over another node's change. Management prefixes of this node are not touched.
+    /// Takes over another node's change. Management prefixes of this node are never affected.
     fn take_over(&mut self, change: &Change, own: &[(String, IpNet)]) -> Result<(), Refusal> {
         match change {
             Change::Ban { source, left } => {
@@ -96,7 +95,8 @@ impl Service {
                     List::Allow => ListName::Allow,
                     List::Deny => ListName::Deny,
                 };
-                // A part of a second is one: an entry never ends before it ends elsewhere.
+                // A fraction counts as a whole second, so that an entry never ends before it ends
+                // elsewhere.
                 let seconds = left.map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0));
                 let sources = vec![selector_of(*sources)?.to_string()];
                 let request =
@@ -116,7 +116,7 @@ impl Service {
     }
 }
 
-/// Another node does not change what somebody here wrote.
+/// Refuses a change by another node of entries written here.
 fn refuse(skipped: Vec<Skipped>) -> Result<(), Refusal> {
     match skipped.into_iter().next() {
         Some(Skipped { source, why }) => {

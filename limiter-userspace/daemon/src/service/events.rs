@@ -10,18 +10,18 @@ use crate::error::ServiceError;
 use crate::events::{EventOptions, Events};
 use crate::readable::Readable;
 
-/// A quarter of a second's worth of events may come at once.
+/// Part of a second's events that may come at once: one in `BURSTS`.
 const BURSTS: u32 = 4;
 
-/// Step of keeping events, in words.
+/// Name of the step that keeps the log of events.
 pub(super) const KEEP_EVENTS: &str = "keep the log of events";
 
-/// Time that events gather before they are taken.
+/// Time for which events gather before they are taken.
 const GATHER: Duration = Duration::from_millis(50);
 
 impl Service {
-    /// Begins to report drops, inside a tokio runtime. Says what becomes readable when there are
-    /// some.
+    /// Begins to report drops, inside a tokio runtime. Returns a descriptor that becomes readable
+    /// when there are events.
     pub(crate) fn report_events(
         &mut self,
         options: &EventOptions,
@@ -40,24 +40,24 @@ impl Service {
         Ok(datapath.event_descriptor()?)
     }
 
-    /// Takes what the program has reported.
+    /// Takes the events that the program has reported.
     pub(crate) fn take_events(&mut self) {
         if let Ok(datapath) = self.datapath.get_mut() {
             self.events.take(datapath, &self.rule_sets.effective, &self.request_rules);
         }
     }
 
-    /// Keeps what was reported in the log on disk.
+    /// Writes reported events to the log on disk.
     pub(crate) fn keep_events(&mut self) -> Result<(), ServiceError> {
         self.events.keep(self.datapath.get()?)
     }
 
-    /// Ends the events: the answers of followers come to their end.
+    /// Ends the events, and so the answers of followers.
     pub(crate) fn end_events(&mut self) {
         self.events.end();
     }
 
-    /// Ends the log of events: what was reported by now is in it.
+    /// Ends the log of events after writing everything reported so far.
     pub(crate) fn end_event_log(&mut self) {
         self.take_events();
         if let Ok(datapath) = self.datapath.get()
@@ -68,7 +68,8 @@ impl Service {
     }
 }
 
-/// Takes events whenever there are some. Without a descriptor they are taken now and then.
+/// Takes events whenever there are any. Without a descriptor they are only taken during
+/// housekeeping.
 pub(crate) async fn listen(service: &Mutex<Service>, descriptor: Option<OwnedFd>) {
     let descriptor = match descriptor.map(Readable::new) {
         Some(Ok(descriptor)) => descriptor,

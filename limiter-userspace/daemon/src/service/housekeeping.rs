@@ -1,5 +1,5 @@
-//! The daemon's work of every second. A step that fails holds up no other: a full disk, say, stops
-//! neither the clock nor the events.
+//! The daemon's work of every second. A step that fails does not hold up the others: a full disk
+//! stops neither the clock nor the events.
 
 use std::time::Duration;
 
@@ -10,14 +10,13 @@ use crate::error::ServiceError;
 use crate::recent::{NOTE_RECENT, Scene};
 
 impl Service {
-    /// Does all that is due from time to time: expired list entries leave, changed lists are saved,
-    /// the program learns how the wall clock was set, soft limits that packets pass over, full
-    /// tables and packets that nobody limits are reported, a few buckets are read, and the
-    /// counters.
+    /// Does the periodic work: removes expired list entries, saves changed lists, passes changes of
+    /// the wall clock to the program, reports exceeded soft limits, full tables and packets that no
+    /// limit covers, and reads a few buckets and the counters.
     ///
     /// # Errors
     ///
-    /// The first of what failed, which is logged by then; everything else is done.
+    /// The first error, which is logged by then; all other steps are done.
     pub(crate) fn housekeep(&mut self) -> Result<(), ServiceError> {
         if self.datapath.get().is_err() {
             return Ok(());
@@ -40,7 +39,7 @@ impl Service {
         all
     }
 
-    /// Tells the program that there is a daemon.
+    /// Gives the program a sign of life.
     pub(crate) fn live(&mut self, lost_after: Duration) {
         let Ok(datapath) = self.datapath.get_mut() else { return };
         let done = datapath.sign_of_life(lost_after).map_err(ServiceError::Datapath);
@@ -112,7 +111,7 @@ impl Service {
         self.gauges.recent.look(datapath, scene)
     }
 
-    /// Notices that a trial is over.
+    /// Notices that a trial has ended.
     pub(crate) fn settle(&mut self) -> Result<(), ServiceError> {
         let (rule_sets, mut ground) = self.at_rules();
         rule_sets.settle(&mut ground)

@@ -1,4 +1,4 @@
-//! Interfaces that appeared, went away, came back, moved or were renamed.
+//! Interfaces that appeared, disappeared, came back, moved or were renamed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use super::Service;
 use super::status::others;
 
 impl Service {
-    /// Attaches to interfaces that came back or match a pattern, and says what changed. Without its
-    /// pins the daemon ends.
+    /// Attaches to interfaces that came back or match a pattern, and logs changes. Ends the daemon
+    /// if its pins were removed.
     pub(crate) fn look_after_links(&mut self) {
         let Ok(datapath) = self.datapath.get_mut() else {
             return;
@@ -81,14 +81,14 @@ impl Service {
                 hooks.join(" and ")
             );
         }
-        // Containers come and go: rules that have nothing to do with it stay as they are.
+        // Containers come and go; rules not affected by that stay unchanged.
         let is_learned = datapath.max_frame() > frame
             || !appeared.is_empty() && self.rule_sets.effective.depends_on(&appeared);
         self.rule_sets.replan |= is_learned;
         self.catch_up();
     }
 
-    /// Says which programs of others the limits depend on, at the start.
+    /// Reports at the start which programs of others affect the limits.
     pub(crate) fn report_neighbours(&self, order: TcOrder) {
         let Ok(datapath) = self.datapath.get() else {
             return;
@@ -96,7 +96,7 @@ impl Service {
         for at in datapath.attachments() {
             for other in others(datapath, at) {
                 let (name, Some(text)) = (&at.interface, other.text()) else { continue };
-                // One before limiter is no surprise to those who asked for that.
+                // A program before limiter does not surprise users who asked for that.
                 if other.limiter || order == TcOrder::First {
                     tracing::warn!("{name}: {text}");
                 } else {
@@ -106,7 +106,7 @@ impl Service {
         }
     }
 
-    /// Looks at the program that goes on with what passes, and says what changed.
+    /// Looks at the next program, which gets the passed packets, and logs changes.
     pub(crate) fn look_after_then(&mut self) {
         let Ok(datapath) = self.datapath.get_mut() else {
             return;
@@ -132,12 +132,12 @@ impl Service {
         }
     }
 
-    /// True if interfaces are left that the last look did not come to.
+    /// Returns true if the last look did not reach all interfaces.
     pub(crate) const fn has_more_links(&self) -> bool {
         self.has_more_links
     }
 
-    /// Puts rules in force that know which interfaces and nodes there are.
+    /// Puts rules in force that reflect the present interfaces and nodes.
     pub(super) fn catch_up(&mut self) {
         let (rule_sets, mut ground) = self.at_rules();
         if let Some(learned) = rule_sets.catch_up(&mut ground) {

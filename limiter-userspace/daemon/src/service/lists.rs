@@ -1,4 +1,4 @@
-//! Changes of this node's lists, whoever asks for them, and their place on disk.
+//! Changes of this node's lists from any origin, and their storage on disk.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::error::ServiceError;
 use crate::guard::{self, LEAST, LEAST_OF_OTHERS};
 use crate::lists::{CLUSTER, Wanted};
 
-/// The step that is not possible on a full disk.
+/// Name of the step that fails on a full disk.
 pub(super) const SAVE_LISTS: &str = "save the lists";
 
-/// Why an entry of another node is one too many.
+/// Reason why another node may add no further entry.
 const MUCH: &str = "with what other nodes have on that list, it is a large part of all addresses";
 
 impl Service {
-    /// Works out what a request would change of the lists of this node.
+    /// Prepares the change that a request would make to the lists of this node.
     pub(crate) fn wanted(
         &self,
         request: &SetList,
@@ -28,17 +28,17 @@ impl Service {
         self.wanted_beside(request, by, &self.own_addresses())
     }
 
-    /// Addresses of this machine; none where the system does not answer.
+    /// Addresses of this machine; empty if the system does not answer.
     pub(crate) fn own_addresses(&self) -> Vec<(String, IpNet)> {
         let Ok(datapath) = self.datapath.get() else { return Vec::new() };
-        // Without an answer the other guards hold.
+        // If the system does not answer, the other guards still apply.
         datapath.own_addresses().unwrap_or_else(|error| {
             tracing::warn!(%error, "own addresses are not guarded from the deny list");
             Vec::new()
         })
     }
 
-    /// As [`Service::wanted`], where the addresses of this machine are known.
+    /// As [`Service::wanted`], with known addresses of this machine.
     pub(super) fn wanted_beside(
         &self,
         request: &SetList,
@@ -58,7 +58,7 @@ impl Service {
         self.lists.wanted(request, by, now, |at| layers.managed(at), hazard)
     }
 
-    /// The reason why a source should not be banned, if there is one: as it should not be denied.
+    /// Reason why a source must not be banned, if any; the same as for the deny list.
     pub(crate) fn hazard_of_ban(&self, selector: &Selector) -> Option<String> {
         guard::hazard(selector, ListName::Deny, &self.own_addresses(), LEAST)
     }
@@ -70,14 +70,14 @@ impl Service {
         Ok(self.with_store(changed))
     }
 
-    /// As [`Service::change_lists`], without a word on disk yet.
+    /// As [`Service::change_lists`], but stores nothing yet.
     pub(super) fn make_lists(&mut self, wanted: Wanted) -> Result<ListsChanged, ServiceError> {
         let datapath = self.datapath.get_mut()?;
         let layers = &self.rule_sets.layers;
         self.lists.make(datapath, wanted, |selector| layers.managed(selector))
     }
 
-    /// Takes sources off the lists of this node.
+    /// Removes sources from the lists of this node.
     pub(crate) fn take_off_lists(
         &mut self,
         selectors: &BTreeSet<Selector>,
