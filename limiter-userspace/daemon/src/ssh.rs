@@ -1,25 +1,25 @@
-//! The SSH session that this process was started from: the address of its peer.
+//! The SSH session from which this process was started: the address of its peer.
 
 use std::fs;
 use std::path::Path;
 
 use crate::api::rules::Session;
 
-/// Ancestors to look at: more than any shell nests.
+/// Most ancestors to look at: more than any nesting of shells.
 const MAX_ANCESTORS: usize = 64;
 
-/// The SSH session that this process was started from.
+/// The SSH session from which this process was started.
 pub fn own_session() -> Option<Session> {
     session(Path::new("/proc"), std::process::id())
 }
 
-/// The SSH session of a process, from its environment or, because sudo removes it there,
-/// from those of its parents. `proc` is where procfs is mounted.
+/// The SSH session of a process, from its environment or, because sudo removes it there, from those
+/// of its ancestors. `proc` is the mount point of procfs.
 fn session(proc: &Path, pid: u32) -> Option<Session> {
     let mut pid = pid;
     for _ in 0..MAX_ANCESTORS {
         let directory = proc.join(pid.to_string());
-        // Another user's environment may be unreadable; an ancestor further up may not be.
+        // Another user's environment may be unreadable while that of a further ancestor is not.
         if let Ok(environment) = fs::read(directory.join("environ"))
             && let Some(session) = in_environment(&environment)
         {
@@ -33,7 +33,7 @@ fn session(proc: &Path, pid: u32) -> Option<Session> {
     None
 }
 
-/// `SSH_CONNECTION=client port server port` or `SSH_CLIENT=client port port`.
+/// Parses `SSH_CONNECTION=client port server port` or `SSH_CLIENT=client port port`.
 fn in_environment(environment: &[u8]) -> Option<Session> {
     environment.split(|byte| *byte == 0).find_map(|entry| {
         let (value, port_at) = match entry.strip_prefix(b"SSH_CONNECTION=") {
@@ -48,7 +48,7 @@ fn in_environment(environment: &[u8]) -> Option<Session> {
     })
 }
 
-/// The fourth field of `stat`; the second is a name in parentheses that may hold anything.
+/// The fourth field of `stat`; the second is a name in parentheses that may contain anything.
 fn parent(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

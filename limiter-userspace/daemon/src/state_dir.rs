@@ -19,7 +19,7 @@ use crate::api::rules::Document;
 /// Reason why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// Another daemon has it.
+    /// Another daemon uses the directory.
     #[error(
         "{}: another daemon{} uses this state directory: {SECOND_DAEMON}",
         directory.display(), pid_text(pid)
@@ -27,7 +27,7 @@ pub enum StateError {
     Locked {
         /// State directory that another daemon uses.
         directory: PathBuf,
-        /// The other's process, as it wrote it down.
+        /// The other daemon's process id, as it wrote it down.
         pid: String,
     },
     /// The system refused.
@@ -43,12 +43,12 @@ pub enum StateError {
 }
 
 impl StateError {
-    /// A file of the lists that cannot be read.
+    /// Error for a file of the lists that cannot be read.
     pub(super) fn reading(path: &Path, source: io::Error) -> Self {
         system("read the lists", path, source)
     }
 
-    /// A file that cannot be written.
+    /// Error for a file that cannot be written.
     pub(super) fn writing(path: &Path, source: io::Error) -> Self {
         system("write the state", path, source)
     }
@@ -58,7 +58,7 @@ fn pid_text(pid: &str) -> String {
     if pid.is_empty() { String::new() } else { format!(" (pid {pid})") }
 }
 
-/// The directory, locked as long as this lives.
+/// The directory, locked as long as this value lives.
 #[derive(Debug)]
 pub(super) struct StateDir {
     directory: PathBuf,
@@ -72,13 +72,13 @@ pub(super) const EDITS: &str = "edits.json";
 /// The allow and deny lists.
 pub(super) const LISTS: &str = "lists.json";
 
-/// Changes of the lists since that was written.
+/// Changes of the lists since `lists.json` was written.
 pub(super) const JOURNAL: &str = "lists.journal";
 
 /// The rule set of `limiter apply`.
 pub(super) const APPLIED: &str = "applied.json";
 
-/// Consequence of applied rules that cannot be used.
+/// Consequence of unusable applied rules.
 pub(super) const NOT_APPLIED: &str =
     "the rules of `limiter apply` are not in force, and the rule files are";
 
@@ -86,36 +86,36 @@ pub(super) const NOT_APPLIED: &str =
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Applied {
-    /// The digest of the rule files that they replace: of no others.
+    /// Digest of the rule files that they replace, and no others.
     pub(super) replaces: String,
     pub(super) documents: Vec<Document>,
 }
 
-/// A file that cannot be used, and what follows.
+/// A file that cannot be used, and the consequences.
 #[derive(Debug)]
 pub(super) struct Damage {
-    /// Line for people: the file, what is wrong, what is not in force, and the remedy.
+    /// Line for people: the file, the problem, what is not in force, and the remedy.
     pub(super) warning: String,
-    /// Copies that were kept of it. Somebody who has looked after them removes them.
+    /// Copies of the file. The administrator removes them after looking at them.
     pub(super) copies: Vec<PathBuf>,
 }
 
 impl Damage {
-    /// True until somebody has looked after it.
+    /// Returns true until the administrator has dealt with it.
     pub(super) fn stands(&self) -> bool {
         self.copies.is_empty() || self.copies.iter().any(|copy| !own_files::is_absent(copy))
     }
 }
 
-/// A new version of a file on disk, under another name, or the end of one. Dropped, it changes
+/// A new version of a file under another name, or the removal of a file. If dropped, it changes
 /// nothing and leaves nothing.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Prepared {
-    /// Path of the new version; none to remove the file.
+    /// Path of the new version; `None` to remove the file.
     path: Option<PathBuf>,
     target: PathBuf,
-    /// True if the new version has its name.
+    /// True if the new version has its final name.
     done: bool,
 }
 
@@ -156,7 +156,7 @@ impl StateDir {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
-                // The pid of the holder helps, but is not needed to refuse.
+                // The holder's pid is useful, but not needed to refuse.
                 if let Err(error) = lock.read_to_string(&mut pid) {
                     tracing::debug!(%error, "the lock cannot be read");
                 }
@@ -169,7 +169,7 @@ impl StateDir {
             .set_len(0)
             .and_then(|()| lock.rewind())
             .and_then(|()| writeln!(lock, "{}", std::process::id()));
-        // The pid only helps another daemon to say so: a full disk is no reason to leave a machine
+        // The pid only helps another daemon's message: a full disk is no reason to leave a machine
         // without limits.
         if let Err(error) = written {
             tracing::warn!(%error, path = %path.display(), "the lock does not say who holds it");
@@ -177,7 +177,7 @@ impl StateDir {
         Ok(Self { directory: directory.to_owned(), _lock: lock })
     }
 
-    /// Reads a file as it is; none when it is not there.
+    /// Reads a file unchecked; returns `None` if it does not exist.
     pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>, StateError> {
         let path = self.directory.join(name);
         let read = || {
@@ -189,8 +189,8 @@ impl StateDir {
         read().map_err(|source| system("read the state", &path, source))
     }
 
-    /// Reads a file, and what is in it by its checksum; none when it is not there. `of` makes
-    /// something of the text, and `lost` says what is not in force without it.
+    /// Reads a file and checks its checksum; returns `None` if it does not exist. `of` parses the
+    /// text, and `lost` describes what is not in force without the file.
     pub(super) fn read_whole<T>(
         &self,
         name: &str,
@@ -212,7 +212,7 @@ impl StateDir {
     }
 
     /// Keeps a copy of a file that cannot be used. A machine without limits is worse than one with
-    /// its rule files alone.
+    /// only its rule files.
     pub(super) fn damaged(&self, name: &str, reason: &str, lost: &str) -> Damage {
         let path = self.directory.join(name);
         let (kept, copies) = match self.keep_copy(name) {
@@ -234,7 +234,7 @@ impl StateDir {
         Damage { warning: clean(&warning), copies }
     }
 
-    /// Reads the edits; none when the file is not there, or is damaged. `max_frame` as in
+    /// Reads the edits; returns `None` if the file does not exist or is damaged. `max_frame` as in
     /// [`rule_files::parse`].
     pub(super) fn read_edits(
         &self,
@@ -250,8 +250,8 @@ impl StateDir {
         Ok(self.read_whole(EDITS, parsed, lost, damages)?.unwrap_or_default())
     }
 
-    /// Keeps a copy of a file that will be written anew although not all of it could be read. Says
-    /// where, if it was there.
+    /// Copies a file that will be rewritten although it could not be read completely. Returns the
+    /// path of the copy, if the file existed.
     pub(super) fn keep_copy(&self, name: &str) -> io::Result<Option<PathBuf>> {
         let path = self.directory.join(name);
         let copy = with_suffix(&path, "broken");
@@ -268,17 +268,17 @@ impl StateDir {
         }
     }
 
-    /// Waits until the names in the directory are safe.
+    /// Waits until the names in the directory are on disk.
     pub(super) fn sync(&self) -> io::Result<()> {
         File::open(&self.directory)?.sync_all()
     }
 
-    /// Writes a file beside the one that counts; [`Prepared::publish`] makes it the one.
+    /// Writes a file beside the present one; [`Prepared::publish`] replaces that.
     pub(super) fn prepare(&self, name: &str, text: &str) -> Result<Prepared, StateError> {
         self.prepare_with(name, |file| sealed::seal(file, |to| to.write_all(text.as_bytes())))
     }
 
-    /// Like [`StateDir::prepare`], with the bytes that `text` writes.
+    /// As [`StateDir::prepare`], with the bytes that `text` writes.
     pub(super) fn prepare_with(
         &self,
         name: &str,
@@ -291,19 +291,19 @@ impl StateDir {
             buffer.flush()?;
             buffer.get_ref().sync_all()
         };
-        // Before it is written: half of it would only take the room that is missing.
+        // Made before the file is written: half a file would only waste the missing space.
         let prepared =
             Prepared { path: Some(path.clone()), target: self.directory.join(name), done: false };
         write().map_err(|source| StateError::writing(&path, source))?;
         Ok(prepared)
     }
 
-    /// The end of a file, which may not be there; [`Prepared::publish`] carries it out.
+    /// Prepares the removal of a file, which need not exist; [`Prepared::publish`] carries it out.
     pub(super) fn removal(&self, name: &str) -> Prepared {
         Prepared { path: None, target: self.directory.join(name), done: false }
     }
 
-    /// Reads the applied rules; none when there are none, or they are damaged.
+    /// Reads the applied rules; returns `None` if there are none or they are damaged.
     pub(super) fn read_applied(
         &self,
         damages: &mut Vec<Damage>,
@@ -319,7 +319,7 @@ impl StateDir {
 }
 
 impl Prepared {
-    /// Replaces the file in one step that survives a power cut. On an error the file is as it was.
+    /// Replaces the file in one step that survives a power cut. On an error the file is unchanged.
     pub(super) fn publish(mut self) -> Result<(), StateError> {
         self.replace().map_err(|source| system("save the state", &self.target, source))
     }
@@ -328,11 +328,10 @@ impl Prepared {
         let target = self.target.as_path();
         // Opened before anything changes, so that running out of descriptors changes nothing.
         let directory = File::open(target.parent().unwrap_or(Path::new(".")))?;
-        // The old version keeps a second name until the new one is safe.
+        // The old version keeps a second name until the new one is on disk.
         let old = with_suffix(target, "old");
         absent(fs::remove_file(&old))?;
-        // A file that is removed only changes its name: on a full disk there is no room for a
-        // second one.
+        // A removed file is only renamed, because a full disk has no room for a second name.
         let named = match self.path {
             Some(_) => fs::hard_link(target, &old),
             None if target.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
@@ -341,7 +340,7 @@ impl Prepared {
         let before = match named {
             Ok(()) => Before::Kept,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Before::Nothing,
-            // A file system without second names: VFAT, say.
+            // The file system has no hard links, such as VFAT.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
@@ -384,7 +383,7 @@ impl Drop for Prepared {
     }
 }
 
-/// Takes a file that is not there for a removed one.
+/// Treats a missing file as a removed one.
 fn absent(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,5 +1,5 @@
-//! The store of a cluster is never limited by a node that asks it: its answers come in by the
-//! interface that is limited, and a node that drops them is cut off from all others by itself.
+//! A node never limits its store: the store's answers come in by the limited interface, and a node
+//! that drops them cuts itself off from all others.
 
 use std::net::{IpAddr, ToSocketAddrs as _};
 
@@ -10,11 +10,11 @@ use limiter_rules::Selector;
 
 use super::layers::Layers;
 
-/// Reason of the management prefixes that are the store's.
+/// Reason of management prefixes that belong to the store.
 pub(super) const STORE: &str = "the store of the cluster";
 
-/// The servers of the store that are found by their names and addresses: never to be limited. What
-/// cannot be found is in the log, and in `limiter cluster`.
+/// The addresses of the store's servers, which must never be limited. Names that cannot be resolved
+/// are logged and shown by `limiter cluster`.
 pub(super) fn sources(config: &Config) -> Vec<Selector> {
     let servers = match &config.redis.servers {
         Servers::One(server) => std::slice::from_ref(server),
@@ -105,7 +105,7 @@ mod tests {
         layers.management.insert(Selector::address([192, 0, 2, 50].into()), STORE);
         assert_eq!(reported(&layers, "192.0.2.50:6379"), 0);
         assert_eq!(reported(&layers, "192.0.2.51:6379"), 1);
-        // Nobody can log in from the store.
+        // Nobody logs in from the store.
         assert!(layers.nobody_is_safe().is_some());
     }
 }

@@ -1,5 +1,5 @@
-//! The rule files as they were last in force, on disk. A start takes them as they lie there, which
-//! may be half of somebody's edit: it says so where they are others.
+//! The rule files last in force, noted on disk. A start reads the present files, which may be half
+//! of an edit: it reports if they differ from the noted ones.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use crate::state_dir::{Damage, Prepared, StateDir, StateError};
 
 const TAKEN: &str = "taken.json";
 
-/// Consequence of a file that cannot be used.
+/// Consequence of an unusable file.
 pub(super) const LOST: &str = "whether the rule files changed before this start is not known";
 
 /// The rule files that were in force, or that `limiter apply` replaced.
@@ -23,9 +23,9 @@ pub(super) const LOST: &str = "whether the rule files changed before this start 
 #[serde(deny_unknown_fields)]
 struct Taken {
     digest: String,
-    /// The digest of each, by its name; none where they changed again before they were noted.
+    /// Digest of each file by name; empty if the files changed again before they were noted.
     files: BTreeMap<String, String>,
-    /// When that was, in seconds since 1970.
+    /// Time at which they were noted, in seconds since 1970.
     at: u64,
 }
 
@@ -38,31 +38,31 @@ fn each(read: &Read) -> BTreeMap<String, String> {
     documents.map(|Document { name, text }| (name.clone(), digest(text))).collect()
 }
 
-/// The rules as they are, as long as they have this digest.
+/// Reads the rules, and returns them if they still have this digest.
 fn read(source: &RuleSource, digest: Digest) -> Option<Read> {
     Some(source.read()).filter(|read| Digest::of(read) == digest)
 }
 
-/// Notes that the rule files with a digest are in force. Where that fails, the next start says too
-/// much.
+/// Notes that the rule files with a digest are in force. If that fails, the next start reports a
+/// change that did not happen.
 pub(super) fn note(state: &StateDir, source: &RuleSource, digest: Digest) {
     let files = read(source, digest).map(|read| each(&read)).unwrap_or_default();
     let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let taken = Taken { digest: digest.to_string(), files, at };
-    // Texts and numbers can always be written.
+    // Texts and numbers can always be serialized.
     let text = serde_json::to_string(&taken).unwrap_or_default();
     if let Err(error) = state.prepare(TAKEN, &text).and_then(Prepared::publish) {
         tracing::warn!("which rule files are in force is not noted for the next start: {error}");
     }
 }
 
-/// True if it is noted which files were in force.
+/// Returns true if the files in force are noted.
 pub(super) fn is_noted(state: &StateDir) -> bool {
     !is_absent(&state.path(TAKEN))
 }
 
-/// What a start is to say of rule files that are not those that were last in force; none where they
-/// are, or nothing is known.
+/// Message of a start about rule files that differ from those last in force; `None` if they are the
+/// same or nothing is noted.
 pub(super) fn changed(
     state: &StateDir,
     source: &RuleSource,
@@ -70,7 +70,7 @@ pub(super) fn changed(
     damages: &mut Vec<Damage>,
 ) -> Result<Option<String>, StateError> {
     let parsed = |text: String| serde_json::from_str(&text).map_err(|error| error.to_string());
-    // Arguments are as somebody typed them, and not a file that somebody may still edit.
+    // Arguments are complete as typed, unlike a file that may be in the middle of an edit.
     if matches!(source, RuleSource::Given(_)) {
         return Ok(None);
     }
@@ -93,7 +93,7 @@ pub(super) fn changed(
     )))
 }
 
-/// Files that changed, came and went.
+/// Describes the files that were changed, added and removed.
 fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> String {
     let other = |name: &&String| before.get(*name).is_some_and(|old| now.get(*name) != Some(old));
     let changed = before.keys().filter(|name| now.contains_key(*name)).filter(other);
@@ -108,6 +108,6 @@ fn differences(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>
         reported(went.map(String::as_str).collect(), "went"),
     ];
     let all: Vec<String> = all.into_iter().flatten().collect();
-    // The same files in another order.
+    // The files are the same, in another order.
     if all.is_empty() { "the order of the rule files changed".to_owned() } else { all.join("; ") }
 }

@@ -1,4 +1,4 @@
-//! Warnings about rules that are in force but may not do what their author thinks.
+//! Warnings about rules that are in force but may not do what their author expects.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::Ipv6Addr;
@@ -19,8 +19,8 @@ use crate::render::seconds;
 
 mod delays;
 
-/// Warnings that follow from the rules, and the lists of their files, alone. Anybody who sets a
-/// limit on the command line says whether all share it.
+/// Warnings that follow only from the rules and from the lists of their files. A limit set on the
+/// command line states itself whether its sources share it.
 pub(super) fn of_rules(set: &EffectiveSet, lists: &BTreeMap<Selector, Listing>) -> Warnings {
     let by_hand: HashSet<&Path> = set
         .rules
@@ -33,12 +33,12 @@ pub(super) fn of_rules(set: &EffectiveSet, lists: &BTreeMap<Selector, Listing>) 
 
 /// The warning that a change is not in force yet, if limits are off.
 pub(super) fn while_off(datapath: &dyn Observed) -> Option<String> {
-    // `limiter status` reports an error of this.
+    // `limiter status` reports an error here.
     let off = datapath.bypass().unwrap_or_default();
     off.then(|| "limits are off: nothing of this has an effect before `limiter on`".to_owned())
 }
 
-/// The warning that a time is longer than the program's clock goes, which cuts it.
+/// The warning that a time exceeds the range of the program's clock, which cuts it.
 pub(super) fn cut(asked: u64, datapath: &dyn Observed) -> Option<String> {
     let longest = Ticks::new(MAX_TICKS).since(datapath.now()).as_nanos() / 1_000_000_000;
     (asked > longest).then(|| {
@@ -115,8 +115,8 @@ pub(super) fn of_whole(set: &EffectiveSet) -> Vec<String> {
     warnings
 }
 
-/// The note that a limit of each source is one of all neighbours together; none where somebody has
-/// thought of them.
+/// The note that a limit for each source treats all link-local neighbours as one source; `None` if
+/// the rules or lists mention them.
 pub(super) fn of_neighbours(set: &RuleSet) -> Option<String> {
     let local = Selector::Prefix(IpNet::from(Ipv6Net::new_assert(LINK_LOCAL, 64)));
     let meets = |at: &Selector| at.contains(&local) || local.contains(at);
@@ -145,14 +145,14 @@ pub(super) fn of_neighbours(set: &RuleSet) -> Option<String> {
 /// Link-local addresses: RFC 4291.
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0);
 
-/// Like [`limiter_rules::RuleSet::limits_anybody`], of the rules in force.
+/// As [`limiter_rules::RuleSet::limits_anybody`], for the rules in force.
 fn limits_anybody(set: &EffectiveSet) -> bool {
     set.rules.iter().any(|effective| effective.rule.terms != Terms::Unlimited)
         || set.martians == Some(Martians::Drop)
 }
 
-/// Warnings about rules as the machine is now; packets that come in wait from here on, if rules let
-/// any wait.
+/// Warnings about rules in the present state of the machine; from this call on, incoming packets
+/// wait if rules let any wait.
 pub(super) fn of_machine(set: &EffectiveSet, datapath: &mut dyn Datapath) -> Vec<String> {
     let mut warnings = of_tags(set, datapath);
     warnings.extend(of_interfaces(set, datapath));
@@ -162,8 +162,8 @@ pub(super) fn of_machine(set: &EffectiveSet, datapath: &mut dyn Datapath) -> Vec
     warnings
 }
 
-/// Rules for VLANs, on interfaces where the program sees no tag; asked anew for each rule set. At
-/// tc it sees those that were taken off, too.
+/// Warnings about rules for VLANs on interfaces where the program sees no tags, checked again for
+/// each rule set. At tc it also sees tags that the card removed.
 fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     let by_tag = |path: &&Path| {
         path.direction.has_in() && path.parts.iter().any(|part| part.field() == field::VLAN)
@@ -191,13 +191,14 @@ fn of_tags(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
         .collect()
 }
 
-/// Rules for packets in a direction in which no interface is limited; asked anew for each rule set.
+/// Warnings about rules for a direction in which no interface is limited, checked again for each
+/// rule set.
 fn of_direction(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     let sees_out = datapath.is_at(Hook::Tc(header::Direction::Out));
     let sees_in = datapath.is_at(Hook::Xdp) || datapath.is_at(Hook::Tc(header::Direction::In));
     let (own, unseen, seen, start) = match (sees_in, sees_out) {
         (true, true) => return Vec::new(),
-        // On no interface at all nothing is limited, as `limiter status` says.
+        // If no interface is limited at all, `limiter status` says so.
         (_, false) => (Direction::Out, "outgoing", "incoming", "in"),
         (false, true) => (Direction::In, "incoming", "outgoing", "out"),
     };
@@ -223,14 +224,14 @@ fn of_direction(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     none.into_iter().chain(both).collect()
 }
 
-/// Rules for interfaces that are not limited, so that no packet of theirs is seen; asked anew for
-/// each rule set.
+/// Warnings about rules for interfaces that are not limited, whose packets the program does not
+/// see; checked again for each rule set.
 fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     let attached = datapath.attachments();
     let is_limited = |name: &str| {
         let index = datapath.interface_index(name).unwrap_or(0);
         attached.iter().any(|at| at.asked == name || index != 0 && at.ifindex == index)
-            // Limited once it is there; until then `limiter status` says why it is not.
+            // Limited as soon as it exists; until then `limiter status` gives the reason.
             || datapath.patterns().iter().any(|pattern| pattern.matches(name))
     };
     let limited: Vec<String> = interfaces_of(attached).into_iter().map(str::to_owned).collect();
@@ -240,7 +241,7 @@ fn of_interfaces(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     elsewhere.filter_map(|(name, rules)| not_limited(name, rules, &limited)).collect()
 }
 
-/// Rules for packets of one interface, by its name.
+/// Rules for packets of one interface, by the interface's name.
 pub(super) fn by_interface(paths: &[&Path]) -> BTreeMap<String, Vec<Subject>> {
     let mut by_interface: BTreeMap<String, Vec<Subject>> = BTreeMap::new();
     for path in paths {
@@ -257,7 +258,7 @@ pub(super) fn by_interface(paths: &[&Path]) -> BTreeMap<String, Vec<Subject>> {
     by_interface
 }
 
-/// The warning of rules for an interface that is not limited.
+/// The warning about rules for an interface that is not limited.
 pub(super) fn not_limited(name: &str, rules: &[Subject], limited: &[String]) -> Option<String> {
     let limited = limited.join(", ");
     let first = rules.first().map(|rule| match rule {

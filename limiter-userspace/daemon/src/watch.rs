@@ -1,9 +1,10 @@
-//! Watching the rule files: a change of what is in them is checked and reported, or, where that was
-//! asked for, put on trial.
+//! Watches the rule files: changed contents are checked and reported or, if requested, put on
+//! trial.
 //!
-//! The kernel reports changes in the directories (inotify); what it does not report, as on file
-//! systems of other machines, is found by reading the files from time to time. Either way only
-//! another content is a change, and only once it stays as it is: editors write in several steps.
+//! The kernel reports changes in the directories (inotify); changes without a report, such as on
+//! network file systems, are found by reading the files from time to time. In both cases only
+//! different contents count as a change, and only once they stay the same: editors write in several
+//! steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,25 +22,25 @@ use super::rule_files::{self, Digest};
 use super::rule_sets::RuleSets;
 use super::service::{Service, lock};
 
-/// Time from the first event to the reading of the files: an editor is done by then.
+/// Time from the first event to the reading of the files, in which an editor finishes.
 const DEBOUNCE: Duration = Duration::from_millis(200);
 
-/// Time that a content must stay to be the new one.
+/// Time for which contents must stay the same to count as new.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// Most waits for that; then the next event or period tries again.
+/// Most such waits; after that the next event or period tries again.
 const MOST_CHANGES: usize = 50;
 
-/// How the rule files are watched.
+/// Settings for watching the rule files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// Time between two readings, whether the kernel reports a change or not.
+    /// Time between two readings, with or without a report by the kernel.
     pub every: Duration,
-    /// Time that changed files are on trial; none: they are checked and reported.
+    /// Length of the trial of changed files; `None` if they are only checked and reported.
     pub trial: Option<Duration>,
 }
 
-/// Looks at the files of `paths` when they change. Never ends.
+/// Looks at the files of `paths` when they change. Never returns.
 pub(super) async fn watch(
     service: &Mutex<Service>,
     paths: &[PathBuf],
@@ -60,7 +61,7 @@ pub(super) async fn watch(
         if let Some(events) = &mut events {
             events.renew(&directories(paths));
         }
-        // A change between two rounds is seen here, because the directories are watched already.
+        // Finds a change between two rounds as well, because the directories are watched already.
         look(service, paths, trial).await;
         let changed = async {
             match &mut events {
@@ -77,9 +78,9 @@ pub(super) async fn watch(
     }
 }
 
-/// Tells the service of files that have another content than at the last look, and keep it.
+/// Informs the service about files whose contents differ from the last look and stay the same.
 async fn look(service: &Mutex<Service>, paths: &[PathBuf], trial: Option<Duration>) {
-    // A change during a trial is looked at when the trial is over.
+    // A change during a trial is handled after the trial.
     let known = {
         let service = lock(service);
         if service.rule_sets.trial(&service.datapath).is_some() {
@@ -110,8 +111,8 @@ async fn look(service: &Mutex<Service>, paths: &[PathBuf], trial: Option<Duratio
     tracing::warn!("the rule files do not stop changing: they are not read yet");
 }
 
-/// The directories in which a change of `paths` shows: where they are, where their links lead, and
-/// they themselves.
+/// The directories in which a change of `paths` shows: their parent directories, the directories
+/// that their links lead to, and directories among `paths`.
 fn directories(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut directories = BTreeSet::new();
     for path in paths {
@@ -121,7 +122,7 @@ fn directories(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
         }
         for path in files.iter().chain([path]) {
             directories.insert(directory_of(path));
-            // A file that is gone for a moment is looked for where it was named.
+            // A file that is missing for a moment is looked for under its name.
             if let Ok(real) = path.canonicalize() {
                 directories.insert(directory_of(&real));
             }
@@ -138,7 +139,7 @@ fn directory_of(path: &Path) -> PathBuf {
     }
 }
 
-/// The kernel's word that something happened in a directory.
+/// The kernel's reports of events in directories.
 #[derive(Debug)]
 struct Events {
     inotify: Readable,
@@ -151,10 +152,10 @@ impl Events {
         Ok(Self { inotify: Readable::new(inotify)?, watched: BTreeMap::new() })
     }
 
-    /// Watches these directories and no others. What cannot be watched is left to the periodic
-    /// look.
+    /// Watches these directories and no others. Directories that cannot be watched are left to the
+    /// periodic look.
     fn renew(&mut self, directories: &BTreeSet<PathBuf>) {
-        // No MODIFY: a file that is being written is not ready.
+        // Without MODIFY, because a file that is being written is not ready.
         let flags = WatchFlags::CREATE
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::MOVED_TO
@@ -166,8 +167,8 @@ impl Events {
             | WatchFlags::ONLYDIR;
         let mut watched = BTreeMap::new();
         for directory in directories {
-            // Of a directory that is watched already this gives the same number, and of another one
-            // that took its place a new one.
+            // For a directory that is watched already this returns the same number; for a directory
+            // that replaced it, a new number.
             match inotify::add_watch(self.inotify.get(), directory, flags) {
                 Ok(number) => {
                     watched.insert(directory.clone(), number);
@@ -179,7 +180,7 @@ impl Events {
         }
         let kept: BTreeSet<i32> = watched.values().copied().collect();
         for number in self.watched.values().filter(|number| !kept.contains(number)) {
-            // A directory that is gone has ended its watch by itself.
+            // The watch of a removed directory has ended by itself.
             if let Err(error) = inotify::remove_watch(self.inotify.get(), *number) {
                 tracing::debug!(%error, "a watch had ended");
             }
@@ -191,13 +192,14 @@ impl Events {
         self.inotify.taken(read).await;
     }
 
-    /// Forgets what happened until now.
+    /// Discards the events so far.
     fn drain(&self) {
         while read(self.inotify.get()).is_ok() {}
     }
 }
 
-/// Reads events and drops them: only the contents of the files matter. Returns the number of bytes.
+/// Reads and discards events, because only the contents of the files matter. Returns the number of
+/// bytes.
 fn read(inotify: &OwnedFd) -> io::Result<usize> {
     let mut events = [0; 4096];
     Ok(rustix::io::read(inotify, &mut events)?)

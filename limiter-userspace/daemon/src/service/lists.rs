@@ -87,7 +87,7 @@ impl Service {
         Ok(self.with_store(changed))
     }
 
-    /// As [`Service::take_off_lists`], without a word on disk yet.
+    /// As [`Service::take_off_lists`], but stores nothing yet.
     pub(super) fn unmake_lists(
         &mut self,
         selectors: &BTreeSet<Selector>,
@@ -97,12 +97,13 @@ impl Service {
         self.lists.unset(datapath, selectors, |selector| layers.managed(selector))
     }
 
-    /// The answer to a change, with what is not on disk of it.
+    /// The answer to a change, with the reason if it is not on disk.
     pub(crate) fn with_store(&self, changed: ListsChanged) -> ListsChanged {
         ListsChanged { not_saved: self.lists.not_saved().map(str::to_owned), ..changed }
     }
 
-    /// Stores a change of the lists before it is answered. It is in force also where that fails.
+    /// Stores a change of the lists before it is answered. The change is in force even if that
+    /// fails.
     pub(super) fn store_lists(&mut self) {
         let Ok(datapath) = self.datapath.get() else { return };
         if let Some(done) = self.lists.store(&self.state, datapath) {

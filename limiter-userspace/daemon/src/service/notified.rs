@@ -1,4 +1,4 @@
-//! Lines that the service reports of itself, also to the service manager.
+//! Reports of the service about itself, also to the service manager.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use super::Service;
 use crate::api::status::mode;
 use crate::notify::Notifier;
 
-/// Interfaces that the line names.
+/// Most interfaces that the line names.
 const SHOWN: usize = 8;
 
 impl Service {
-    /// `eth0 native, 3 rules, generation 7`.
+    /// Summary such as `eth0 native, 3 rules, generation 7`.
     pub(crate) fn summary(&self) -> String {
         let mut line = String::new();
         if let Ok(datapath) = self.datapath() {
@@ -24,7 +24,7 @@ impl Service {
                     LinkState::Unseen => "not here",
                     LinkState::Detached | LinkState::Gone => "not attached",
                 };
-                // Writing to a string cannot fail.
+                // Writing to a `String` cannot fail.
                 let _: std::fmt::Result = write!(line, "{} {how}, ", at.interface);
             }
             if let more @ 1.. = attachments.len().saturating_sub(SHOWN) {
@@ -40,7 +40,7 @@ impl Service {
             }
             let (rules, generation) = (self.rule_sets.rules(), datapath.generation());
             let _: std::fmt::Result = write!(line, "{rules} rules, generation {generation}");
-            // A bypass outlives the daemon that was asked to turn it on.
+            // A bypass outlives the daemon that turned it on.
             if matches!(datapath.bypass(), Ok(true)) {
                 line.push_str(", but nothing is limited until `limiter on`");
             }
@@ -48,25 +48,26 @@ impl Service {
         line
     }
 
-    /// Says through `notifier` that the daemon is ready, and from now on what becomes of it.
+    /// Reports through `notifier` that the daemon is ready, and reports its changes from now on.
     pub(crate) fn notify(&mut self, notifier: Notifier) {
         self.notifier = notifier;
         self.notify_ready();
     }
 
-    /// The end of the start, or of a reload, whether it was refused or not: the daemon serves.
+    /// Reports the end of the start or of a reload, whether it was refused or not: the daemon
+    /// serves.
     pub(crate) fn notify_ready(&mut self) {
         let summary = self.summary();
         self.notifier.ready(&summary);
     }
 
-    /// Reports rules, bypasses and interfaces that changed.
+    /// Reports changes of the rules, the bypass and the interfaces.
     pub(crate) fn notify_changes(&mut self) {
         let summary = self.summary();
         self.notifier.status(&summary);
     }
 
-    /// A sign of life, if there is life: the kernel still answers about what is in force.
+    /// Sends a sign of life if the kernel still answers about the rules in force.
     pub(crate) fn notify_alive(&self) {
         match self.status() {
             Ok(_) => self.notifier.alive(),

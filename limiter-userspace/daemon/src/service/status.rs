@@ -11,7 +11,7 @@ use crate::control::Refusal;
 use crate::error::ServiceError;
 use crate::views;
 
-/// The index of an interface; 0 if it is gone by now.
+/// Index of an interface; 0 if it no longer exists.
 fn index_of(datapath: &dyn Datapath, name: &str) -> u32 {
     datapath.interface_index(name).unwrap_or(0)
 }
@@ -26,7 +26,7 @@ pub(super) fn others(datapath: &dyn Datapath, at: &Attachment) -> Vec<OtherProgr
 }
 
 impl Service {
-    /// All warnings that hold now.
+    /// All present warnings.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let layers = &self.rule_sets.layers;
         let stands = self.damages.iter().filter(|damage| damage.stands());
@@ -65,7 +65,7 @@ impl Service {
         let mut interfaces = interfaces.collect::<Result<Vec<_>, _>>()?;
         for refused in datapath.refused() {
             let entry = Interface::refused(&refused, index_of(datapath, &refused.interface));
-            // It was there before, and is back.
+            // The interface was there before, and is back.
             let is_it = |at: &&mut Interface| {
                 !at.attached && at.name == entry.name && at.mode == entry.mode
             };

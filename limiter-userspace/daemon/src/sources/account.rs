@@ -1,5 +1,5 @@
-//! The account of one source: every counter that counts its packets alone, with one total of them.
-//! All answers about sources take their totals and their rates from here.
+//! The account of one source: every counter that counts only its packets, with one total of them.
+//! All answers about sources take their totals and rates from here.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -19,18 +19,18 @@ use crate::api::sources::RuleDrops;
 use crate::clocks::rfc3339;
 use crate::views::Title;
 
-/// A counter. Two readings of one can be compared, and no others.
+/// A counter. Only two readings of the same counter can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Counter {
     /// The bucket in the source table.
     Source,
-    /// The bucket of a key. No two tables have had one id, whatever rules came between.
+    /// The bucket of a key. Table ids are never reused, whatever rules came in between.
     Key(TableKey),
-    /// The drops that events reported in an episode: a part of all.
+    /// The drops of an episode that events reported; only part of all drops.
     Reported { rule: u32, reason: u8, is_out: bool, began: SystemTime },
 }
 
-/// A counter of a source, as it was read.
+/// A counter of a source with its reading.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) counter: Counter,
@@ -38,9 +38,9 @@ pub(super) struct Line {
     pub(super) rule: Option<u32>,
     pub(super) direction: Direction,
     pub(super) counters: Counters,
-    /// Packets since an earlier reading; none where the two cannot be compared.
+    /// Packets since an earlier reading; `None` if the two cannot be compared.
     pub(super) since: Option<Counters>,
-    /// The rule of drops that were reported, as it was called then.
+    /// The rule of reported drops, by its title at that time.
     pub(super) title: Option<Box<Title>>,
 }
 
@@ -66,19 +66,19 @@ impl From<&KeyLine> for Line {
 /// The counters of one source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
-    /// In the order of the counters.
+    /// Readings in the order of the counters.
     pub(super) lines: Vec<Line>,
     /// Buckets that count other sources as well.
     pub(super) shared: Vec<(IpNet, Option<u32>, Counters)>,
     pub(super) seen: Seen,
-    /// True if drops of it are known that no counter has.
+    /// True if some known drops are in no counter.
     pub(super) in_part: bool,
-    /// The tables in force, and which of them has sources as its keys.
+    /// The tables in force that have sources among their keys.
     pub(super) tables: Vec<u32>,
     pub(super) own: Option<u32>,
-    /// Time since the earlier reading that the lines were compared with; zero without one.
+    /// Time since the earlier reading to compare with; zero without one.
     pub(super) over: Ticks,
-    /// Episodes of drops that events reported, whoever counts them.
+    /// Episodes of reported drops, whatever counts them.
     pub(super) began: Vec<Began>,
 }
 
@@ -91,19 +91,19 @@ pub(super) struct Began {
     pub(super) at: SystemTime,
 }
 
-/// The counters that a reading has, where there were any.
+/// The counters that a reading covers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
-    /// True if it has the bucket in the source table.
+    /// True if the reading covers the bucket in the source table.
     pub(super) source: bool,
-    /// True if it has all keys of tables.
+    /// True if the reading covers all keys of tables.
     pub(super) keys: bool,
-    /// True if it has what events had reported.
+    /// True if the reading covers the reported events.
     pub(super) reported: bool,
 }
 
 impl Account {
-    /// True if nothing counts the source.
+    /// Returns true if nothing counts the source.
     pub(crate) const fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
@@ -116,8 +116,8 @@ impl Account {
         }
     }
 
-    /// A reading by a pass over all sources and one over keys: the counters of the source's bucket,
-    /// under its own key if its rule is in a keyed table, and its other keys.
+    /// A reading by one pass over all sources and one over keys: the counters of the source's
+    /// bucket (as those of its own key if its rule is in a keyed table), and its other keys.
     pub(super) fn earlier(
         datapath: &dyn Observed,
         (own_key, counters): (Option<TableKey>, Option<Counters>),
@@ -146,7 +146,7 @@ impl Account {
         account
     }
 
-    /// True if lists or bans drop packets of it now.
+    /// Returns true if lists or bans drop packets of the source now.
     pub(super) fn is_dropped_before_rules(&self) -> bool {
         let lists = [Reason::Denied, Reason::Banned].map(|reason| reason.index());
         self.lines.iter().any(|line| {
@@ -156,7 +156,7 @@ impl Account {
         })
     }
 
-    /// True if packets of it were dropped, but none by the rule of its bucket.
+    /// Returns true if packets of the source were dropped, but none by the rule of its bucket.
     pub(super) fn loses_elsewhere(&self) -> bool {
         let of_own = |line: &&Line| self.is_own(&line.counter);
         let own: Vec<_> = self.lines.iter().filter(of_own).collect();
@@ -164,7 +164,7 @@ impl Account {
         !own.is_empty() && !dropped(&own) && dropped(&self.lines.iter().collect::<Vec<_>>())
     }
 
-    /// The keys of it that are known.
+    /// The known keys of the source.
     pub(super) fn keys(&self) -> impl Iterator<Item = &TableKey> {
         self.lines.iter().filter_map(|line| match &line.counter {
             Counter::Key(key) => Some(key),
@@ -172,19 +172,19 @@ impl Account {
         })
     }
 
-    /// The directions in which something counts it.
+    /// The directions in which something counts the source.
     pub(crate) fn directions(&self) -> Vec<Direction> {
         let counts = |way: &Direction| self.lines.iter().any(|line| line.direction == *way);
         Direction::NAMED.into_iter().map(|(_, way)| way).filter(counts).collect()
     }
 
-    /// The one total: each packet was dropped by one rule, so drops add up; a packet that passed
+    /// The total. Drops add up, because each packet was dropped by one rule only; a passed packet
     /// was counted in each table that it was in.
     pub(crate) fn total(&self) -> Total {
         self.total_of(|_| true)
     }
 
-    /// The total of a direction.
+    /// The total of one direction.
     pub(crate) fn total_in(&self, direction: Direction) -> Total {
         self.total_of(|line| line.direction == direction)
     }
@@ -208,9 +208,9 @@ impl Account {
         }
     }
 
-    /// Takes what came since an earlier reading, by counters that both have. In a direction in
-    /// which one began anew or left in between, or of which it is not known when one began, there
-    /// is none.
+    /// Computes the packets since an earlier reading, for the counters in both. A direction has no
+    /// result if one of its counters started again or disappeared in between, or if it is unknown
+    /// when one began.
     pub(crate) fn compare(&mut self, before: &Self, time: Ticks) {
         self.over = time;
         let has_left = |line: &&Line| !line.is_reported() && self.find(&line.counter).is_none();
@@ -231,7 +231,7 @@ impl Account {
         }
     }
 
-    /// Takes what another reading of just now found out about rates.
+    /// Takes over the rates of another reading at the same time.
     pub(crate) fn take_rates(&mut self, other: &Self) {
         self.over = other.over;
         let since: Vec<_> =
@@ -241,12 +241,12 @@ impl Account {
         }
     }
 
-    /// True if packets a second are known of all that counts it.
+    /// Returns true if the rates of all counters of the source are known.
     pub(super) fn has_rates(&self) -> bool {
         self.over > Ticks::ZERO && self.lines.iter().all(|line| line.since.is_some())
     }
 
-    /// Packets a second in a direction since the earlier reading; none where that is not known.
+    /// Packets a second in a direction since the earlier reading; `None` if unknown.
     pub(super) fn rates(&self, direction: Direction) -> Option<Rates> {
         let mut since = Counters::default();
         let mut passed = Passed::default();
@@ -268,7 +268,7 @@ impl Account {
         self.line(counter).map(|line| line.counters)
     }
 
-    /// True if this reading would have had the counter, had there been one.
+    /// Returns true if this reading would include the counter if it existed.
     fn knew_of(&self, counter: &Counter) -> bool {
         match counter {
             Counter::Source => self.seen.source,
@@ -277,13 +277,13 @@ impl Account {
         }
     }
 
-    /// Packets by rule, those that the most were dropped by first. Together, and without those of a
-    /// prefix, they are the total.
+    /// Packets by rule, the rule with the most drops first. The rows without a prefix add up to the
+    /// total.
     pub(crate) fn by_rule(&self, titles: &BTreeMap<u32, Title>) -> Vec<RuleDrops> {
         self.rows(titles, None)
     }
 
-    /// What drops packets of it in a direction, that which drops most now first.
+    /// The rules that drop packets of the source in a direction, the one that drops most now first.
     pub(crate) fn drops(
         &self,
         titles: &BTreeMap<u32, Title>,
@@ -330,11 +330,11 @@ impl Account {
     }
 }
 
-/// The counters of all lines that are one row.
+/// The counters of all lines of one row.
 #[derive(Debug, Default)]
 struct Sum {
     counters: Counters,
-    /// Drops since the earlier reading, of the lines of which that is known.
+    /// Drops since the earlier reading, over the lines for which that is known.
     since: Option<u64>,
     keys: u64,
     began: Option<SystemTime>,
@@ -352,8 +352,7 @@ impl Sum {
     }
 }
 
-/// The reason of drops that were reported, the prefix of sources that are counted together, the
-/// rule.
+/// Reason of reported drops, prefix of sources counted together, and rule.
 type Row = (Option<u8>, Option<IpNet>, Option<Title>);
 
 fn row((reported, net, title): Row, sum: Sum, over: Ticks) -> RuleDrops {
@@ -380,10 +379,10 @@ fn row((reported, net, title): Row, sum: Sum, over: Ticks) -> RuleDrops {
     }
 }
 
-/// The name of rules that a bucket was charged under and that are not in force any more.
+/// Name of rules under which a bucket was charged and that are no longer in force.
 const BEFORE: &str = "(rules before)";
 
-/// Packets that passed, by table: one that is in several was counted in each.
+/// Passed packets, by table: a packet in several tables was counted in each.
 #[derive(Debug, Default)]
 pub(super) struct Passed(Vec<(Option<u32>, u64)>);
 

@@ -1,4 +1,4 @@
-//! The accounts of some sources, in one pass over the keys of all tables.
+//! The accounts of some sources, read in one pass over the keys of all tables.
 
 use std::collections::HashMap;
 
@@ -22,13 +22,13 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// A pass for these sources.
+    /// Makes a pass for these sources.
     pub(crate) fn of(sources: impl IntoIterator<Item = Source>) -> Self {
         let of = sources.into_iter().map(|source| (source, Vec::new())).collect();
         Self { of, ..Self::default() }
     }
 
-    /// Reads on; says whether all was read.
+    /// Reads the next slice; returns whether all was read.
     pub(crate) fn step(&mut self, datapath: &dyn Observed) -> Result<bool, ServiceError> {
         if self.of.is_empty() {
             return Ok(true);
@@ -73,7 +73,7 @@ impl Accounts {
         }
     }
 
-    /// The accounts, once all was read.
+    /// Takes the accounts, once all was read.
     pub(crate) fn take(
         self,
         ledger: &Ledger<'_>,

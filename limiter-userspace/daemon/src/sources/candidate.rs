@@ -1,4 +1,4 @@
-//! Sources of which more is read because they may stand out.
+//! Sources that are read in more detail, because they may stand out.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,16 +9,16 @@ use super::account::Account;
 use super::merit::{Best, Measure, measure};
 use crate::api::sources::By;
 
-/// Sources that stand out and are kept, by each measure.
+/// Number of outstanding sources that are kept for each measure.
 pub(super) const KEPT: usize = 128;
 
-/// A source that stands out, as read last.
+/// An outstanding source as of its last reading.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidate {
     pub(super) account: Account,
     pub(super) at: Ticks,
     pub(super) used: u64,
-    /// Rounds over all keys that had begun when it was first read.
+    /// Number of rounds over all keys begun when the source was first read.
     pub(super) since: u64,
 }
 
@@ -29,7 +29,7 @@ impl Candidate {
     }
 }
 
-/// Keeps the first [`KEPT`] by each measure, and these in any case.
+/// Keeps the first [`KEPT`] by each measure, and the sources in `always`.
 pub(super) fn keep(pool: &mut HashMap<Source, Candidate>, always: &[Source]) {
     if pool.len() <= KEPT {
         return;

@@ -1,8 +1,8 @@
-//! The counters of a bucket, and rates of them.
+//! The counters of a bucket, and their rates.
 
 use limiter_common::time::Ticks;
 
-/// Packets a second that passed and were dropped.
+/// Packets a second that passed, and that were dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rates {
     pub(super) passed: f64,
@@ -10,7 +10,7 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// So many packets in a time.
+    /// The rates of a number of packets in a time.
     #[expect(clippy::cast_precision_loss, reason = "a rate is reported to a few digits")]
     pub(super) fn of(packets: Counters, time: Ticks) -> Option<Self> {
         let nanos = time.as_nanos();
@@ -27,7 +27,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Packets since an earlier reading of the same; none if it began anew in between.
+    /// Packets since an earlier reading of the same bucket; `None` if it started again in between.
     pub(super) fn since(self, before: Self) -> Option<Self> {
         let passed = self.passed.checked_sub(before.passed)?;
         Some(Self { passed, dropped: self.dropped.checked_sub(before.dropped)? })

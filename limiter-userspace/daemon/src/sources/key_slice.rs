@@ -1,4 +1,4 @@
-//! The keys that looks at sources read, slice by slice.
+//! Reads the keys for looks at sources, slice by slice.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use super::keys::{KeyLine, KeyPass, Whose, again};
 use super::wanted::Wanted;
 use crate::error::ServiceError;
 
-/// Keys in a slice, or some more.
+/// Approximate number of keys in a slice.
 const KEYS: usize = 32_768;
 
 /// Keys that are read with one call.
@@ -21,16 +21,16 @@ const BATCH: usize = 4_096;
 #[derive(Debug, Default)]
 pub(super) struct KeysRead {
     pub(super) of: HashMap<Source, Vec<KeyLine>>,
-    /// True if they are all that there are.
+    /// True if these are all keys that exist.
     pub(super) whole: bool,
     pub(super) generation: u64,
 }
 
-/// The keys that looks read.
+/// State of the reading of keys between looks.
 #[derive(Debug, Default)]
 pub(super) struct KeySlice {
     pass: KeyPass,
-    /// Rounds over all keys that have begun.
+    /// Number of rounds over all keys that have begun.
     pub(super) rounds: u64,
     pub(super) now: KeysRead,
     pub(super) before: KeysRead,
@@ -53,7 +53,7 @@ impl KeySlice {
             let lines = self.pass.read(datapath, BATCH)?;
             read += BATCH;
             for line in lines {
-                // A prefix has no source of its own; what it dropped, events report.
+                // A prefix is not a single source; events report its drops.
                 if let Whose::One(source) = line.whose
                     && wanted.has(&source)
                 {
@@ -66,7 +66,7 @@ impl KeySlice {
         Ok(())
     }
 
-    /// The keys of a source now; those that were known before are read again.
+    /// The present keys of a source; keys known from before are read again.
     pub(super) fn lines(
         &self,
         datapath: &dyn Datapath,

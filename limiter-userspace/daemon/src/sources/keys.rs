@@ -1,4 +1,4 @@
-//! A pass over the keys of all tables that have a source among their keys.
+//! A pass over the keys of all tables whose keys contain a source.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use crate::views;
 /// Keys that are read before others have their turn: a few milliseconds.
 pub(super) const SLICE: usize = 4096;
 
-/// The packets that a key counts.
+/// Owner of the packets that a key counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
     /// Packets of one source alone.
@@ -32,8 +32,8 @@ pub(super) enum Whose {
 pub(super) struct KeyLine {
     pub(super) whose: Whose,
     pub(super) key: TableKey,
-    /// The number of the rule that it was charged under last; none if that means another one by
-    /// now.
+    /// Number of the rule under which the key was last charged; `None` if the number now belongs to
+    /// another rule.
     pub(super) rule: Option<u32>,
     pub(super) direction: Direction,
     pub(super) counters: Counters,
@@ -42,31 +42,31 @@ pub(super) struct KeyLine {
 /// A pass over all keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeyPass {
-    /// Place in the maps; none at their beginning.
+    /// Place in the maps; `None` at the beginning.
     place: Option<KeyPlace>,
     /// True if all was read.
     done: bool,
 }
 
 impl KeyPass {
-    /// True if all was read.
+    /// Returns true if all keys were read.
     pub(super) const fn is_done(&self) -> bool {
         self.done
     }
 
-    /// True if nothing was read so far.
+    /// Returns true if no key was read yet.
     pub(super) const fn is_new(&self) -> bool {
         !self.done && self.place.is_none()
     }
 
-    /// Reads on: about `most` keys.
+    /// Reads about `most` further keys.
     pub(super) fn read(
         &mut self,
         datapath: &dyn Observed,
         most: usize,
     ) -> Result<Vec<KeyLine>, ServiceError> {
         let forms = forms(datapath);
-        // Without a table that has sources there is nothing to read.
+        // Without a table whose keys contain sources there is nothing to read.
         if self.done || forms.is_empty() {
             self.done = true;
             return Ok(Vec::new());
@@ -81,14 +81,14 @@ impl KeyPass {
     }
 }
 
-/// The tables in force that have a source among their keys, by id.
+/// The tables in force whose keys contain a source, by id.
 pub(super) fn forms(datapath: &dyn Observed) -> BTreeMap<u32, TableForm> {
     let ids = &datapath.installed().tables.ids;
     let with_sources = ids.iter().filter(|(form, _)| form.fields & field::SOURCE != 0);
     with_sources.map(|(form, id)| (*id, *form)).collect()
 }
 
-/// A key that was found before, as it is now; none once it has left.
+/// Reads a known key again; returns `None` if it no longer exists.
 pub(super) fn again(
     datapath: &dyn Observed,
     source: Source,
@@ -117,7 +117,7 @@ fn rule_of(datapath: &dyn Observed, bucket: &KeyedBucket) -> Option<u32> {
     resolved.generation().knows(record.since).then_some(record.rule)
 }
 
-/// The sources whose packets have a key; none of one without an address.
+/// The sources whose packets have a key; `None` for a key without an address.
 fn whose(form: TableForm, key: &TableKey) -> Option<Whose> {
     let bytes: [u8; 16] = bytemuck::cast(key.source);
     let address = match key.version {

@@ -1,4 +1,4 @@
-//! The state of sources, as it is read from their tables.
+//! The state of sources, read from their tables.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -22,7 +22,7 @@ use crate::events::Events;
 use crate::lists::ListStore;
 use crate::views::{self, Title};
 
-/// State of the daemon that a source is described from.
+/// The parts of the daemon from which sources are described.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub(crate) datapath: &'a dyn Datapath,
@@ -31,10 +31,10 @@ pub(crate) struct Known<'a> {
     pub(crate) events: &'a Events,
 }
 
-/// The state of a source, from the table that has its rule.
+/// The state of a source in the table with its rule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// The bucket; of a source in a keyed table, the one that [`limiter_datapath::of_key`] makes.
+    /// The bucket; for a source in a keyed table, the one built by [`limiter_datapath::of_key`].
     pub(super) bucket: Bucket,
     pub(super) keyed: bool,
 }
@@ -51,7 +51,7 @@ impl Known<'_> {
         Sweep::with_keyed(own_table(self.datapath))
     }
 
-    /// True if the rule of a source is in the keyed table of sources.
+    /// Returns true if the rule of a source is in the keyed table of sources.
     fn is_keyed(&self, source: &Source) -> bool {
         let rule = self.effective.resolve(&Selector::address(address(source)));
         let rules = &self.datapath.installed().rules;
@@ -59,7 +59,7 @@ impl Known<'_> {
         selector.is_some_and(|selector| !rules.contains_key(&selector))
     }
 
-    /// The key of a source in the keyed table of sources, if its rule is there.
+    /// Key of a source in the keyed table of sources, if its rule is there.
     pub(super) fn own_key(&self, source: &Source) -> Option<TableKey> {
         let table = own_table(self.datapath).filter(|_| self.is_keyed(source))?;
         let version = if matches!(source, Source::V4(_)) { 4 } else { 6 };
@@ -67,7 +67,7 @@ impl Known<'_> {
         Some(TableKey { table, version, source: address, ..TableKey::EMPTY })
     }
 
-    /// The state of a source, if it has any.
+    /// The state of a source, if there is one.
     pub(super) fn entry(&self, source: &Source) -> Result<Option<Entry>, ServiceError> {
         let Some(key) = self.own_key(source) else {
             let bucket = self.datapath.bucket(source)?;
@@ -77,8 +77,8 @@ impl Known<'_> {
         Ok(found.map(|bucket| Entry { bucket: of_key(&key, &bucket).1, keyed: true }))
     }
 
-    /// Reads on: about `most` sources, with the state that is theirs now. A source whose rule was
-    /// in another table has a state there, too, until that leaves.
+    /// Reads about `most` further sources with their present state. A source whose rule was in
+    /// another table has a state there as well, until it is evicted; that state is left out.
     pub(super) fn read(
         &self,
         sweep: &mut Sweep,
@@ -91,12 +91,12 @@ impl Known<'_> {
         Ok(entries.filter(|(source, _)| !several || self.is_keyed(source) == keyed).collect())
     }
 
-    /// All that accounts are made of beside the buckets.
+    /// The data beside the buckets from which accounts are built.
     pub(super) fn ledger(&self) -> Ledger<'_> {
         Ledger::open(self.datapath, self.effective, Some(self.events))
     }
 
-    /// A source in short, by its account: a row for each direction in which something counts it.
+    /// The rows of a source from its account: one for each direction in which something counts it.
     pub(super) fn rows(
         &self,
         source: &Source,
@@ -126,8 +126,8 @@ impl Known<'_> {
         Ok(account.source_rows(&view, titles))
     }
 
-    /// The first rows of these sources, the first of which have the most of the measure. Under an
-    /// order by drops, rows without any are left out.
+    /// The first rows of these sources, which are ordered by the measure. In an order by drops,
+    /// rows without drops are left out.
     pub(super) fn first_rows(
         &self,
         mut sources: Vec<(Source, &Account)>,
@@ -143,7 +143,7 @@ impl Known<'_> {
         if matches!(by, By::Dropped | By::DropRate) {
             rows.retain(|row| row.dropped > 0);
         }
-        // Of equals, the smaller address is first.
+        // Among equal sources, the smaller address comes first.
         rows.sort_by(|a, b| {
             let counts = |row: &SourceRow| (row.dropped, row.passed);
             measure(b, by).total_cmp(&measure(a, by)).then(counts(b).cmp(&counts(a)))
@@ -154,8 +154,8 @@ impl Known<'_> {
 }
 
 impl Account {
-    /// The rows of its source, of which `view` has the rule, lists and bans: one for each direction
-    /// in which something counts it.
+    /// The rows of a source whose rule, lists and bans are in `view`: one for each direction in
+    /// which something counts it.
     pub(crate) fn source_rows(
         &self,
         view: &SourceView,
@@ -191,14 +191,14 @@ impl Account {
     }
 }
 
-/// The used share of what may come at once, of the limit of which the least is left.
+/// The used share of the burst, for the limit with the least left.
 #[expect(clippy::cast_precision_loss, reason = "a share is reported to a few digits")]
 fn utilization(burst: Option<u64>, remaining: Option<u64>) -> Option<f64> {
     let (burst, remaining) = (burst.filter(|burst| *burst > 0)?, remaining?);
     Some(burst.saturating_sub(remaining) as f64 / burst as f64)
 }
 
-/// The measure of a row.
+/// The value of a row for a measure.
 #[expect(clippy::cast_precision_loss, reason = "only to tell which is more")]
 fn measure(row: &SourceRow, by: By) -> f64 {
     let (passed, dropped) = (row.passed_per_second, row.dropped_per_second);

@@ -1,4 +1,4 @@
-//! Accounts of sources, from what the maps hold and events reported.
+//! Builds accounts of sources from the maps and the reported events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,21 +18,21 @@ use crate::error::ServiceError;
 use crate::events::{Events, Reported};
 use crate::views::{self, CountsEach, Title};
 
-/// All that accounts are made of beside the buckets: read once for many sources.
+/// The data beside the buckets from which accounts are built, read once for many sources.
 pub(crate) struct Ledger<'a> {
     datapath: &'a dyn Observed,
-    /// Drops that events reported and no counter has.
+    /// Reported drops that are in no counter.
     reported: HashMap<Source, Vec<Line>>,
     /// Episodes of drops, by source.
     began: HashMap<Source, Vec<Began>>,
-    /// Sources of which drops were reported by rules that are not in force any more.
+    /// Sources with reported drops by rules that are no longer in force.
     in_part: HashSet<Source>,
     tables: Vec<u32>,
     own: Option<u32>,
 }
 
 impl<'a> Ledger<'a> {
-    /// All that was reported so far. Without a daemon nobody knows that.
+    /// Reads the reports so far. Without a daemon there are none.
     pub(crate) fn open(
         datapath: &'a dyn Observed,
         effective: &EffectiveSet,
@@ -50,7 +50,7 @@ impl<'a> Ledger<'a> {
         for reported in events.into_iter().flat_map(Events::reported) {
             let source = views::of_key(reported.source);
             let counted = match reported.reason() {
-                // Dropped before there is a bucket, or without one.
+                // Dropped before the source has a bucket, or without one.
                 Reason::Denied
                 | Reason::Banned
                 | Reason::Martian
@@ -74,13 +74,13 @@ impl<'a> Ledger<'a> {
         ledger
     }
 
-    /// The sources of which drops were reported that no counter has, with their number.
+    /// The sources with reported drops that are in no counter, with their number.
     pub(super) fn reported(&self) -> impl Iterator<Item = (&Source, u64)> {
         let sum = |lines: &Vec<Line>| lines.iter().map(|line| line.counters.dropped).sum();
         self.reported.iter().map(move |(source, lines)| (source, sum(lines)))
     }
 
-    /// The account of a source with these keys: `whole` if it has no others.
+    /// Builds the account of a source from these keys; `whole` says that it has no others.
     pub(super) fn account(
         &self,
         source: &Source,
@@ -145,7 +145,7 @@ fn line_of(Reported { rule, reason, began, title, dropped, is_out, .. }: Reporte
     }
 }
 
-/// The rules that have a bucket of each source that they drop packets of.
+/// The rules that have a bucket for each source whose packets they drop.
 struct Counting {
     titles: BTreeMap<u32, Title>,
     rules: BTreeMap<u32, CountsEach>,
@@ -157,9 +157,10 @@ impl Counting {
         Self { titles, rules: views::counts_each(datapath.installed()) }
     }
 
-    /// True if a bucket of the source has what was reported; none if that is not known.
+    /// Returns true if a bucket of the source includes the reported drops; `None` if that is
+    /// unknown.
     fn counts(&self, reported: &Reported, source: &Source) -> Option<bool> {
-        // The number may be another rule's by now.
+        // The number may belong to another rule now.
         let rule = |title: &Title| title.rule.clone();
         if self.titles.get(&reported.rule).map(rule) != reported.title.as_ref().map(rule) {
             return None;

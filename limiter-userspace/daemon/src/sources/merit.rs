@@ -1,4 +1,4 @@
-//! Finding quickly who may stand out, without asking which rule a source falls under.
+//! Finds sources that may stand out quickly, without resolving their rules.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -14,18 +14,19 @@ use super::counters::Rates;
 use super::known::Entry;
 use crate::api::sources::By;
 
-/// Measure by which a source stands out, and others for sources with the same first one.
+/// Value by which a source stands out, followed by values that order sources with the same first
+/// one.
 pub(super) type Measure = [u64; 3];
 
-/// The measure of a source by its account, of the direction that has most of it. How near it is to
-/// its limit is not among that.
+/// The measure of a source from its account, for the direction with the larger value. The closeness
+/// to its limit is not included.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a rate is a few millions"
 )]
 pub(super) fn measure(by: By, account: &Account) -> Measure {
-    // Thousandths of packets, so that slow ones have an order, too.
+    // Thousandths of packets, so that slow sources are ordered as well.
     let whole = |rate: f64| (rate * 1000.0) as u64;
     let of = |direction| {
         let total = account.total_in(direction);
@@ -42,7 +43,7 @@ pub(super) fn measure(by: By, account: &Account) -> Measure {
     account.directions().into_iter().map(of).max().unwrap_or_default()
 }
 
-/// The most of many, in bounded room. Of those with the same measure the smaller source stays.
+/// The largest of many values, in bounded memory. Among equal measures the smaller source stays.
 #[derive(Debug)]
 pub(super) struct Best {
     room: usize,
@@ -50,12 +51,12 @@ pub(super) struct Best {
 }
 
 impl Best {
-    /// At most `room` sources.
+    /// Keeps at most `room` sources.
     pub(super) fn new(room: usize) -> Self {
         Self { room, heap: BinaryHeap::new() }
     }
 
-    /// Takes one, if it is among the best.
+    /// Takes a source, if it is among the best.
     pub(super) fn offer(&mut self, measure: Measure, source: Source) {
         let entry = Reverse((measure, Reverse(source)));
         if self.heap.len() < self.room {
@@ -67,9 +68,9 @@ impl Best {
         }
     }
 
-    /// All sources, the first one first.
+    /// All kept sources, the best first.
     pub(super) fn into_sources(self) -> Vec<Source> {
-        // Ascending by what is reversed: the largest measure first.
+        // Ascending in the reversed values means that the largest measure comes first.
         self.heap
             .into_sorted_vec()
             .into_iter()
@@ -78,19 +79,19 @@ impl Best {
     }
 }
 
-/// Used shares of bursts, each by the limit that the bucket was charged under last.
+/// Used shares of bursts, each by the limit under which the bucket was last charged.
 #[derive(Debug, Default)]
 pub(super) struct Used {
-    /// The debt that uses a burst up, by slot and by whether that is one of a keyed table: the
-    /// daemon's rules have few in use.
+    /// The debt that uses up a burst, by slot and by whether the slot is in a keyed table. The
+    /// daemon's rules use few slots.
     bursts: HashMap<(u32, bool), Option<u64>>,
 }
 
-/// Bursts that are kept; past that all are read anew.
+/// Most bursts that are cached; beyond that the cache is emptied.
 const KEPT: usize = 4096;
 
 impl Used {
-    /// The used share in 2^-32.
+    /// The used share in units of 2^-32.
     pub(super) fn share(&mut self, datapath: &dyn Datapath, entry: &Entry, now: Ticks) -> u64 {
         let Entry { bucket, keyed } = entry;
         let owed = Word::from_raw(bucket.word).tat().since(now).get();
@@ -111,13 +112,14 @@ impl Used {
         }
     }
 
-    /// Forgets all bursts. Called when rules may have changed: a slot may hold another limit.
+    /// Clears the cache. Called when rules may have changed, because a slot may then hold another
+    /// limit.
     pub(super) fn forget(&mut self) {
         self.bursts.clear();
     }
 }
 
-/// The debt in ticks that uses the burst up of the limit in a slot, if that is a token bucket.
+/// The debt in ticks that uses up the burst of the limit in a slot, if that is a token bucket.
 fn burst(datapath: &dyn Datapath, (slot, keyed): (Slot, bool)) -> Option<u64> {
     let tolerance = if keyed {
         let record = datapath.record(slot).ok().flatten()?;

@@ -1,5 +1,5 @@
-//! Sources that stand out among all that are tracked: in one pass over them ([`reading`]), or from
-//! look to look while somebody watches ([`rolling`]).
+//! Sources that stand out among all tracked ones: in one pass over them ([`reading`]), or from look
+//! to look while a client watches ([`rolling`]).
 
 mod account;
 mod accounts;

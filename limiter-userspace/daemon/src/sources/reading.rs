@@ -21,30 +21,30 @@ use crate::views;
 /// Sources that are read before others have their turn: a few milliseconds.
 const SLICE: usize = 4096;
 
-/// Sources whose rate is measured, of each kind: the pass reports counters, and no rates.
+/// Sources whose rates are measured, of each kind, because the pass itself yields only counters.
 const CANDIDATES: usize = 1024;
 
-/// Between the two readings that report a rate.
+/// Time between the two readings that give a rate.
 const APART: Duration = Duration::from_millis(250);
 
 /// The step after a slice.
 #[derive(Debug)]
 pub(crate) enum Next {
     Slice,
-    /// Another slice after a while.
+    /// Another slice after this time.
     After(Duration),
     Done(SourceList),
 }
 
-/// The part of a pass that is under way.
+/// The current part of a pass.
 #[derive(Debug)]
 enum Stage {
-    /// All keys, for the sums by source.
+    /// Reads all keys, for the sums by source.
     Keys,
-    /// All sources; none before the first slice.
+    /// Reads all sources; `None` before the first slice.
     Sources(Option<Sweep>),
-    /// The accounts of those that may be in the answer, with their first ones and when those were
-    /// read, where rates are asked for.
+    /// Reads the accounts of the candidates; if rates are wanted, with their first accounts and the
+    /// time of those.
     Accounts(Accounts, Option<(HashMap<Source, Account>, Ticks)>),
 }
 
@@ -56,14 +56,14 @@ pub(crate) struct Reading {
     list: SourceList,
     used: Used,
     best: [Best; 2],
-    /// Sources of which packets were dropped.
+    /// Number of sources with dropped packets.
     losing: u64,
 }
 
 impl Reading {
     pub(crate) fn new(wanted: Wanted) -> Self {
         let room = if wanted.by.is_rate() { CANDIDATES } else { wanted.count };
-        // Only a rate needs two kinds of candidates.
+        // Only the order by rate needs two kinds of candidates.
         let second = if wanted.by == By::Rate { CANDIDATES } else { 0 };
         Self {
             wanted,
@@ -130,7 +130,7 @@ impl Reading {
     fn slice(&mut self, known: Known<'_>) -> Result<(), ServiceError> {
         let Stage::Sources(sweep) = &mut self.stage else { return Ok(()) };
         let now = known.datapath.now();
-        // Others may have changed the rules since the last slice.
+        // The rules may have changed since the last slice.
         self.used.forget();
         let entries = known.read(sweep.get_or_insert_with(|| known.sweep()), SLICE)?;
         let [best, second] = &mut self.best;
@@ -143,7 +143,7 @@ impl Reading {
                 continue;
             }
             self.list.within += 1;
-            // The sums have the keyed table of sources.
+            // The sums already include the keyed table of sources.
             let own = if entry.keyed { Counters::default() } else { Counters::from(&entry) };
             let counters = self.sums.with(&source, own);
             self.losing += u64::from(counters.dropped > 0);
@@ -153,7 +153,7 @@ impl Reading {
             };
             offer(best, self.wanted.by, source, counters, used);
             if self.wanted.by == By::Rate {
-                // A source that owes something has sent just now.
+                // A source with a debt has sent just now.
                 second.offer([used, counters.dropped, counters.passed], source);
             }
         }
@@ -175,7 +175,7 @@ impl Reading {
             }
         }
         let mut best = Best::new(self.wanted.count);
-        // The source may have left meanwhile.
+        // The source may have been evicted in the meantime.
         for (source, account) in read.iter().filter(|(_, account)| !account.is_empty()) {
             best.offer(measure(self.wanted.by, account), *source);
         }
@@ -188,7 +188,7 @@ impl Reading {
     }
 }
 
-/// Takes a source by its counters.
+/// Offers a source with its counters.
 fn offer(best: &mut Best, by: By, source: Source, counters: Counters, used: u64) {
     let Counters { passed, dropped } = counters;
     let first = match by {

@@ -1,6 +1,6 @@
-//! Sources that stand out while somebody watches: `GET /v1/top`. A look reads a slice of all
-//! sources, one of all keys, and those that stood out before. Each slice of sources is read twice,
-//! a look apart, to measure the rate of every source in it.
+//! Sources that stand out while a client watches: `GET /v1/top`. A look reads a slice of all
+//! sources, a slice of all keys, and the sources that stood out before. Each slice of sources is
+//! read twice, one look apart, to measure the rate of every source in it.
 
 use std::collections::HashMap;
 
@@ -24,37 +24,37 @@ use crate::api::top::headline;
 use crate::error::ServiceError;
 use crate::views;
 
-/// Sources in a slice, or some more. A table of so many hashes is 1.2 MB.
+/// Approximate number of sources in a slice. A table of this many hashes takes 1.2 MB.
 const SLICE: usize = 28_000;
 
-/// Batches in a slice at most. A map of lines has places in each batch that nobody stands on: with
-/// few sources in a large one, a round would take as long as with many. So many are 5 MB.
+/// Most batches in a slice. Batches of a map of lines also cover empty places: with few sources in
+/// a large map, a round would otherwise take as long as with many. This many batches take 5 MB.
 const MOST_BATCHES: usize = 32;
 
 /// Sources that are read with one system call.
 const BATCH: usize = 4_096;
 
-/// Between two looks. Anybody who asks sooner gets what the last one found.
+/// Shortest time between two looks. A client that asks sooner gets the result of the last look.
 const APART: Ticks = Ticks::from_nanos(200_000_000);
 
-/// A view that nobody asked for is given up after this.
+/// Time after which a view without requests is given up.
 const PATIENCE: Ticks = Ticks::from_nanos(10_000_000_000);
 
-/// Rates that were measured within this time are those of now.
+/// Age up to which measured rates count as present ones.
 const RECENT: Ticks = Ticks::from_nanos(2_000_000_000);
 
-/// Views of different prefixes at once.
+/// Most views of different prefixes at once.
 const MOST_VIEWS: usize = 4;
 
-/// Sources of one view that are reported in any case.
+/// Most sources of one view that are always reported.
 const MOST_WATCHED: usize = 16;
 
-/// Views that are watched now: none while nobody looks.
+/// Views that are watched now; empty while no client looks.
 #[derive(Debug, Default)]
 pub(crate) struct Views(Vec<View>);
 
 impl Views {
-    /// The view of a prefix; another one ends if there are too many.
+    /// The view of a prefix; if there are too many, another view ends.
     pub(crate) fn of(&mut self, wanted: &Wanted, now: Ticks) -> &mut View {
         let found = self.0.iter().position(|view| view.within == wanted.within);
         let index = found.unwrap_or_else(|| {
@@ -76,7 +76,7 @@ impl Views {
         self.0.iter().find_map(|view| view.measured(source, now))
     }
 
-    /// Ends what nobody looks at any more.
+    /// Ends the views that no client looks at any more.
     pub(crate) fn forget(&mut self, now: Ticks) {
         self.0.retain(|view| now.since(view.asked) < PATIENCE);
     }
@@ -87,18 +87,18 @@ impl Views {
     }
 }
 
-/// The sources of one prefix, as far as they are known.
+/// The known sources of one prefix.
 #[derive(Debug)]
 pub(crate) struct View {
     within: Option<Selector>,
     asked: Ticks,
     looked: Option<Ticks>,
     pool: HashMap<Source, Candidate>,
-    /// Sources that are watched, each with the time until which it is.
+    /// Watched sources, each with the end of the watch.
     watched: HashMap<Source, Ticks>,
     keys: KeySlice,
     sweep: Sweep,
-    /// The slice that was read last: where it began, and what each source had sent then.
+    /// The slice that was read last: its beginning, and the packets of each source at that time.
     slice: Sweep,
     before: HashMap<Source, Counters>,
     before_at: Ticks,
@@ -108,12 +108,12 @@ pub(crate) struct View {
     /// Sources of the keyed table that were read in this round, and in the one before.
     keyed: Families,
     keyed_before: Families,
-    /// Sources of these rounds of whose bucket nothing was dropped.
+    /// Sources of these rounds whose buckets have no drops.
     quiet: u64,
     quiet_before: u64,
-    /// Packets that passed and were dropped, at the last look.
+    /// Packets that passed and that were dropped, at the last look.
     sums: Option<(Counters, Ticks)>,
-    /// All packets a second between the last two looks.
+    /// Rates of all packets between the last two looks.
     rates: Option<Rates>,
 }
 
@@ -166,7 +166,7 @@ impl View {
         }
     }
 
-    /// Looks, unless that was just done. `dropping` are sources of which drops were reported.
+    /// Looks, unless that was just done. `dropping` are sources with reported drops.
     pub(crate) fn look(
         &mut self,
         known: Known<'_>,
@@ -190,7 +190,7 @@ impl View {
         self.refresh(known, &ledger, now)?;
         let found = self.compare(known, &wanted)?;
         self.read_on(known, &wanted)?;
-        // Sources that were found in this look.
+        // Reads the sources that were found in this look.
         self.refresh(known, &ledger, now)?;
         self.prune(found);
         Ok(())
@@ -206,7 +206,7 @@ impl View {
         Ok(())
     }
 
-    /// Adds those of which keys count most.
+    /// Adds the sources whose keys count most.
     fn add_of_keys(&mut self) {
         let [mut dropped, mut passed] = [Best::new(KEPT), Best::new(KEPT)];
         for (source, lines) in &self.keys.now.of {
@@ -222,7 +222,7 @@ impl View {
         }
     }
 
-    /// Reads those that stood out, if they were not read in this look.
+    /// Reads the sources that stood out before, unless this look has read them.
     fn refresh(
         &mut self,
         known: Known<'_>,
@@ -238,7 +238,7 @@ impl View {
             let lines = self.keys.lines(known.datapath, source, &before.account)?;
             let entry = known.entry(source)?;
             let used = entry.map_or(0, |entry| self.used.share(known.datapath, &entry, now));
-            // Complete with the round that begins behind its first reading.
+            // The account is complete with the round that begins after its first reading.
             let since = if before.at > Ticks::ZERO { before.since } else { self.keys.rounds };
             let whole = self.keys.now.whole || self.keys.rounds > since + 1;
             let mut account = ledger.account(source, &lines, whole)?;
@@ -257,7 +257,8 @@ impl View {
         Ok(())
     }
 
-    /// Reads the last slice again: who of it has sent since then? Says who of these is new.
+    /// Reads the last slice again to find the sources that have sent since then; returns the new
+    /// ones among them.
     fn compare(&mut self, known: Known<'_>, wanted: &Wanted) -> Result<Vec<Source>, ServiceError> {
         let mut found = Vec::new();
         let (mut best, mut dropping) = (Best::new(KEPT), Best::new(KEPT));
@@ -267,7 +268,7 @@ impl View {
                 if !wanted.has(&source) {
                     continue;
                 }
-                // The slice had all that were there: who is not in it came since then.
+                // The slice had all sources that existed: a source not in it is newer.
                 let before = self.before.get(&source).copied().unwrap_or_default();
                 let Some(since) = Counters::from(&entry).since(before) else { continue };
                 let Counters { passed, dropped } = since;
@@ -277,7 +278,7 @@ impl View {
                 }
             }
         }
-        // Under other rules another table may have been asked for it.
+        // Under other rules, the source may have been in another table.
         let same = self.keys.before.generation == known.datapath.generation();
         for source in best.into_sources().into_iter().chain(dropping.into_sources()) {
             if self.pool.contains_key(&source) {
@@ -350,14 +351,14 @@ impl View {
         Ok(())
     }
 
-    /// Keeps those who stand out, by whatever measure, and those that were found in this look: the
-    /// rate of one with keys may be known at the next.
+    /// Keeps the sources that stand out by any measure, and those found in this look: the rate of a
+    /// source with keys may be known at the next look.
     fn prune(&mut self, mut always: Vec<Source>) {
         always.extend(self.watched.keys());
         keep(&mut self.pool, &always);
     }
 
-    /// Reports a source from now on, until nobody has asked for it for a while.
+    /// Reports a source from now on, until no client has asked for it for a while.
     pub(crate) fn watch(&mut self, source: Source, now: Ticks) {
         if self.watched.len() < MOST_WATCHED || self.watched.contains_key(&source) {
             self.watched.insert(source, now.plus(PATIENCE));
@@ -365,7 +366,7 @@ impl View {
         }
     }
 
-    /// A source as it was seen last, in each direction.
+    /// A source as last seen, in each direction.
     pub(crate) fn of(
         &self,
         known: Known<'_>,
@@ -375,7 +376,7 @@ impl View {
         known.rows(source, &account.unwrap_or_default())
     }
 
-    /// The first of those that stand out.
+    /// The first rows of the sources that stand out.
     pub(crate) fn rows(
         &self,
         known: Known<'_>,
@@ -391,7 +392,7 @@ impl View {
         known.first_rows(first.iter().filter_map(account).collect(), wanted)
     }
 
-    /// What is dropped now, in a sentence; none before there are two looks.
+    /// A sentence about the present drops; `None` before the second look.
     pub(crate) fn headline(&self, known: Known<'_>) -> Result<Option<String>, ServiceError> {
         let Some(Rates { passed, dropped }) = self.rates else { return Ok(None) };
         let most = Wanted { by: By::DropRate, count: 1, within: self.within };
@@ -402,9 +403,9 @@ impl View {
         Ok(Some(headline([passed, dropped], first.as_ref(), listed)))
     }
 
-    /// Sources of which nothing was dropped, as far as they were read.
+    /// Number of sources without drops, as far as they were read.
     pub(crate) fn lose_nothing(&self) -> u64 {
-        // Rules on other keys drop of a source in whose bucket nothing is dropped.
+        // Rules on other keys may drop packets of a source whose bucket has no drops.
         let elsewhere =
             self.pool.values().filter(|candidate| candidate.account.loses_elsewhere()).count();
         let quiet = self.quiet.max(self.quiet_before);
@@ -417,7 +418,7 @@ impl View {
         (now.since(*at) < RECENT && account.has_rates()).then_some(account)
     }
 
-    /// Rounds over all sources, of which there are `tracked`.
+    /// Number of rounds over all sources, of which `tracked` exist.
     #[expect(clippy::cast_precision_loss, reason = "a share is reported to a few digits")]
     pub(crate) fn rounds(&self, tracked: u64) -> f64 {
         let share = if self.sweep.is_done() {
@@ -429,7 +430,7 @@ impl View {
     }
 }
 
-/// Sources of a family that have a bucket, by what became of new ones.
+/// Number of sources of a family that have a bucket: entries made, minus those evicted.
 pub(crate) fn tracked(datapath: &dyn Datapath, kind: EntryKind) -> Result<u64, ServiceError> {
     let (_, counts) = datapath.entries(kind)?;
     Ok(counts.made.saturating_sub(counts.evicted))

@@ -1,4 +1,4 @@
-//! The counters of all keys, added up by source, for the order of sources.
+//! The counters of all keys, added up by source, to order the sources.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ use super::ledger::Ledger;
 use super::wanted::Wanted;
 use crate::error::ServiceError;
 
-/// The counters of one source but for those of its bucket in the source table.
+/// The counters of one source, except those of its bucket in the source table.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
     dropped: u64,
     passed: Passed,
-    /// True once the source was met in a table of sources.
+    /// True once the source was found in a table of sources.
     met: bool,
 }
 
@@ -35,14 +35,14 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Reads on; says whether all was read.
+    /// Reads the next slice; returns whether all was read.
     pub(super) fn step(
         &mut self,
         datapath: &dyn Observed,
         wanted: &Wanted,
     ) -> Result<bool, ServiceError> {
         for line in self.pass.read(datapath, SLICE)? {
-            // What a prefix has dropped is nobody's alone: events report a part of it by source.
+            // Drops of a prefix belong to no single source; events report part of them by source.
             let Whose::One(source) = line.whose else { continue };
             if wanted.has(&source) {
                 let sum = self.of.entry(source).or_default();
@@ -53,7 +53,7 @@ impl Sums {
         Ok(self.pass.is_done())
     }
 
-    /// Adds the drops that were reported and that no counter has.
+    /// Adds the reported drops that are in no counter.
     pub(super) fn add_reported(&mut self, ledger: &Ledger<'_>, wanted: &Wanted) {
         for (source, dropped) in ledger.reported().filter(|(source, _)| wanted.has(source)) {
             let sum = self.of.entry(*source).or_default();
@@ -61,7 +61,7 @@ impl Sums {
         }
     }
 
-    /// The counters of a source, with those of its bucket in the source table.
+    /// The counters of a source, including those of its bucket in the source table.
     pub(super) fn with(&mut self, source: &Source, own: Counters) -> Counters {
         let Some(sum) = self.of.get_mut(source) else { return own };
         sum.met = true;
@@ -71,7 +71,7 @@ impl Sums {
         }
     }
 
-    /// The sources that have no bucket in a table of sources.
+    /// The sources without a bucket in a table of sources.
     pub(super) fn rest(&self) -> impl Iterator<Item = (&Source, Counters)> {
         let counters = |sum: &Sum| Counters { passed: sum.passed.most(), dropped: sum.dropped() };
         self.of.iter().filter(|(_, sum)| !sum.met).map(move |(at, sum)| (at, counters(sum)))

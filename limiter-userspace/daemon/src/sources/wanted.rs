@@ -1,4 +1,4 @@
-//! The question of sources.
+//! The request for sources.
 
 use limiter_common::source::Source;
 use limiter_rules::{Selector, source_text};
@@ -7,7 +7,7 @@ use super::known::address;
 use crate::api::sources::{By, MOST_SOURCES, SOURCES};
 use crate::error::ServiceError;
 
-/// The question of sources: how many, by which measure, in which prefix.
+/// The request for sources: number, measure and prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(super) by: By,

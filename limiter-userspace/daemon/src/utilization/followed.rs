@@ -8,11 +8,11 @@ use super::read::Read;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Half {
     pub(super) sent: u32,
-    /// Packets of these that were dropped.
+    /// Dropped packets among these.
     pub(super) lost: u32,
-    /// The highest used share that a reading saw, 0 to 1.
+    /// Highest used share in a reading, 0 to 1.
     pub(super) seen: f32,
-    /// Bound of the used share, whatever went on between the readings, 0 to 1.
+    /// Upper bound of the used share, including the time between readings, 0 to 1.
     pub(super) at_most: f32,
 }
 
@@ -27,22 +27,22 @@ impl Half {
     }
 }
 
-/// A bucket over the window.
+/// State of a bucket over the window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Followed {
     last: Read,
     /// Time of the last reading.
     at: Ticks,
-    /// The present half, and the one before it.
+    /// The present half of the window, and the previous one.
     halves: [Half; 2],
 }
 
-// 16,384 of them and their numbers, in a hash table of twice as many places: 2.7 MB.
+// 16,384 of these with their numbers, in a hash table of twice that size, take 2.7 MB.
 const _: () = assert!(size_of::<Followed>() <= 72);
 
 impl Followed {
-    /// A bucket that is read for the first time. `is_new` if it was made after the reading before:
-    /// then all of its packets are reported, else none.
+    /// Begins with a bucket that is read for the first time. `is_new` says that it was made after
+    /// the previous round: then all of its packets count, otherwise none.
     pub(super) fn new(read: Read, at: Ticks, is_new: bool) -> Self {
         let half = Half { seen: read.near, at_most: read.near, ..Half::default() };
         let begun = Read { passed: 0, dropped: 0, near: 0.0, ..read };
@@ -52,19 +52,20 @@ impl Followed {
         followed
     }
 
-    /// Takes another reading. Under other limits than before all begins anew: with the last reading
-    /// if these were in force by then, which is since `since`, else with this one.
+    /// Takes another reading. If the limits changed, everything starts again: from the last reading
+    /// if the new limits were already in force then, which is since `since`; otherwise from this
+    /// reading.
     pub(super) fn read(&mut self, read: Read, at: Ticks, since: Ticks) {
         if (read.place, read.rule) != (self.last.place, self.last.rule) {
             if self.at < since {
                 *self = Self::new(read, at, false);
                 return;
             }
-            // How much of the new limits was used by then is not known.
+            // The used share of the new limits at that time is unknown.
             self.last = Read { near: 1.0, place: read.place, rule: read.rule, ..self.last };
             self.halves = [Half::default(); 2];
         }
-        // A bucket that left and came again has counted from nothing.
+        // A bucket that was evicted and made again has counted from zero.
         let before = if read.passed < self.last.passed || read.dropped < self.last.dropped {
             Read { passed: 0, dropped: 0, ..self.last }
         } else {
@@ -80,7 +81,7 @@ impl Followed {
             sent: few(passed.saturating_add(dropped)),
             lost: few(dropped),
             seen: read.near,
-            // A source that was refused had used the limit up.
+            // A source with a refused packet had used up the limit.
             at_most: if dropped > 0 { 1.0 } else { (before.near + charged).min(1.0) },
         });
         (self.last, self.at) = (read, at);
@@ -100,7 +101,8 @@ impl Followed {
         half.and(before)
     }
 
-    /// Begins the next half; false for a bucket that was not read since `since`: it is gone.
+    /// Begins the next half; returns false for a bucket that was not read since `since` because it
+    /// no longer exists.
     pub(super) fn turn(&mut self, since: Ticks) -> bool {
         let [half, before] = &mut self.halves;
         *before = *half;
@@ -149,7 +151,8 @@ mod tests {
         let after = LATER.plus(LATER);
         followed.read(Read { place: 4, ..read(9, 9, 0.25) }, after, after);
         assert_eq!(followed.window(), half(0, 0, 0.25, 0.25));
-        // Nobody has sent since, and then under the third limits that there are since long.
+        // No packet came since then; the next one comes under the third limits, which were in force
+        // for long.
         followed.read(Read { place: 5, ..read(12, 10, 0.5) }, after.plus(LATER), after);
         assert_eq!(followed.window(), half(4, 1, 0.5, 1.0));
     }

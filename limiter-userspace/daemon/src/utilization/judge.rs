@@ -1,32 +1,32 @@
-//! The answer whether a limit fits the traffic, and the evidence of it. docs/tuning.md says why
-//! each bound is what it is.
+//! Judges whether a limit fits the traffic, with the evidence. docs/tuning.md gives the reasons for
+//! the bounds.
 
 use crate::api::utilization::{Fit, Of, RuleUtilization};
 use crate::render::number;
 
-/// Fewer sources than this say nothing about a share of them: each would be more than 5 %.
+/// Number of sources below which a share says nothing: each source would be more than 5 %.
 pub(super) const FEW: u64 = 20;
 
-/// A limit is too tight when more than one in so many sources lost a small part of its packets.
+/// A limit is too tight if more than one in this many sources lost a small part of its packets.
 pub(super) const TIGHT_ONE_IN: u64 = 100;
 
-/// So many sources at least must have lost a small part, whatever the share.
+/// Fewest sources that must have lost a small part, whatever the share.
 pub(super) const TIGHT_AT_LEAST: u64 = 3;
 
-/// Bound of an attack from few: if more than one in so many sources lost most of its packets, these
-/// may be attackers or users, and counters do not show it.
+/// Bound of an attack from few sources: if more than one in this many sources lost most of its
+/// packets, they may be attackers or users, which counters cannot tell apart.
 pub(super) const MANY_ONE_IN: u64 = 10;
 
-/// Seconds that have to be seen before a limit is called fitting or loose.
+/// Seconds of observation needed before a limit is called fitting or loose.
 pub(super) const SOON: u64 = 300;
 
-/// Used share of the limit that no source of a loose one can have come above.
+/// Used share that no source of a loose limit may have exceeded.
 pub(super) const HALF: f64 = 0.5;
 
 /// Used share above which a source is near its limit.
 pub(super) const NEAR: f64 = 0.8;
 
-/// The answer about a rule, and its evidence. `leased` if nodes share its limit.
+/// Judges a rule, with the evidence. `leased` says that nodes share its limit.
 pub(super) fn judge(rule: &RuleUtilization, leased: bool) -> (Fit, String) {
     let RuleUtilization { sent, lost, lost_most, window_seconds, .. } = *rule;
     let minutes = minutes(window_seconds);
@@ -129,7 +129,7 @@ pub(super) fn judge(rule: &RuleUtilization, leased: bool) -> (Fit, String) {
     ))
 }
 
-/// Whole minutes, or seconds below two of them.
+/// Formats whole minutes, or seconds below two minutes.
 fn minutes(seconds: u64) -> String {
     if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds / 60) }
 }
@@ -168,18 +168,18 @@ mod tests {
             "24 of 1,200 sources lost packets in 30 min, but less than half of what they sent, as \
              users do whose bursts do not fit"
         );
-        // One in a hundred, and no fewer than three.
+        // One in a hundred, and at least three.
         assert_eq!(fit(&rule(1000, 10, 0)), Fit::Fitting);
         assert_eq!(fit(&rule(1000, 11, 0)), Fit::TooTight);
         assert_eq!(fit(&rule(20, 2, 0)), Fit::Fitting);
-        // A short look is enough: these sources were hit.
+        // A short observation is enough: these sources were hit.
         assert_eq!(fit(&RuleUtilization { window_seconds: 5, ..rule(200, 34, 0) }), Fit::TooTight);
     }
 
     #[test]
     fn few_that_lose_most_are_an_attack() {
         assert_eq!(fit(&rule(200, 3, 3)), Fit::Fitting);
-        // Many may be either.
+        // Many sources may be attackers or users.
         assert_eq!(fit(&rule(200, 20, 20)), Fit::Fitting);
         assert_eq!(fit(&rule(200, 21, 21)), Fit::NotKnownYet);
     }

@@ -1,6 +1,7 @@
-//! How near sources come to the limits in force: `GET /v1/nearness`. All buckets are read round by
-//! round, a few a second, and the rest at once when somebody asks. A share of them is followed over
-//! a window; what a reading cannot see is bounded by the packets that came meanwhile.
+//! How near sources come to the limits in force: `GET /v1/nearness`. All buckets are read in
+//! rounds, a few a second, and the rest of a round at once when a client asks. A share of the
+//! buckets is followed over a window; packets between two readings bound what the readings cannot
+//! see.
 
 mod followed;
 mod judge;
@@ -22,53 +23,53 @@ use self::read::{Place, Read, of_keyed, of_source};
 use super::error::ServiceError;
 use crate::api::utilization::Of;
 
-/// Buckets that are read in a second without being asked for: about a millisecond.
+/// Buckets that are read in a second without a request: about a millisecond.
 const CALM: usize = 2048;
 
-/// Readings of so many places in a second, at most: in lines most places may be empty. That is
-/// 2.5 MB of memory.
+/// Most readings of this many places in a second, because most places in lines may be empty. They
+/// take 2.5 MB of memory.
 const READINGS: usize = 32;
 
-/// Buckets that are read before others have their turn when somebody waits: a few milliseconds.
+/// Buckets that are read before others have their turn, when a client waits: a few milliseconds.
 const SLICE: usize = 4096;
 
-/// Sources that are read in the time of a key.
+/// Sources that can be read in the time of one key.
 const EACH_KEY: usize = 4;
 
-/// Between two rounds that nobody asked for.
+/// Shortest time between two rounds without a request.
 const APART: Ticks = Ticks::from_nanos(10_000_000_000);
 
-/// Time for each bucket by which a round may have begun before the question: so that asking again
-/// and again costs a few per cent of a CPU at most.
+/// Nanoseconds for each bucket by which a round may have begun before the request, so that repeated
+/// requests cost at most a few per cent of a CPU.
 const FRESH_EACH: u64 = 20_000;
 
 const HALF: Ticks = Ticks::from_nanos(1_800_000_000_000);
 
-/// Buckets that are followed, at most: 150 bytes each.
+/// Most buckets that are followed: 150 bytes each.
 const FOLLOWED: usize = 1 << 14;
 
-/// Rules that are looked at, at most.
+/// Most rules that are looked at.
 const MOST_RULES: usize = 4096;
 
-/// Steps of the used share that are distinguished.
+/// Number of steps of the used share.
 pub(super) const TENTHS: usize = 10;
 
-/// Buckets of a rule in one round.
+/// Counts of a rule's buckets in one round.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     tracked: u64,
     tenths: [u64; TENTHS],
 }
 
-/// A rule over the window.
+/// State of a rule over the window.
 #[derive(Clone, Debug)]
 struct Watched {
     place: u32,
     of: Of,
     leased: bool,
-    /// Time when it was first seen with these limits.
+    /// Time at which the rule was first seen with these limits.
     since: Ticks,
-    /// Counters at the beginning of the present half, and of the one before it.
+    /// Counters at the begin of the present half, and of the previous one.
     counters: [RuleCounters; 2],
 }
 
@@ -87,7 +88,7 @@ enum Stage {
     Keys(Option<KeyPlace>),
 }
 
-/// The last round that is done.
+/// Result of the last complete round.
 #[derive(Debug)]
 struct Done {
     began: Ticks,
@@ -95,37 +96,37 @@ struct Done {
     tallies: HashMap<u32, Tally>,
 }
 
-/// All that is known of the utilization.
+/// State of the observation.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     round: Option<Round>,
     done: Option<Done>,
     followed: HashMap<u64, Followed>,
-    /// The rules with limits, by number, and the rule set that they are of.
+    /// The rules with limits, by number, and the rule set that they belong to.
     rules: HashMap<u32, Watched>,
     rules_of: Option<u64>,
-    /// Time when these were first seen.
+    /// Time at which these rules were first seen.
     rules_since: Ticks,
     /// True if there are more rules than are looked at.
     left_out: bool,
-    /// Buckets are followed whose hash ends in so many zeros.
+    /// Buckets are followed if their hash ends in this many zero bits.
     level: u32,
     hash: RandomState,
-    /// Beginning of the window; of its present half, and of the one before.
+    /// Begin of the present half of the window, and of the previous half.
     halves: Option<[Ticks; 2]>,
-    /// State after a round of all buckets of the rules in force; a bucket that is not known
-    /// and is found later is new.
+    /// State after a complete round over the buckets of the rules in force: an unknown bucket found
+    /// later is new.
     all_known: Option<Known>,
-    /// The longest time between the beginnings of two rounds in each half.
+    /// Longest time between the begins of two rounds, in each half.
     apart: [Ticks; 2],
-    /// Limits of the source table by slot, with the units that fit into each, for one slice: others
-    /// may change the rules between two.
+    /// Limits of the source table by slot, with their capacity in units. Kept for one slice,
+    /// because the rules may change before the next.
     limits: HashMap<u32, Option<(Limit, u64)>>,
-    /// [`FOLLOWED`], but in tests.
+    /// Replaces [`FOLLOWED`] in tests.
     room: Option<usize>,
 }
 
-/// A round after which buckets that were not known are new.
+/// A round after which unknown buckets are new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     generation: u64,
@@ -133,13 +134,13 @@ struct Known {
 }
 
 impl Watch {
-    /// A watch that follows so many buckets at most.
+    /// Makes a watch that follows at most `room` buckets.
     #[cfg(test)]
     pub(super) fn with_room(room: usize) -> Self {
         Self { room: Some(room), ..Self::default() }
     }
 
-    /// Reads on without being asked: a round every now and then.
+    /// Reads the next buckets without a request, with pauses between rounds.
     pub(super) fn look(&mut self, datapath: &dyn Observed) -> Result<(), ServiceError> {
         let now = datapath.now();
         let waits = self.done.as_ref().is_some_and(|done| now.since(done.began) < APART);
@@ -156,7 +157,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Reads on for somebody who asked at a time; true once a round is fresh for that.
+    /// Reads the next buckets for a request made at a given time; returns true once a round is
+    /// recent enough for it.
     pub(super) fn step(
         &mut self,
         datapath: &dyn Observed,
@@ -172,7 +174,7 @@ impl Watch {
         Ok(self.round.is_none() && self.done.as_ref().is_some_and(is_fresh))
     }
 
-    /// Reads about `most` buckets, or as many places; says how many buckets were there.
+    /// Reads about `most` buckets, or as many places; returns the number of buckets found.
     fn slice(&mut self, datapath: &dyn Observed, most: usize) -> Result<usize, ServiceError> {
         let now = datapath.now();
         let generation = datapath.generation();
@@ -183,7 +185,7 @@ impl Watch {
         self.turn(datapath, now)?;
         let mut round = match self.round.take() {
             Some(round) if round.generation == generation => round,
-            // Others came into force: what is reported is of one rule set.
+            // Other rules came into force, and an answer is about one rule set.
             _ => Round {
                 began: now,
                 generation,
@@ -222,8 +224,8 @@ impl Watch {
         Ok(found)
     }
 
-    /// Reads about as many keys as take the time of `most` sources; says how many sources' time
-    /// that was, and whether it was the last of them.
+    /// Reads about as many keys as take the time of `most` sources; returns that time in sources,
+    /// and whether all keys were read.
     fn keys(
         &mut self,
         datapath: &dyn Observed,
@@ -236,12 +238,12 @@ impl Watch {
             return Ok((0, true));
         }
         let offset = WallOffset::from_raw(datapath.control(Control::WallOffset)?);
-        // A key takes ten times the room of a source.
+        // A key takes ten times the space of a source.
         let (keys, next) = datapath.keys(from, (most / EACH_KEY).max(1))?;
         let found = keys.len() * EACH_KEY;
         for (key, bucket) in keys {
             let id = self.hash.hash_one(bytemuck::bytes_of(&key));
-            // A key that is charged to a budget has only counters: the budget has the state.
+            // A key charged to a budget has only counters, because the budget has the state.
             let record = record(datapath, &bucket);
             if record.is_none_or(|record| record.budget == 0) {
                 let read = of_keyed(&bucket, record, datapath.max_frame(), (now, offset));
@@ -252,7 +254,7 @@ impl Watch {
         Ok((found, next.is_none()))
     }
 
-    /// The buckets of budgets: few, and all of them are followed.
+    /// Reads the buckets of budgets: there are few, and all are followed.
     fn budgets(
         &mut self,
         datapath: &dyn Observed,
@@ -269,7 +271,7 @@ impl Watch {
         };
         for index in budgets {
             if let Some(bucket) = datapath.budget(index)? {
-                // So many zeros that every level takes it.
+                // Has so many trailing zeros that every level follows it.
                 let id = u64::from(index + 1) << 32;
                 let record = record(datapath, &bucket);
                 let read = of_keyed(&bucket, record, datapath.max_frame(), (now, offset));
@@ -279,7 +281,7 @@ impl Watch {
         Ok(())
     }
 
-    /// A limit of the source table, if it limits anything, and the units that fit into it.
+    /// A limit of the source table with its capacity in units, if it limits anything.
     fn limit(
         &mut self,
         datapath: &dyn Observed,
@@ -297,7 +299,7 @@ impl Watch {
         Ok(limit)
     }
 
-    /// Finds the rules in force. Those that have the limits that they had go on.
+    /// Finds the rules in force. Rules with unchanged limits keep their state.
     fn find_rules(&mut self, datapath: &dyn Observed, now: Ticks) -> Result<(), ServiceError> {
         let installed = datapath.installed();
         let plain = installed.rules.values().filter(|rule| !rule.limit.is_unlimited());
@@ -345,7 +347,7 @@ impl Watch {
     fn note(&mut self, round: &mut Round, id: u64, read: Read, now: Ticks) {
         let Read { place, rule, near, .. } = read;
         self.follow(round, id, read, now);
-        // Others are of limits that are not in force any more.
+        // Other buckets belong to limits that are no longer in force.
         if self.rules.get(&rule).is_none_or(|watched| watched.place != place) {
             return;
         }
@@ -359,8 +361,9 @@ impl Watch {
         }
     }
 
-    /// Follows a bucket, if it is among those. Also one without limits in force: it may have some
-    /// with its next packet, and what it counted before is not of those.
+    /// Follows a bucket, if its level is followed. This includes buckets without limits in force:
+    /// the next packet may put one under a limit, and its earlier counts do not belong to that
+    /// limit.
     fn follow(&mut self, round: &Round, id: u64, read: Read, now: Ticks) {
         if id.trailing_zeros() < self.level {
             return;
@@ -378,7 +381,7 @@ impl Watch {
             self.level += 1;
             let level = self.level;
             self.followed.retain(|id, _| id.trailing_zeros() >= level);
-            // Buckets that stay are the same as before: none that is found later was left out.
+            // The remaining buckets are unchanged, so every bucket found later is new.
             self.all_known = self.all_known.map(|known| Known { level, ..known });
         }
     }
@@ -408,7 +411,7 @@ impl Watch {
         let [apart, _] = self.apart;
         self.apart = [Ticks::ZERO, apart];
         if self.level > 0 && self.followed.len() < self.room.unwrap_or(FOLLOWED) / 4 {
-            // Buckets that are followed from now on are reported from their first reading on.
+            // Buckets followed from now on are reported from their first reading on.
             self.level -= 1;
             self.all_known = None;
         }
@@ -416,7 +419,7 @@ impl Watch {
     }
 }
 
-/// The limits of a bucket of a keyed table, or of a budget, if they are in force.
+/// The limits of a bucket in a keyed table, or of a budget, if they are in force.
 fn record<'a>(datapath: &'a dyn Observed, bucket: &KeyedBucket) -> Option<&'a Record> {
     let slot = Resolved::from_raw(bucket.resolved).slot();
     datapath.installed().tables.records.get(&slot.index())

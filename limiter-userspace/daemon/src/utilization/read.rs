@@ -1,4 +1,4 @@
-//! The reading of one bucket: its counters, and how much of its limits is used now.
+//! A reading of one bucket: its counters, and the used share of its limits.
 
 use limiter_common::bucket::{Resolved, Slot, Word};
 use limiter_common::time::Ticks;
@@ -9,7 +9,7 @@ use limiter_common::wire::{
 use limiter_decision::gcra;
 use limiter_model::used_share;
 
-/// Limits that a bucket is charged to: their slot in one of the two stores.
+/// Limits to which a bucket is charged: their slot in one of the two stores.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) slot: Slot,
@@ -17,25 +17,25 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// One number for it: a slot has 19 bits.
+    /// Encodes the place in one number: a slot has 19 bits.
     pub(super) const fn raw(self) -> u32 {
         self.slot.index() | (self.keyed as u32) << 31
     }
 }
 
-/// A bucket as it is in a map.
+/// The values of a bucket in a map.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
-    /// Limits that it is charged to: [`Place::raw`].
+    /// Limits to which the bucket is charged: [`Place::raw`].
     pub(super) place: u32,
     pub(super) rule: u32,
     /// Packets that passed since the bucket was made.
     pub(super) passed: u64,
     /// Packets that were dropped since then.
     pub(super) dropped: u64,
-    /// Used share of the limit now, 0 to 1.
+    /// Used share of the limit at the reading, 0 to 1.
     pub(super) near: f32,
-    /// The most of the limit that one packet can use.
+    /// Largest share of the limit that one packet can use.
     pub(super) per_packet: f32,
 }
 
@@ -46,8 +46,8 @@ impl Read {
     }
 }
 
-/// The reading of a bucket of the source table. `limit` is what it is charged to, with the units
-/// that fit into that, if it limits anything.
+/// Reads a bucket of the source table. `limit` is the limit to which it is charged, with its
+/// capacity in units, if that limits anything.
 pub(super) fn of_source(
     bucket: &Bucket,
     limit: Option<(Limit, u64)>,
@@ -70,7 +70,7 @@ pub(super) fn of_source(
     }
 }
 
-/// The reading of a bucket of a keyed table, or of a budget. `record` has what it is charged to.
+/// Reads a bucket of a keyed table, or of a budget. `record` has the limits to which it is charged.
 pub(super) fn of_keyed(
     bucket: &KeyedBucket,
     record: Option<&Record>,
@@ -100,7 +100,7 @@ pub(super) fn of_keyed(
     Read { place, rule: record.rule, passed, dropped, near, per_packet }
 }
 
-/// Units that one packet is charged at most.
+/// Most units that one packet is charged.
 fn units(count: Count, max_frame: u64) -> u64 {
     if count == Count::Bytes { max_frame } else { 1 }
 }
@@ -109,7 +109,7 @@ fn units(count: Count, max_frame: u64) -> u64 {
 fn capacity(spec: &LimitSpec) -> u64 {
     match spec.algorithm() {
         Algorithm::TokenBucket => gcra::remaining(&spec.rate(), Ticks::ZERO, Ticks::ZERO),
-        // The last one may begin as long as the backlog is not over.
+        // The last unit may begin as long as the backlog has not ended.
         Algorithm::LeakyBucket => {
             gcra::remaining(&spec.rate(), Ticks::ZERO, Ticks::ZERO).saturating_add(1)
         }

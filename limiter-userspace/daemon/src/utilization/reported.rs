@@ -12,7 +12,7 @@ use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::views;
 
-/// Findings about the buckets of one rule that are followed.
+/// Findings about the followed buckets of one rule.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     sent: u64,
@@ -20,12 +20,13 @@ struct Sum {
     above_80: u64,
     lost: u64,
     lost_most: u64,
-    /// The largest bound.
+    /// The largest upper bound.
     at_most: f64,
 }
 
 impl Watch {
-    /// The utilization by rule in force, what needs a look first. Empty before the first round.
+    /// The utilization by rule in force, the rules that need attention first. Empty before the
+    /// first round.
     pub(crate) fn reported(
         &self,
         datapath: &dyn Observed,
@@ -53,7 +54,7 @@ impl Watch {
         Ok(tight.iter().map(|rule| format!("{}: {}", rule.title(), rule.evidence)).collect())
     }
 
-    /// The rules that are wanted.
+    /// The rules that `wanted` selects.
     fn rules(
         &self,
         datapath: &dyn Observed,
@@ -73,7 +74,7 @@ impl Watch {
                 found.insert(*number, rule);
             }
         }
-        // Names are looked for last: there may be many rules, and few that are wanted.
+        // Names are resolved last: there may be many rules, of which few are wanted.
         if found.is_empty() {
             return Ok(Vec::new());
         }
@@ -101,7 +102,7 @@ impl Watch {
         Ok(rules)
     }
 
-    /// Sums over the buckets that are followed, by rule.
+    /// Sums over the followed buckets, by rule.
     fn sums(&self) -> HashMap<u32, Sum> {
         let mut sums: HashMap<u32, Sum> = HashMap::new();
         for followed in self.followed.values() {
@@ -122,7 +123,7 @@ impl Watch {
         sums
     }
 
-    /// A rule without its name.
+    /// The findings about a rule, without its name.
     fn rule(
         &self,
         datapath: &dyn Observed,
@@ -157,7 +158,7 @@ impl Watch {
     }
 }
 
-/// The share of packets that were dropped, if there were any.
+/// Share of dropped packets, if there were any packets.
 #[expect(clippy::cast_precision_loss, reason = "a share is reported to a few digits")]
 fn share(dropped: u64, passed: u64) -> Option<f64> {
     let all = dropped.saturating_add(passed);

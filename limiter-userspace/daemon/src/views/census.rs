@@ -1,4 +1,5 @@
-//! Counters of all rules, read in slices: of one rule set, whatever becomes of it meanwhile.
+//! Counters of all rules of one rule set, read in slices, whatever happens to the set in the
+//! meantime.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::effective::{Effective, EffectiveSet};
 /// Rules whose counters are read before others have their turn: a millisecond or two.
 const SLICE: usize = 512;
 
-/// The rule set, and how far the reading of its counters has come.
+/// The rule set, and the progress in reading its counters.
 #[derive(Debug)]
 pub(crate) struct Census {
     effective: Arc<EffectiveSet>,
@@ -31,9 +32,9 @@ impl Census {
         }
     }
 
-    /// Reads on in the rules that are in force; says whether all were read. If other rules came
-    /// into force since the last slice, it begins again with them, and with larger slices: so it
-    /// comes to an end however often they change.
+    /// Reads the next slice of the rules in force; returns whether all were read. If other rules
+    /// came into force since the last slice, it begins again with them and with larger slices: so
+    /// it ends however often the rules change.
     pub(crate) fn step(
         &mut self,
         datapath: &dyn Observed,
@@ -53,12 +54,12 @@ impl Census {
         &self.effective
     }
 
-    /// Number of the rule set.
+    /// Generation of the rule set.
     pub(crate) const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The rules after the first `reported`, with what they did.
+    /// The rules after the first `reported`, with their counters.
     pub(super) fn rules(
         &self,
         reported: usize,

@@ -5,10 +5,10 @@ use limiter_cluster::{Status, keeping};
 
 use limiter_text::exposition::{Exposition, Kind};
 
-/// A count of a lease.
+/// Selects a count of a lease.
 type Count = fn(&LeaseStatus) -> u64;
 
-/// Adds the state of a node.
+/// Adds the metrics of a node.
 pub(super) fn metrics(page: &mut Exposition, status: &Status, refused_changes: u64) {
     use Kind::{Counter, Gauge};
     let connected = matches!(status.contact, Contact::Connected(_));

@@ -1,4 +1,4 @@
-//! Counters of rules: which of them belong to which rule.
+//! Counters of rules: finds which counters belong to which rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,11 +17,11 @@ use crate::api::sources::DroppedBy;
 use crate::effective::{Effective, EffectiveSet};
 use crate::error::ServiceError;
 
-/// Rules of a kind that are added up for each answer: a few milliseconds.
+/// Most rules of a kind that are added up for an answer: a few milliseconds.
 const MOST_RULES: usize = 4096;
 
-/// Drops since the maps were made, by what dropped the packets. Each part is added up from its own
-/// counters, so packets that are not dropped now do not seem to be.
+/// Drops since the maps were made, by cause. Each part is added up from its own counters, so that
+/// no drops appear that did not happen.
 pub(crate) fn dropped_by(datapath: &dyn Observed) -> Result<DroppedBy> {
     let tallies = datapath.reasons()?;
     let before_rules = [Reason::Denied, Reason::Banned, Reason::Martian];
@@ -47,8 +47,8 @@ pub(crate) fn dropped_by(datapath: &dyn Observed) -> Result<DroppedBy> {
     })
 }
 
-/// True in each family in which a rule has a bucket of every source that it drops packets of; none
-/// where that is so of some of the rules with one number, and not of others.
+/// True for each family in which a rule has a bucket for every source whose packets it drops;
+/// `None` if that holds for only some of the rules with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CountsEach {
     pub(crate) v4: Option<bool>,
@@ -66,7 +66,7 @@ impl CountsEach {
     }
 }
 
-/// The rules that count each source, and those that do not, by number.
+/// The rules by number, with the families in which they count each source.
 pub(crate) fn counts_each(installed: &Installed) -> BTreeMap<u32, CountsEach> {
     let each = CountsEach { v4: Some(true), v6: Some(true) };
     let mut rules: BTreeMap<u32, CountsEach> =
@@ -74,7 +74,7 @@ pub(crate) fn counts_each(installed: &Installed) -> BTreeMap<u32, CountsEach> {
     let [v4, v6] = [IpAddr::from([0; 4]), IpAddr::from([0; 16])].map(IpNet::from);
     for (rule, slot) in &installed.tables.rules {
         let Some(record) = installed.tables.records.get(slot) else { continue };
-        // Of a family that the table is not for, nothing is dropped.
+        // In a family that the table is not for, nothing is dropped.
         let is_for = |net: &IpNet| rule.form.source.is_none_or(|masks| masks.of(net).is_some());
         // A block has no buckets.
         let has = |net: &IpNet| rule.form.distinguishes_sources(net) && !record.is_block();
@@ -85,7 +85,7 @@ pub(crate) fn counts_each(installed: &Installed) -> BTreeMap<u32, CountsEach> {
     rules
 }
 
-/// True if no drop is counted by two rules: a packet that finds no room in a class is dropped by
+/// Returns true if no drop is counted by two rules: a packet without room in a class is dropped by
 /// the rule that sends it there.
 fn counts_once(tables: &InstalledTables) -> bool {
     let class = |slot| {
@@ -99,7 +99,7 @@ fn counts_once(tables: &InstalledTables) -> bool {
     !named.iter().any(is_named_class)
 }
 
-/// All that some rules have dropped.
+/// Sum of the drops of some rules.
 fn dropped(datapath: &dyn Observed, numbers: BTreeSet<u32>) -> Result<u64> {
     let mut sum = 0u64;
     for number in numbers {
@@ -109,8 +109,8 @@ fn dropped(datapath: &dyn Observed, numbers: BTreeSet<u32>) -> Result<u64> {
     Ok(sum)
 }
 
-/// The counters of a rule; nothing for one that no packet can find. One that is charged to a budget
-/// has none of its own.
+/// The counters of a rule; zero for a rule that no packet can reach. A rule charged to a budget has
+/// no counters of its own.
 pub(super) fn rule(datapath: &dyn Observed, effective: &Effective) -> Result<RuleCounters> {
     let Effective { rule, from_maps, .. } = effective;
     if matches!(rule.terms, Terms::Budget(_)) {
@@ -127,7 +127,7 @@ pub(super) fn rule(datapath: &dyn Observed, effective: &Effective) -> Result<Rul
     }
 }
 
-/// The counters of a budget; nothing for one that is not installed.
+/// The counters of a budget; `None` if it is not installed.
 pub(super) fn budget(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
@@ -140,16 +140,16 @@ pub(super) fn budget(
     datapath.rule_counters(record.rule).map(Some).map_err(ServiceError::Datapath)
 }
 
-/// A rule or a budget, as it is reported.
+/// The title of a rule or budget in reports.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Title {
-    /// Sources or keys that it is for; `budget` and the name of a budget.
+    /// Sources or keys of the rule; `budget` and the name for a budget.
     pub(crate) rule: String,
     /// The name that its author gave it.
     pub(crate) name: Option<String>,
 }
 
-/// The rules in force that packets can find, with their numbers: those of their budgets, where they
+/// The rules in force that packets can reach, with their numbers: those of their budgets, if they
 /// are charged to one.
 pub(crate) fn numbered<'a>(
     datapath: &'a dyn Observed,
@@ -180,8 +180,8 @@ pub(crate) fn names(datapath: &dyn Observed, effective: &EffectiveSet) -> BTreeM
     names
 }
 
-/// The rules in shadow mode, by number. Of a packet that one of them would have dropped, the
-/// program notes the rule of the source, as of every packet that passes.
+/// The rules in shadow mode, by number. For a packet that one of them would have dropped, the
+/// program notes the rule of the source, as for every packet that passes.
 #[derive(Debug, Default)]
 pub(crate) struct Shadows {
     /// Rules by source whose packets have no other table.
@@ -203,7 +203,7 @@ impl Shadows {
         Self { of_sources, others }
     }
 
-    /// The rule that is reported with a reason; [`RULE_NONE`] where several may have been it.
+    /// The rule to report with a reason; [`RULE_NONE`] if several rules are possible.
     pub(crate) fn reported(&self, reason: Reason, rule: u32) -> u32 {
         if reason != Reason::Shadow {
             return rule;
@@ -231,7 +231,7 @@ pub(super) fn budgets(
     Ok(budgets)
 }
 
-/// Packets that each rule and budget with a soft limit has let pass marked.
+/// Packets that each rule and budget with a soft limit has marked and passed.
 pub(crate) fn marked(
     datapath: &dyn Observed,
     effective: &EffectiveSet,

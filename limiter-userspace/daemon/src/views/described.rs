@@ -1,4 +1,4 @@
-//! Rules in words, as people read them.
+//! Describes rules for people.
 
 use limiter_rules::Terms;
 use limiter_rules::compile::{compile, display_rate, effective_of_spec};
@@ -22,7 +22,7 @@ pub(crate) struct Described {
 }
 
 impl Described {
-    /// Description with a word before each rate that is not exact.
+    /// Adds a word before each rate that is not exact.
     #[must_use]
     pub(crate) fn known(mut self, known: Known) -> Self {
         let about = match known {

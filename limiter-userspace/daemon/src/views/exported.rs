@@ -1,5 +1,5 @@
 //! `GET /v1/rules`, sent in parts: the rules of one rule set, as a rule file. The file is written
-//! first: in the words of its author, or, of a large one, rule by rule.
+//! first: in its author's words or, if it is large, rule by rule.
 
 use limiter_rules::file::{ExactFile, Others, as_written};
 use limiter_rules::model::until_text;
@@ -14,17 +14,17 @@ use crate::moment;
 /// Rules that are written before others have their turn.
 const SLICE: usize = 256;
 
-/// Bytes of the file that are reported before others have their turn.
+/// Bytes of the file that are sent before others have their turn.
 const REPORTED: usize = 16 << 10;
 
-/// Comment where the words of the author are not there.
+/// Comment for a file whose author's text was not kept.
 const LARGE: &str = "The rule files are large: without their comments, and written anew.";
 
-/// Comment where they cannot be used.
+/// Comment for files whose text cannot be used.
 const ANEW: &str = "The rule files could not be joined with other rules as they are: without \
     their comments, and written anew.";
 
-/// The rule file under way.
+/// The rule file being written and sent.
 #[derive(Debug)]
 pub(crate) struct RulesText {
     /// True if only rules of `limiter set` are wanted.
@@ -32,9 +32,9 @@ pub(crate) struct RulesText {
     generation: u64,
     slice: usize,
     written: usize,
-    /// The file, if it is written anew.
+    /// The file, if it is rewritten rule by rule.
     file: Option<ExactFile>,
-    /// All of the file, once it is there, and how much of it was reported.
+    /// The complete text, once it exists, and the number of bytes sent.
     text: Option<(String, usize)>,
     parts: Parts,
     ended: bool,
@@ -54,9 +54,9 @@ impl RulesText {
         }
     }
 
-    /// Goes on with it. If other rules came into force since the last slice, it begins again with
-    /// them, and with larger slices: so it comes to an end however often they change. `max_frame`
-    /// is that of the interfaces now.
+    /// Continues the file. If other rules came into force since the last slice, it begins again
+    /// with them and with larger slices: so it ends however often the rules change. `max_frame` is
+    /// the present one of the interfaces.
     pub(crate) fn go_on(
         &mut self,
         generation: u64,
@@ -93,7 +93,7 @@ impl RulesText {
         Ok(Step::Part(self.parts.take()))
     }
 
-    /// Writes a slice; gives back the file once it is whole.
+    /// Writes a slice; returns the file once it is complete.
     fn write(&mut self, layers: &Layers, max_frame: u64) -> Result<Option<String>> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -123,7 +123,7 @@ impl RulesText {
     }
 }
 
-/// A file that is written anew, behind a comment, with all but its rules.
+/// Begins a rewritten file: a comment, and everything except the rules.
 fn begun(layers: &Layers, comment: &str) -> Result<ExactFile> {
     let rules = &layers.file.rules;
     let RuleSet { replies, bans, martians, .. } = *rules;
@@ -143,7 +143,7 @@ fn others(layers: &Layers) -> Others<'_> {
     others
 }
 
-/// Comment on a rule that ends by itself, which none of a file does.
+/// Comment on a rule that ends by itself, which a rule file cannot express.
 fn end(layers: &Layers, path: &Path) -> Option<String> {
     let end = moment::local(&until_text(*layers.ends.get(path)?));
     Some(format!("For a time: `limiter set` ends it at {end}, and a rule file does not."))

@@ -9,10 +9,11 @@ use limiter_datapath::{Attachment, LinkState, Observed};
 use super::reported::Result;
 use crate::api::stats::InterfaceCounts;
 
-/// Packets of each interface that the program is on, by name, with the names of what is behind.
+/// Packets of each attached interface, by name, with the labels of what is behind it.
 ///
-/// Interfaces whose counters are one, two in a thousand at most, are one entry with both names. Of
-/// an interface in another network namespace nothing is reported: its index is another there.
+/// Interfaces that share a counter, at most two in a thousand, are one entry with both names. An
+/// interface in another network namespace gets no label, because its index there may mean another
+/// interface here.
 pub(super) fn interfaces(
     datapath: &dyn Observed,
     labels: &BTreeMap<u32, String>,

@@ -1,10 +1,10 @@
-//! Sources by their addresses, and by their keys in the maps.
+//! Sources by address, and by their keys in the maps.
 
 use std::net::IpAddr;
 
 use limiter_common::source::Source;
 
-/// The source that packets from an address are charged to.
+/// The source to which packets from an address are charged.
 pub fn key(address: IpAddr) -> Source {
     match address.to_canonical() {
         IpAddr::V4(v4) => Source::V4(v4.octets()),
@@ -15,7 +15,7 @@ pub fn key(address: IpAddr) -> Source {
     }
 }
 
-/// The source with a key of the trie.
+/// The source of a key in the trie.
 #[expect(clippy::many_single_char_names, reason = "the bytes of an address have no better names")]
 pub(crate) const fn of_key(key: [u8; 16]) -> Source {
     match key {

@@ -1,4 +1,4 @@
-//! The rules in force, with what they did.
+//! The rules in force with their counters.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use crate::control::parts::Parts;
 use crate::effective::{Effective, EffectiveSet};
 use crate::limit_ends;
 
-/// `GET /v1/limits`, sent in parts: the rules of one rule set, whatever comes into force meanwhile.
+/// `GET /v1/limits`, sent in parts: the rules of one rule set, whatever comes into force in the
+/// meantime.
 #[derive(Debug)]
 pub(crate) struct LimitsText {
     census: Census,
@@ -41,7 +42,7 @@ enum Stage {
 }
 
 impl LimitsText {
-    /// Reports on in this stage, and says whether there is a part; if not, the stage is over.
+    /// Continues this stage; returns true if a part is ready, and false if the stage has ended.
     fn report(&mut self) -> Result<bool> {
         let Self { census, parts, max_frame, cluster, budgets, reported, .. } = self;
         match self.stage {
@@ -144,13 +145,13 @@ pub(super) fn of_rule(
     }
 }
 
-/// Sharing by nodes of which the maps of one know only its part.
+/// Text about the sharing of a limit of which the maps of one node hold only its part.
 fn part(known: Known) -> Option<String> {
     let text = "over all nodes: the numbers are this node's part, the whole is not in the maps";
     (known == Known::Part).then(|| text.to_owned())
 }
 
-/// How nodes share limits, as text. Without a cluster they are this node's alone.
+/// Describes how nodes share limits. Without a cluster, limits apply to this node alone.
 fn sharing(limits: &model::Limits, cluster: Option<u64>) -> Option<String> {
     limits.sharing.as_deref().filter(|_| cluster.is_some()).map(model::sharing_text)
 }
@@ -187,7 +188,7 @@ pub(super) fn budgets(
     Ok(budgets)
 }
 
-/// A rule of the rule file without a name, that is in force.
+/// Entry for a rule in force from the rule file, without a name.
 fn entry(source: String, described: Described, counters: RuleCounters) -> LimitEntry {
     let Described { limit, burst, count, effective_per_second, limits, action, budget } = described;
     LimitEntry {

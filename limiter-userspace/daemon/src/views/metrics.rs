@@ -1,7 +1,7 @@
 //! The daemon's state as metrics: `GET /metrics`. The counters are the kernel's.
 //!
-//! Labels are bounded: tables, lists, verdicts and reasons are few, interfaces are those that are
-//! limited, and of rules and budgets only so many have a name of their own.
+//! Labels are bounded: tables, lists, verdicts and reasons are few, interfaces are the limited
+//! ones, and only a bounded number of rules and budgets have names of their own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use crate::api::utilization::{Fit, RuleUtilization, Utilization};
 use crate::effective::EffectiveSet;
 use limiter_text::exposition::{Exposition, Kind};
 
-/// Rules with a name of their own. The others are summed up.
+/// Most rules with a name of their own. The others are summed up.
 const MAX_RULES: usize = 400;
 
-/// Budgets with a name of their own. The others are summed up.
+/// Most budgets with a name of their own. The others are summed up.
 const MAX_BUDGETS: usize = 100;
 
-/// The name of what has none. No rule is called that.
+/// Name for the sum of the others. No rule has this name.
 const OTHER: &str = "other";
 
 /// Facts that only the service knows.
@@ -46,36 +46,36 @@ pub(crate) struct Facts {
     /// Sources whose ban has not ended.
     pub(crate) bans: usize,
     pub(crate) edits: usize,
-    /// Whether changed rule files on disk could be in force; none if they did not change.
+    /// Whether changed rule files on disk could be put in force; `None` if they did not change.
     pub(crate) changed_on_disk: Option<bool>,
-    /// Seconds that the rules are on trial for, if they are.
+    /// Seconds left of the trial, if rules are on trial.
     pub(crate) trial_seconds_left: Option<u64>,
     pub(crate) trials: Trials,
     /// Tables in which packets find no room now.
     pub(crate) no_room_for: Vec<String>,
-    /// How near sources come to the limits.
+    /// Closeness of sources to the limits.
     pub(crate) utilization: Utilization,
     /// Warnings that `limiter status` shows.
     pub(crate) warnings: usize,
-    /// State of the log of events: bytes on disk, lines that were not written, and whether it is
-    /// written; none without one.
+    /// State of the log of events: bytes on disk, lines not written, and whether it is being
+    /// written; `None` without a log.
     pub(crate) event_log: Option<EventLog>,
-    /// State of the node, with a cluster.
+    /// State of the node; `None` without a cluster.
     pub(crate) cluster: Option<Arc<Status>>,
     /// Changes of other nodes that were not taken over.
     pub(crate) refused_changes: u64,
 }
 
-/// Numbers of ended trials, by how they ended, since the daemon's start.
+/// Numbers of ended trials, by outcome, since the daemon's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trials {
     pub(crate) confirmed: u64,
     pub(crate) reverted: u64,
-    /// Nobody confirmed them in time.
+    /// Trials that were not confirmed in time.
     pub(crate) expired: u64,
 }
 
-/// The page, with what `census` has read of the rules.
+/// The page of metrics, with the counters read by `census`.
 pub(crate) fn metrics(datapath: &dyn Datapath, census: &Census, facts: &Facts) -> Result<String> {
     let effective = census.effective();
     let mut page = Exposition::default();
@@ -130,7 +130,7 @@ fn daemon(
     }
     for Refused { interface, mode, .. } in datapath.refused() {
         let is_it = |at: &Attachment| at.interface == interface && at.mode.hook() == mode.hook();
-        // One that is back has its line.
+        // An interface that is back already has its line.
         if !datapath.attachments().iter().any(is_it) {
             let direction = mode.hook().direction().name();
             attached.add(&[("interface", &interface), ("direction", direction)], 0);
@@ -280,10 +280,10 @@ fn tables(
     Ok(())
 }
 
-/// Packets or bytes.
+/// Selects packets or bytes.
 type Count = fn(&Counts) -> u64;
 
-/// A rule or budget with a name, or all that have none.
+/// A rule or budget with a name, or the sum of those without.
 #[derive(Debug)]
 struct Subject {
     name: String,
@@ -295,7 +295,7 @@ struct Subject {
 }
 
 impl Subject {
-    /// Labels of its samples: what it is for, the name that its author gave it, and more.
+    /// Labels of its samples: its sources or keys, the name that its author gave it, and `more`.
     fn labels<'a>(&'a self, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
         let name = self.rule_name.as_deref().unwrap_or_default();
         let mut labels = vec![("rule", self.name.as_str()), ("rule_name", name)];
@@ -312,7 +312,7 @@ fn subjects(census: &Census, max_frame: u64, budgets: &[LimitEntry]) -> Vec<Subj
         limits: entry.limits,
         shadow: entry.shadow,
     };
-    // Only those with a name are described.
+    // Only rules with a name of their own are described.
     let rules = census
         .rules(0)
         .take(MAX_RULES)
@@ -399,11 +399,11 @@ fn rules(page: &mut Exposition, datapath: &dyn Datapath, subjects: &[Subject]) -
     Ok(())
 }
 
-/// How near sources come to the limits, of the rules with a name of their own.
+/// Closeness of sources to the limits, for the rules with a name of their own.
 fn utilization(page: &mut Exposition, subjects: &[Subject], of: &Utilization) {
     let by_rule: HashMap<&str, &RuleUtilization> =
         of.rules.iter().map(|rule| (rule.rule.as_str(), rule)).collect();
-    // With their names, and what is known of them.
+    // The rules with their names and findings.
     let rules: Vec<_> = subjects
         .iter()
         .filter(|subject| !subject.limits.is_empty())
@@ -433,10 +433,10 @@ fn utilization(page: &mut Exposition, subjects: &[Subject], of: &Utilization) {
     .add(&[], of.one_of);
 }
 
-/// The counts of a rule so that each packet is in one of them.
+/// The counts of a rule, split so that each packet is in exactly one.
 fn verdicts(of: &Outcomes, value: Count) -> [(&'static str, u64); 4] {
     let (shadowed, marked) = (value(&of.shadowed), value(&of.marked));
-    // The counters of the CPUs are read one after the other while packets go on.
+    // The counters of the CPUs are read one after another while packets arrive.
     let within = value(&of.passed).saturating_sub(shadowed).saturating_sub(marked);
     [("within", within), ("over", value(&of.dropped)), ("shadow", shadowed), ("near", marked)]
 }

@@ -1,4 +1,4 @@
-//! Causes beside the rules on sources that may drop packets of a source.
+//! Further causes, beside the rules on sources, that may drop packets of a source.
 
 use std::net::IpAddr;
 
@@ -13,10 +13,10 @@ use super::reported::Result;
 use crate::api::source::SourceView;
 use crate::effective::EffectiveSet;
 
-/// Rules that are named; the others are counted.
+/// Most rules that are named; the others are counted.
 const NAMED: usize = 10;
 
-/// A source with what is asked before its rule and beside it.
+/// Adds everything that the program checks before the rule of a source and beside it.
 pub(crate) fn with_others(
     view: SourceView,
     datapath: &dyn Observed,
@@ -51,7 +51,7 @@ pub(crate) fn with_others(
     })
 }
 
-/// True if packets of a source may be over a rule, and are not only counted then.
+/// Returns true if a rule may drop packets of a source, and does not only count them.
 fn may_drop(rule: &Rule, effective: &EffectiveSet, address: IpAddr) -> bool {
     let shadow = match &rule.terms {
         Terms::Unlimited => return false,
@@ -64,7 +64,7 @@ fn may_drop(rule: &Rule, effective: &EffectiveSet, address: IpAddr) -> bool {
     !shadow && rule.path.parts.iter().all(|part| fits(part, address))
 }
 
-/// True if packets of a source may have the value that a key asks for.
+/// Returns true if packets of a source may have the value that a key matches.
 fn fits(part: &Part, address: IpAddr) -> bool {
     match part {
         Part::Source(masks, value) => {
@@ -78,7 +78,8 @@ fn fits(part: &Part, address: IpAddr) -> bool {
     }
 }
 
-/// True if a prefix has addresses of a source: of the address, or of the /64 around one of IPv6.
+/// Returns true if a prefix contains addresses of a source: the address, or part of the /64 around
+/// an IPv6 address.
 fn overlap(prefix: &IpNet, address: IpAddr) -> bool {
     let source = match address {
         IpAddr::V4(_) => IpNet::from(address),

@@ -11,8 +11,8 @@ use crate::error::ServiceError;
 /// The outcome of a reading.
 pub(super) type Result<T> = std::result::Result<T, ServiceError>;
 
-/// Documents that are sent in parts, of whatever has the data path: the daemon, or a command
-/// without one.
+/// Documents that are sent in parts by any holder of the data path: the daemon, or a command
+/// without a daemon.
 pub(crate) trait Reported: Sized {
     fn over(datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Self;
     fn step_of(&mut self, datapath: &dyn Observed, effective: &Arc<EffectiveSet>) -> Result<Step>;

@@ -1,4 +1,4 @@
-//! A source: its limit and its bucket now.
+//! A source: its limit and its present bucket.
 
 use std::net::IpAddr;
 
@@ -26,7 +26,7 @@ use crate::why;
 /// Bytes of the shortest frame.
 const SHORTEST: u64 = 60;
 
-/// All of a source: what the maps hold, and what is counted of it.
+/// The complete view of a source: from the maps, with the given counts.
 pub(crate) fn whole(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
@@ -41,7 +41,7 @@ pub(crate) fn whole(
     Ok(with_others(view, datapath, effective, address)?.counted(total))
 }
 
-/// A source by itself, without what is asked before its rule, and without its counts.
+/// A view of a source by itself, without the checks before its rule and without its counts.
 pub(crate) fn view(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
@@ -130,9 +130,9 @@ fn shortest(limit: &Limit) -> u64 {
     if limit.counts() == Count::Bytes { SHORTEST } else { 1 }
 }
 
-/// Adds how much is left of each limit, and of the one of which the least is.
+/// Adds the remainder of each limit, and that of the limit with the least left.
 fn with_left(view: SourceView, left: Vec<ExplainLimit>) -> SourceView {
-    // In parts of a whole that is the same for all; where there is no size, all or nothing.
+    // Compared in parts of the limit's size; a limit without a size counts as full or empty.
     let part = |limit: &ExplainLimit| match limit.size {
         Some(size) => u128::from(limit.remaining) * 1_000_000_000 / u128::from(size.max(1)),
         None => u128::from(limit.remaining.min(1)) * 1_000_000_000,
@@ -151,8 +151,8 @@ fn with_left(view: SourceView, left: Vec<ExplainLimit>) -> SourceView {
     }
 }
 
-/// Adds the state of a source whose rule is in a keyed table: how much is left of its limits, and
-/// of the budget that it is charged to.
+/// Adds the state of a source whose rule is in a keyed table: the remainder of its limits, and of
+/// the budget to which it is charged.
 fn keyed_source(
     view: SourceView,
     datapath: &dyn Observed,
@@ -184,22 +184,22 @@ fn keyed_source(
     Ok(with_left(view, left))
 }
 
-/// The TAT that the next packet of a source would meet at `now`, its rule being in `slot`.
+/// The TAT that the next packet of a source would find at `now`, if its rule is in `slot`.
 fn arrival(datapath: &dyn Observed, bucket: &Bucket, slot: u32, now: Ticks) -> Ticks {
     let generation = Generation::new(datapath.generation());
     let limit_in = |slot: Slot| datapath.limit(slot).ok().flatten();
-    // A moment that cannot be read is not known.
+    // A moment that cannot be read counts as unknown.
     let moment = |generation| datapath.moment(generation).unwrap_or_default();
     engine::arrival(bucket, (Slot::new(slot), generation), limit_in, moment, now)
 }
 
-/// Rounded up: "0 ns" is to mean full.
+/// Rounds up, so that "0 ns" means full.
 fn nanos_up(ticks: Ticks) -> u64 {
     let whole = ticks.as_nanos();
     whole + u64::from(Ticks::from_nanos(whole) < ticks)
 }
 
-/// The entry that decides on a source, before any rule: as the program asks for it.
+/// The entry that decides on a source before any rule, found as the program does.
 fn listed(datapath: &dyn Observed, source: &Source) -> Result<Option<ListEntry>> {
     let now = datapath.now();
     let in_force = |entry: &ListEntry| entry.at(now).is_some();

@@ -16,12 +16,13 @@ use crate::control::Step;
 use crate::control::parts::Parts;
 use crate::effective::{Effective, EffectiveSet};
 
-/// `GET /v1/stats`, sent in parts: the rules of one rule set, whatever comes into force meanwhile.
+/// `GET /v1/stats`, sent in parts: the rules of one rule set, whatever comes into force in the
+/// meantime.
 #[derive(Debug)]
 pub(crate) struct StatsText {
     census: Census,
     parts: Parts,
-    /// The part after the rules; none until all counters were read.
+    /// The part after the rules; `None` until all counters were read.
     rest: Option<(Vec<RuleCounts>, Outcomes)>,
     /// Number of rules that were reported.
     reported: usize,
@@ -29,7 +30,7 @@ pub(crate) struct StatsText {
 }
 
 impl StatsText {
-    /// All but the rules, as it is when their counters were read.
+    /// Reads everything except the rules, at the time when their counters have been read.
     fn read_rest(&mut self, datapath: &dyn Observed) -> Result<()> {
         let tallies = datapath.reasons()?;
         let (mut passed, mut dropped) = (Tally::default(), Tally::default());
@@ -95,7 +96,7 @@ impl Reported for StatsText {
         let Self { census, parts, reported, .. } = self;
         for (Effective { rule, .. }, counters) in census.rules(*reported) {
             *reported += 1;
-            // Packets of such a rule are counted by its budget.
+            // The budget counts the packets of such a rule.
             if matches!(rule.terms, Terms::Budget(_)) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Rules that are in force, and met by nothing.
+//! Rules in force that no packet has met.
 
 use limiter_common::wire::RuleCounters;
 use limiter_datapath::Observed;
@@ -10,19 +10,19 @@ use crate::api::status::Unmet;
 use crate::effective::EffectiveSet;
 use crate::render::titled;
 
-/// Rules of which the counters are read for each answer: a millisecond or two.
+/// Most rules whose counters are read for an answer: a millisecond or two.
 const MOST_RULES: usize = 512;
 
-/// Rules that are named.
+/// Most rules that are named.
 const NAMED: usize = 4;
 
-/// Packets that were seen, of all reasons.
+/// Number of packets seen, for all reasons.
 pub(crate) fn seen(datapath: &dyn Observed) -> Result<u64> {
     Ok(datapath.reasons()?.iter().map(|tally| tally.packets).sum())
 }
 
-/// Rules that limit and have met none of the packets since `before` had been seen. None of a set
-/// with more rules than are read for each answer, and where all have met one.
+/// Limiting rules that no packet has met since `before` packets had been seen. `None` for a set
+/// with more rules than are read for an answer, and if every rule has met a packet.
 pub(crate) fn unmet(
     datapath: &dyn Observed,
     effective: &EffectiveSet,
@@ -33,7 +33,7 @@ pub(crate) fn unmet(
     }
     let mut unmet = Unmet { packets: seen(datapath)?.saturating_sub(before), ..Unmet::default() };
     for of in effective.rules.iter().filter(|of| of.rule.terms != Terms::Unlimited) {
-        // Those of a budget are counted by it.
+        // The budget counts the packets of its rules.
         if matches!(of.rule.terms, Terms::Budget(_)) {
             continue;
         }

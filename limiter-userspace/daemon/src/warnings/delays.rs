@@ -1,4 +1,4 @@
-//! Warnings about packets that are to wait, and do not.
+//! Warnings about packets that should wait but do not.
 
 use std::collections::HashSet;
 
@@ -12,14 +12,14 @@ use crate::api::status::Delays;
 use crate::effective::EffectiveSet;
 use crate::render::bytes;
 
-/// Bytes of packets that wait from which on a warning names them.
+/// Bytes of waiting packets from which on a warning gives the memory.
 const LARGE: u64 = 64_000_000;
 
-/// Interfaces that are named one by one in warnings about the same.
+/// Most interfaces that are named one by one in warnings about the same problem.
 const MOST_ALIKE: usize = 4;
 
-/// Who lets packets in a direction wait, and how many of one flow at most: rules, and budgets that
-/// they are charged to. In shadow mode nothing waits.
+/// The rules that let packets in a direction wait, including budgets to which they are charged, and
+/// the most packets of one flow that wait. In shadow mode nothing waits.
 fn waiting(set: &EffectiveSet, direction: Direction) -> Option<(String, u64)> {
     let mut charged = HashSet::new();
     let mut all: Vec<(Subject, &Limits)> = Vec::new();
@@ -56,7 +56,7 @@ fn waiting(set: &EffectiveSet, direction: Direction) -> Option<(String, u64)> {
     Some((first_of(&subjects)?, packets.into_iter().max()?))
 }
 
-/// Has packets that come in wait, if rules let any wait; a warning if they cannot.
+/// Makes incoming packets wait, if rules let any wait; returns a warning if that is impossible.
 pub(super) fn hold_incoming(set: &EffectiveSet, datapath: &mut dyn Datapath) -> Option<String> {
     let at_tc = datapath.is_at(Hook::Tc(header::Direction::In));
     let waiting = waiting(set, Direction::In).filter(|_| at_tc);
@@ -69,19 +69,20 @@ pub(super) fn hold_incoming(set: &EffectiveSet, datapath: &mut dyn Datapath) -> 
 }
 
 impl Delays {
-    /// Those of a rule set; none if none of it waits.
+    /// The delays of a rule set; `None` if none of its rules lets packets wait.
     pub(crate) fn of(set: &EffectiveSet) -> Option<Self> {
         waiting(set, Direction::Out).map(|(who, packets)| Self { who, packets })
     }
 
-    /// Why packets do not wait on an interface as they should, and what to do; none if they do.
+    /// Reason why packets do not wait on an interface as they should, with the remedy; `None` if
+    /// they do.
     pub fn warning(
         &self,
         interface: &str,
         queueing: &Result<Queueing, DatapathError>,
     ) -> Option<String> {
         let Self { who, packets } = self;
-        // The usual room of fq takes 23 MB.
+        // The usual limit of fq takes 23 MB.
         let memory = match memory_of(*packets) {
             ..LARGE => String::new(),
             memory => format!(" (room for {packets} of 1,500 bytes takes {})", bytes(memory)),
@@ -107,7 +108,7 @@ impl Delays {
     }
 }
 
-/// Rules whose packets are to wait on their way out, on interfaces where they do not.
+/// Warnings about rules whose outgoing packets should wait, on interfaces where they do not.
 pub(super) fn of_outgoing(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
     let Some(delays) = Delays::of(set) else {
         return Vec::new();

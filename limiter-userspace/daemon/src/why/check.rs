@@ -1,4 +1,4 @@
-//! `GET /v1/check`: the same answer in the words of proxies.
+//! `GET /v1/check`: the same answer in a form for proxies.
 
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Listed;
@@ -13,12 +13,13 @@ use crate::api::lists::ListName;
 use crate::error::ServiceError;
 
 impl InForce<'_> {
-    /// The outcome for a packet; for a source's next one, if only that is asked about.
+    /// The outcome for a packet, or for the next packet of a source if the question is about a
+    /// source.
     pub(crate) fn check(&self, question: &Question) -> Result<Checked, ServiceError> {
         let found = self.find(question)?;
         let mut reason = found.judged.outcome.reason;
         if reason == Reason::Rejected && !question.is_of_packet() {
-            // The packet decides if it may be answered.
+            // Whether a refusal may be answered depends on the packet.
             reason = Reason::OverLimit;
         }
         let passes = matches!(reason.verdict(), Verdict::Pass);
@@ -51,8 +52,8 @@ impl InForce<'_> {
 }
 
 impl Found {
-    /// Adds the limit that decides: of a packet that is dropped the one that drops it, else the one
-    /// of which the least is left.
+    /// Adds the deciding limit: for a dropped packet the limit that drops it, otherwise the limit
+    /// with the least left.
     fn with_limit(&self, checked: Checked) -> Checked {
         let reached = || self.steps.iter().filter(|step| step.reported.reached);
         let source = reached().find(|step| step.reported.step == BY_SOURCE);

@@ -1,4 +1,4 @@
-//! A frame that has what a question says.
+//! Builds a frame with the facts of a question.
 
 use std::net::IpAddr;
 
@@ -8,27 +8,27 @@ use limiter_rules::model::{Direction, Fact};
 
 use super::question::Question;
 
-/// IPv4 address that packets are assumed to go to: of the range for benchmarks (RFC 2544), in which
-/// no host should be.
+/// Assumed IPv4 destination of packets: from the range for benchmarks (RFC 2544), in which no host
+/// should be.
 pub(super) const DESTINATION_V4: [u8; 4] = [198, 18, 0, 1];
-/// IPv6 address that packets are assumed to go to, of the range for benchmarks (RFC 5180).
+/// Assumed IPv6 destination of packets, from the range for benchmarks (RFC 5180).
 pub(super) const DESTINATION_V6: [u8; 16] = [0x20, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
-/// A protocol that means nothing (RFC 3692), for a question that names none.
+/// Experimental protocol (RFC 3692), for a question that names none.
 const EXPERIMENT: u8 = 253;
 
-/// Offset of the later of two fragments, in units of eight bytes.
+/// Offset of a later fragment, in units of eight bytes.
 const LATER: u16 = 185;
 
-/// Time to live that packets are assumed to have.
+/// Assumed time to live of packets.
 const DEFAULT_TTL: u16 = 64;
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 const FRAGMENT_HEADER: u8 = 44;
 
-/// The bytes of the frame, up to its transport header. What is not given is as
-/// [`super::known::assumed`] says.
+/// The bytes of the frame, up to its transport header. Facts that are not given are as described by
+/// [`super::known::assumed`].
 pub(super) fn build(question: &Question) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
     if let Some(id) = question.value(Fact::Vlan) {
@@ -88,7 +88,7 @@ pub(super) fn build(question: &Question) -> Vec<u8> {
     frame
 }
 
-/// Source and destination of the packet: that of one that goes out is the other end.
+/// Source and destination of the packet: the destination of an outgoing packet is the other end.
 fn addresses<T>(question: &Question, other_end: T, own: T) -> [T; 2] {
     match question.direction {
         Direction::In | Direction::Both => [other_end, own],
@@ -101,7 +101,7 @@ fn short(number: usize) -> [u8; 2] {
 }
 
 fn transport(question: &Question, protocol: u8) -> Vec<u8> {
-    // Lengths of the headers of TCP, of SCTP and DCCP, and of the others.
+    // Lengths of the headers of TCP, of SCTP and DCCP, and of all others.
     let length = match protocol {
         TCP => 20,
         33 | 132 => 12,
@@ -115,7 +115,7 @@ fn transport(question: &Question, protocol: u8) -> Vec<u8> {
     }
     match protocol {
         TCP => {
-            // The length of the header, five words, and the flags.
+            // The header length of five words, and the flags.
             header.splice(12..14, [0x50, question.flags.unwrap_or(SYN)]);
         }
         ICMP => drop(header.splice(..1, [icmp_type(question, Version::V4)])),
@@ -125,10 +125,10 @@ fn transport(question: &Question, protocol: u8) -> Vec<u8> {
     header
 }
 
-/// The number that a family has for the type: of an echo request, if nothing is said.
+/// The number of the ICMP type in a family; an echo request if the question gives none.
 fn icmp_type(question: &Question, version: Version) -> u8 {
     let message = question.value(Fact::IcmpType).unwrap_or(8);
     let is = |kind: &u8| u16::from(Icmp { kind: *kind, code: 0 }.message(version)) == message;
-    // Among several, the highest is the assigned one, or means the same.
+    // Among several matches, the highest is the assigned one or has the same meaning.
     (0..=u8::MAX).rev().find(is).unwrap_or_default()
 }

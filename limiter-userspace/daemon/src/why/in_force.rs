@@ -1,4 +1,4 @@
-//! The state in force, and small words about it.
+//! The state in force, and short descriptions for it.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ pub(crate) struct InForce<'a> {
     pub(crate) now: Ticks,
 }
 
-/// Nanoseconds, rounded up: 0 is to mean now.
+/// Nanoseconds, rounded up so that 0 means now.
 pub(super) fn nanos_up(ticks: Ticks) -> u64 {
     let whole = ticks.as_nanos();
     whole + u64::from(Ticks::from_nanos(whole) < ticks)

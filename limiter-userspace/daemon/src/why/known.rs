@@ -1,4 +1,4 @@
-//! Facts that the rules ask for and the question does not say.
+//! Facts that rules match but the question does not give.
 
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, field};
@@ -11,16 +11,17 @@ use super::frame::{DESTINATION_V4, DESTINATION_V6};
 use super::in_force::{InForce, family};
 use super::question::Question;
 
-/// Most rules that are named, of those that were not looked at.
+/// Most rules that are named among those not looked at.
 const NAMED: usize = 16;
 
-/// Protocols that may carry a packet in a packet: IPIP, IPv6 in IP, GRE.
+/// Protocols that may carry a packet inside a packet: IPIP, IPv6 in IP, GRE.
 const TUNNELS: [u8; 3] = [4, 41, 47];
 
-/// Bits of [`field`] that are known of a source alone.
+/// Bits of [`field`] that are known for a source alone.
 const OF_SOURCE: u32 = field::SOURCE | field::V4 | field::V6 | field::IN | field::OUT;
 
-/// Bits of [`field`] that are known of the packet, or assumed. Of a source alone, only its own.
+/// Bits of [`field`] that are known or assumed for the packet; for a source alone, only the given
+/// ones.
 pub(super) fn fields(question: &Question) -> u32 {
     if question.is_of_packet() {
         return u32::MAX;
@@ -34,7 +35,7 @@ pub(super) fn fields(question: &Question) -> u32 {
     given.fold(OF_SOURCE, |all, (bit, _)| all | bit)
 }
 
-/// Facts that were assumed of a packet, where a rule asks for them.
+/// Facts that were assumed about a packet, if a rule matches them.
 pub(super) fn assumed(
     in_force: &InForce<'_>,
     question: &Question,
@@ -59,7 +60,7 @@ pub(super) fn assumed(
     let own_way = question.direction_of_packet();
     let limited = in_force.datapath.attachments().iter();
     let limited = interfaces_of(limited.filter(|at| at.mode.hook().direction() == own_way));
-    // What goes out may wait on one interface, and not on another.
+    // An outgoing packet may wait on one interface and not on another.
     let differs = outgoing && judged.waits != Ticks::ZERO;
     let facts = Fact::ALL.into_iter().map(|fact| {
         let matters = asks(fact.field()) || fact.counted().is_some_and(counts);
@@ -92,7 +93,7 @@ pub(super) fn assumed(
     others.into_iter().chain(facts).filter_map(|(is, text)| is.then_some(text)).collect()
 }
 
-/// Causes that may still stop a packet that passes, because too little is known of it.
+/// Causes that may still stop a passing packet, because too little is known about it.
 pub(super) fn not_looked_at(
     in_force: &InForce<'_>,
     question: &Question,
@@ -126,7 +127,7 @@ pub(super) fn not_looked_at(
     missing
 }
 
-/// Bits of [`field`] that rules in force ask for, of tables that this packet may be in.
+/// Bits of [`field`] that rules in force match, in tables that this packet may be in.
 pub(super) fn asked(in_force: &InForce<'_>, question: &Question) -> u32 {
     let ids = &in_force.datapath.installed().tables.ids;
     let mine = |fields: &u32| fields & family(question.source) != 0 || fields & field::INNER != 0;
@@ -134,7 +135,7 @@ pub(super) fn asked(in_force: &InForce<'_>, question: &Question) -> u32 {
     forms.map(|form| form.fields).filter(mine).fold(0, |all, fields| all | fields)
 }
 
-/// True if a limit that the packet falls under counts that.
+/// Returns true if a limit on the packet counts this unit.
 fn counted(looked: &Looked, count: Count) -> bool {
     let source = looked.rule.as_ref();
     let by_source =
@@ -148,7 +149,7 @@ fn counted(looked: &Looked, count: Count) -> bool {
     by_source || class.into_iter().chain(tables.flatten()).any(has)
 }
 
-/// The rules of tables that were left out, that may stop a packet of the source.
+/// The rules of skipped tables that may stop a packet of the source.
 fn left_out(in_force: &InForce<'_>, question: &Question, looked: &Looked) -> Vec<String> {
     let source = Selector::address(question.source);
     let may = |path: &Path| {

@@ -1,5 +1,6 @@
-//! The program's decision about a packet now, and why. The answer is the program's own:
-//! [`Excerpt`]. Here the question becomes a frame, and what was found gets names.
+//! The program's present decision about a packet, with the reasons. The decision is computed by the
+//! program's own code: [`Excerpt`]. This module turns the question into a frame, and names the
+//! rules that were found.
 
 mod check;
 mod frame;
@@ -32,11 +33,11 @@ pub(super) use in_force::InForce;
 pub(super) use question::Question;
 pub(super) use steps::{BANS, lines};
 
-/// Interfaces that are looked at for a packet of which it is not known by which it comes.
+/// Most interfaces that are tried for a packet whose interface is unknown.
 const MOST_INTERFACES: usize = 64;
 
-/// The rule and bucket of a source's next packet in the keyed table of sources; none if its rule is
-/// not there.
+/// The rule and bucket of a source's next packet in the keyed table of sources; `None` if its rule
+/// is not there.
 pub(super) fn keyed_source(
     datapath: &dyn Observed,
     source: IpAddr,
@@ -50,7 +51,7 @@ pub(super) fn keyed_source(
 }
 
 impl InForce<'_> {
-    /// `GET /v1/explain`.
+    /// Answers `GET /v1/explain`.
     pub(super) fn explain(&self, question: &Question) -> Result<ExplainedNow, ServiceError> {
         let (found, elsewhere) = self.by_each_interface(question)?;
         let reason = found.judged.outcome.reason;
@@ -78,8 +79,8 @@ impl InForce<'_> {
         })
     }
 
-    /// The answer by one of the interfaces that the packet may have: the first by which it is
-    /// dropped, if there is one. And what is not known, where others answer otherwise.
+    /// The answer for one of the interfaces that the packet may use: the first that drops it, if
+    /// any. Also returns what is unknown, if other interfaces give other answers.
     fn by_each_interface(
         &self,
         question: &Question,
@@ -120,7 +121,7 @@ impl InForce<'_> {
         let (name, index) = self.limited(question)?;
         let bytes = frame::build(question);
         // A packet without a given length is as long as the shortest frame, or as its headers if
-        // they are longer.
+        // those are longer.
         let headers = u64::try_from(bytes.len()).unwrap_or(0);
         let shortest = !question.sized && question.is_of_packet();
         let length = if shortest { question.length.max(headers) } else { question.length };
@@ -133,7 +134,7 @@ impl InForce<'_> {
         let judged = excerpt.judge(&packet, self.now)?;
         let selector = Selector::address(question.source);
         let steps = steps::list(self, &selector, &looked, &judged);
-        // When a lease comes, other nodes and the store decide.
+        // Other nodes and the store decide when a lease comes.
         let leased = steps.iter().flat_map(|step| &step.reported.limits).any(waits_for_lease);
         let known = !judged.passes() && !leased;
         let wait = if known { excerpt.wait(&packet, self.now)? } else { None };
@@ -156,7 +157,7 @@ impl InForce<'_> {
         })
     }
 
-    /// Why a packet that is to wait on its way out does not, or may not; none where it does.
+    /// Reason why an outgoing packet that should wait does not, or may not; `None` if it does.
     fn at_once(&self, question: &Question, judged: &Judged, interface: &str) -> Option<String> {
         let outgoing = question.direction_of_packet() == header::Direction::Out;
         if judged.waits == Ticks::ZERO || !outgoing {
@@ -173,7 +174,7 @@ impl InForce<'_> {
         }
     }
 
-    /// The interface that the packet comes in by or goes out by.
+    /// The interface by which the packet comes in or goes out.
     fn limited(&self, question: &Question) -> Result<(String, u32), ServiceError> {
         let direction = question.direction_of_packet();
         let mut limited =
@@ -200,8 +201,8 @@ impl InForce<'_> {
 }
 
 impl Found {
-    /// The step that decides about the packet, if a rule does: the one that drops it, the one that
-    /// it waits for longest, else the first that says why it passes.
+    /// The step that decides about the packet, if a rule does: the step that drops it, the step
+    /// with the longest wait, or else the first step that gives the reason why it passes.
     fn decided(&self) -> Option<&steps::Step> {
         if let Some(step) = self.waits().and_then(|_| self.holds()) {
             return Some(step);
@@ -213,7 +214,7 @@ impl Found {
         self.steps.iter().find(decides).filter(|step| step.reported.rule.is_some())
     }
 
-    /// The step whose limits hold the packet back for longest; of equals the first.
+    /// The step whose limits delay the packet longest; among equals, the first.
     fn holds(&self) -> Option<&steps::Step> {
         let waits = |step: &steps::Step| {
             let limits = step.reported.limits.iter();
@@ -224,18 +225,19 @@ impl Found {
         waiting.max_by_key(|(wait, _)| *wait).map(|(_, step)| step)
     }
 
-    /// How long the packet waits before it goes on, if it does.
+    /// Time that the packet waits before it goes on, if it does.
     fn waits(&self) -> Option<Ticks> {
         Some(self.judged.waits).filter(|wait| *wait != Ticks::ZERO)
     }
 
-    /// The moment until which the packet waits.
+    /// Moment until which the packet waits.
     fn departs_at(&self) -> Option<String> {
         let at = self.clocks.at(self.clocks.now.plus(self.waits()?));
         Some(format_rfc3339_millis(at).to_string())
     }
 
-    /// What may still drop a packet that passes all that was looked at; none if nothing may.
+    /// Text about causes that may still drop a packet that passes all checked rules; `None` if
+    /// there are none.
     fn may_be_dropped(&self) -> Option<String> {
         let open = self.judged.passes() && !self.not_looked_at.is_empty();
         open.then(|| {
@@ -248,7 +250,7 @@ impl Found {
         self.assumed.is_empty() && self.not_looked_at.is_empty()
     }
 
-    /// Outcome for the packet, in words.
+    /// Describes the outcome for the packet.
     fn happens(&self) -> String {
         let decided = self.decided();
         let action = decided.and_then(|step| step.reported.action.clone()).unwrap_or_default();
@@ -279,7 +281,7 @@ impl Found {
     }
 }
 
-/// The packet in a line.
+/// Describes the packet in a line.
 fn described(question: &Question, length: u64, interface: &str) -> String {
     let outgoing = question.direction == Direction::Out;
     let [way, to, at] = if outgoing { ["out to ", "at", "from"] } else { ["", "to", "at"] };
@@ -288,7 +290,7 @@ fn described(question: &Question, length: u64, interface: &str) -> String {
         let name = protocol_text(protocol);
         text = match question.in_header(Fact::DestinationPort) {
             Some(port) => format!("{text} {to} {port}/{name}"),
-            // A number alone could be a port.
+            // A number alone could be read as a port.
             None if name.parse::<u8>().is_ok() => format!("{text}, protocol {name}"),
             None => format!("{text}, {name}"),
         };
@@ -303,7 +305,7 @@ fn described(question: &Question, length: u64, interface: &str) -> String {
     format!("{text}, {length} bytes, by {interface}")
 }
 
-/// The first of some names, and how many more there are.
+/// The first of some names, and the number of the others.
 fn named(names: &[&str]) -> String {
     const MOST: usize = 4;
     let first = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
@@ -325,10 +327,10 @@ struct Found {
     selector: Selector,
     looked: Looked,
     judged: Judged,
-    /// Until such a packet passes, if it does not now and ever does.
+    /// Time until such a packet passes, if it does not now but will.
     wait: Option<Ticks>,
     clocks: Clocks,
-    /// Why the packet does not wait although its limit holds it back.
+    /// Reason why the packet does not wait although its limit delays it.
     at_once: Option<String>,
     assumed: Vec<String>,
     not_looked_at: Vec<String>,

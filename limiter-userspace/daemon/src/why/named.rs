@@ -1,4 +1,4 @@
-//! From what the data path finds to the rules as people wrote them.
+//! Maps the findings of the data path to the rules as people wrote them.
 
 use limiter_common::bucket::Slot;
 use limiter_common::wire::Record;
@@ -11,15 +11,15 @@ use crate::api::explain::ExplainStep;
 use crate::api::limits::Origin;
 use crate::effective::Effective;
 
-/// A rule with what stands in its file.
+/// A rule with its description from the file.
 pub(super) struct Named {
     pub(super) terms: Terms,
-    /// A step that has its name and its place.
+    /// A step with the rule's name and place.
     pub(super) step: ExplainStep,
 }
 
 impl InForce<'_> {
-    /// The rule in a slot of the source table, which is that of a source.
+    /// The rule of a source in a slot of the source table.
     pub(super) fn source_rule(&self, source: &Selector, slot: Slot) -> Option<Named> {
         let rules = &self.datapath.installed().rules;
         let in_slot =
@@ -37,7 +37,7 @@ impl InForce<'_> {
         Some(self.named(self.effective.by_source(&selector)?))
     }
 
-    /// A rule as it stands in its file.
+    /// Describes a rule as it stands in its file.
     fn named(&self, effective: &Effective) -> Named {
         let rule = &effective.rule;
         let (origin, place) = match effective.origin {
@@ -61,7 +61,7 @@ impl InForce<'_> {
         (origin, self.layers.file.places.get(subject).map(ToString::to_string))
     }
 
-    /// The rule that a packet falls under in a table.
+    /// The rule that applies to a packet in a table.
     pub(super) fn table_rule(&self, source: &Selector, looked: &LookedTable) -> Option<Named> {
         let tables = &self.datapath.installed().tables;
         let form =
@@ -83,7 +83,7 @@ impl InForce<'_> {
         Some(self.named(effective))
     }
 
-    /// A budget by its record. Those of answers and of new bans decide about no packet.
+    /// The budget of a record. Those of replies and new bans decide about no packet.
     pub(super) fn budget(&self, record: &Record) -> Option<&Budget> {
         let is = |budget: &&Budget| self.effective.tag(&budget.name) == record.budget_tag;
         self.effective.budgets.iter().find(is)

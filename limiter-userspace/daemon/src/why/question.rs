@@ -1,4 +1,4 @@
-//! The packet that somebody asks about, from words.
+//! Parses a question about a packet.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::api::check::CheckSource;
 use crate::api::explain::AskExplain;
 use crate::error::ServiceError;
 
-/// The shortest frame of Ethernet, without its checksum.
+/// The shortest Ethernet frame, without its checksum.
 const LEAST_FRAME: u64 = 60;
 
 /// Flags without a name in [`limiter_decision::packet`]: RFC 9293.
@@ -23,26 +23,26 @@ const URG: u8 = 0x20;
 const FLAGS: [(&str, u8); 6] =
     [("syn", SYN), ("ack", ACK), ("fin", FIN), ("rst", RST), ("psh", PSH), ("urg", URG)];
 
-/// Facts of the packet that are known: as the other end sees them, as rules have them.
+/// Known facts about the packet, from the point of view of the other end, as in rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
-    /// In or out.
+    /// Direction of the packet: in or out.
     pub(super) direction: Direction,
-    /// The other end.
+    /// Address of the other end.
     pub(super) source: IpAddr,
-    /// This side.
+    /// Address of this side.
     pub(super) destination: Option<IpAddr>,
-    /// All that is a number, but for the flags.
+    /// All numeric facts except the flags.
     pub(super) given: Given,
     pub(super) flags: Option<u8>,
     pub(super) interface: Option<String>,
-    /// True if its length was given.
+    /// True if the length was given.
     pub(super) sized: bool,
     pub(super) length: u64,
 }
 
 impl Question {
-    /// A source's next packet, of which nothing else is known.
+    /// A question about the next packet of a source, of which nothing else is known.
     pub(super) const fn of_source(source: IpAddr) -> Self {
         Self {
             direction: Direction::In,
@@ -100,12 +100,12 @@ impl Question {
         })
     }
 
-    /// True if a packet is asked about, and not a source.
+    /// Returns true if the question is about a packet rather than a source.
     pub(super) fn is_of_packet(&self) -> bool {
         self.protocol().is_some()
     }
 
-    /// The protocol, which a packet has, and a source has not.
+    /// The protocol, which only a question about a packet has.
     pub(super) fn protocol(&self) -> Option<u8> {
         self.value(Fact::Protocol).and_then(|number| u8::try_from(number).ok())
     }
@@ -118,7 +118,7 @@ impl Question {
         }
     }
 
-    /// The value of a fact in the packet's own header, if it is given.
+    /// The value of a fact in the packet's own header, if given.
     pub(super) fn in_header(&self, fact: Fact) -> Option<u16> {
         self.value(fact.in_header(self.direction))
     }
@@ -128,7 +128,7 @@ impl Question {
         self.given.get(&fact).copied()
     }
 
-    /// True if a fact is given.
+    /// Returns true if a fact is given.
     pub(super) fn says(&self, fact: Fact) -> bool {
         self.given.contains_key(&fact)
             || fact == Fact::TcpFlags && self.flags.is_some()
@@ -143,7 +143,7 @@ impl From<&CheckSource> for AskExplain {
     }
 }
 
-/// The direction with a name; `in` if none is given.
+/// Parses the name of a direction; `in` if none is given.
 fn direction(word: Option<&str>) -> Result<Direction, ServiceError> {
     match word.map(Direction::named) {
         None => Ok(Direction::In),
@@ -152,7 +152,7 @@ fn direction(word: Option<&str>) -> Result<Direction, ServiceError> {
     }
 }
 
-/// The address of this side as it was given, and the word for it.
+/// The given address of this side, and the word of the request for it.
 fn own_address(
     asked: &AskExplain,
     direction: Direction,
@@ -179,7 +179,7 @@ fn wrong(word: &'static str, problem: impl Into<String>) -> ServiceError {
     ServiceError::Word { word, problem: problem.into() }
 }
 
-/// Before the number of a protocol, which alone could be a port.
+/// Prefix of a protocol's number, which alone could be a port.
 const PROTOCOL: &str = "protocol";
 
 fn to(text: &str) -> Result<(Option<u8>, Option<u16>), ServiceError> {
@@ -217,7 +217,7 @@ fn to(text: &str) -> Result<(Option<u8>, Option<u16>), ServiceError> {
     if first.eq_ignore_ascii_case(PROTOCOL) {
         return Ok((Some(protocol(second)?), None));
     }
-    // The other way round, only a name cannot be meant as a port.
+    // In the other order, only a name cannot be mistaken for a port.
     let (port, name) = if named(first).is_some() { (second, first) } else { (first, second) };
     let number = protocol(name)?;
     if !has_ports(number) {
@@ -239,7 +239,7 @@ fn flags(text: &str) -> Result<u8, ServiceError> {
     Ok(flags)
 }
 
-/// Flags as people write them.
+/// Formats flags as people write them.
 pub(super) fn flags_text(flags: u8) -> String {
     let names = FLAGS.iter().filter(|(_, bit)| flags & bit != 0);
     let names: Vec<_> = names.map(|(name, _)| name.to_uppercase()).collect();
@@ -301,7 +301,7 @@ mod tests {
         let large = "to: 8080 is of no protocol: write 8080/tcp or 8080/udp for the port";
         assert_eq!(ask("8080", None).unwrap_err(), large);
         assert!(ask("70000", None).unwrap_err().contains("is no destination"));
-        // The words printed for a destination may be typed.
+        // A destination may be typed in the form in which it is printed.
         for (text, protocol) in [("22/tcp", 6), ("22/udp", 17), ("protocol/22", 22)] {
             assert_eq!(ask(text, None).unwrap().protocol(), Some(protocol), "{text}");
         }
@@ -316,7 +316,8 @@ mod tests {
         assert!(several.contains("is more than one source"), "{several}");
     }
 
-    /// The words are about the packet's headers, and the facts are as the other end sees them.
+    /// The words describe the packet's headers, and the facts are from the other end's point of
+    /// view.
     #[test]
     fn a_packet_that_goes_out_has_the_other_end_as_its_destination() {
         for (own, other) in [("198.51.100.1", "192.0.2.1"), ("2001:db8::1", "2001:db8:9::1")] {

@@ -1,4 +1,4 @@
-//! All that the program asks about a packet, in its order.
+//! All checks of the program for a packet, in their order.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -25,18 +25,18 @@ use crate::render::seconds;
 
 pub(crate) const BANS: &str = "bans";
 
-/// The step of rules by source alone.
+/// Name of the step for rules by source alone.
 pub(super) const BY_SOURCE: &str = "remote_address";
 
-/// A step with what is reported about it.
+/// A step with its report.
 pub(super) struct Step {
     pub(super) at: limiter_model::Step,
     pub(super) reported: ExplainStep,
-    /// Result of the step for the packet; none before the rules.
+    /// Result of the step for the packet; `None` for steps before the rules.
     pub(super) reason: Option<Reason>,
     /// True if packets over its limits count towards a ban.
     pub(super) bans: bool,
-    /// The longest wait of packets over its limits, if they wait.
+    /// Longest wait of packets over its limits, if they wait.
     pub(super) longest_wait: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ impl Step {
         Self { at, reported, reason: None, bans: false, longest_wait: None }
     }
 
-    /// A step of the rules that has none for the packet.
+    /// A step of the rules without a rule for the packet.
     fn no_rule(name: &str, at: limiter_model::Step, trail: &Trail) -> Self {
         let reason = Reason::NoRule;
         Self { reason: Some(reason), ..Self::plain(name, at, trail, reason.name()) }
@@ -62,7 +62,7 @@ pub(super) fn list(
 ) -> Vec<Step> {
     let trail = &judged.trail;
     let mut steps = before_rules(looked, trail, in_force, source);
-    // A source has one rule by source alone, whichever of two tables holds that.
+    // A source has one rule by source alone, in whichever of two tables.
     let mut found = false;
     for table in &looked.tables {
         let of_sources = table.table.is_of_sources();
@@ -76,8 +76,8 @@ pub(super) fn list(
     } else if !found {
         steps.push(Step::no_rule(BY_SOURCE, limiter_model::Step::Sources, trail));
     }
-    // A packet charged to one budget at two places may be within it at each of them and over it at
-    // both.
+    // A packet charged to one budget at two places may be within the budget at each place and over
+    // it at both together.
     let stopped = |step: &&mut Step| Some(step.at) == trail.stopped();
     if let Some(step) = steps.iter_mut().find(stopped)
         && step.reason.is_some_and(|reason| reason.verdict() == Verdict::Pass)
@@ -135,7 +135,7 @@ fn before_rules(
         step(BANS, limiter_model::Step::Bans, &banned),
     ];
     if looked.header.drops_martians() {
-        // Said of a packet that does not come there, too.
+        // Reported even for a packet that does not get there.
         let martian = looked.source.is_some_and(Source::is_martian);
         let says = if martian { Reason::Martian.name() } else { "a host can have this source" };
         steps.push(step("martians", limiter_model::Step::Martians, says));
@@ -167,7 +167,7 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, trail:
         let budget = in_force.budget(&held.record);
         let limits = budget.map(|budget| &budget.limits).or_else(|| terms.limits());
         if let Some(limits) = limits {
-            // The program reads what is charged: that of the budget.
+            // The program uses the action of the budget that is charged.
             reported.action = Some(over_text(&limits.over));
             bans = is_ban(&limits.over);
             longest_wait = longest(&limits.over);
@@ -228,7 +228,7 @@ fn of_source(
     Step { at, reported, reason: Some(reason), bans, longest_wait }
 }
 
-/// The longest wait of packets over limits, if they wait.
+/// Longest wait of packets over limits, if they wait.
 const fn longest(over: &Over) -> Option<Duration> {
     match over {
         Over::Delay(delay) => Some(delay.longest),
@@ -240,7 +240,7 @@ const fn is_ban(over: &Over) -> bool {
     matches!(over, Over::Ban(_))
 }
 
-/// A line for each limit that is held, with the words of the rule.
+/// A line for each held limit, in the words of the rule.
 pub(crate) fn lines(held: &Held, limits: &Limits, budget: Option<&str>) -> Vec<ExplainLimit> {
     let texts = limits.limits.iter().flat_map(|limit| {
         let upper = limit.upper.as_ref().map(|upper| {
@@ -257,7 +257,7 @@ pub(crate) fn lines(held: &Held, limits: &Limits, budget: Option<&str>) -> Vec<E
                 Some(name) => format!("budget {name}: {text}"),
                 None => text,
             };
-            // The rest is this node's, of what all have together.
+            // The remainder is this node's part of the amount that all nodes have.
             let shared = meter.standing != Standing::Node;
             let (text, size) = if shared { (text + " over all nodes", None) } else { (text, size) };
             line(text, size, spec.counts(), *meter)
@@ -286,7 +286,7 @@ fn line(limit: String, size: Option<u64>, count: Count, meter: LookedLimit) -> E
     }
 }
 
-/// Base of this node's decisions for a limit that nodes share; none for one of this node alone.
+/// How this node decides for a shared limit; `None` for a limit of this node alone.
 const fn here(standing: Standing) -> Option<Here> {
     match standing {
         Standing::Node => None,
@@ -308,7 +308,7 @@ fn size(limit: &RuleLimit) -> Option<u64> {
     }
 }
 
-/// The values of the keys of a table.
+/// Formats the values of a table's keys.
 fn key_text(looked: &LookedTable) -> String {
     let (fields, key) = (looked.table.fields, &looked.key);
     // A prefix is more than its first address.
