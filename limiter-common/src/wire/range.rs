@@ -69,7 +69,6 @@ impl Range {
     }
 }
 
-/// The lane of a fact.
 fn lane(fact: u32) -> Option<u64> {
     if fact == field::ICMP_TYPE {
         return None;

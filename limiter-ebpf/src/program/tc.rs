@@ -49,7 +49,6 @@ fn length(ctx: *mut Context) -> u64 {
     hook::length(ctx).wrapping_add(tag)
 }
 
-/// The size of a super-frame.
 #[inline(always)]
 pub(crate) fn super_frame<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameSize {
     let ctx = frame.context();

@@ -95,7 +95,6 @@ fn apart<const NUMBER: u32>() {
     }
 }
 
-/// The bucket of a key.
 #[inline(always)]
 pub(crate) fn bucket(bucket_key: &BucketKey) -> Option<MapBucket> {
     let bucket = by_kind(
@@ -130,7 +129,6 @@ pub(crate) fn insert(bucket_key: &BucketKey, bucket: &Bucket) -> Insert {
     ))
 }
 
-/// Removes the bucket of a key.
 #[inline(always)]
 pub(crate) fn remove(bucket_key: &BucketKey) {
     if lines::are_used() {

@@ -65,7 +65,6 @@ pub(crate) fn all(kind: EntryKind) -> Option<Lines> {
     Some(Lines { count: own.wrapping_add(more.wrapping_mul(is_compact)), seed: LINE_SEED.load() })
 }
 
-/// A line of a kind.
 #[inline(always)]
 pub(crate) fn line(kind: EntryKind, index: u32) -> MapLine {
     MapLine { index: SOURCE_LINES.load().wrapping_mul(kind.index()).wrapping_add(index) }

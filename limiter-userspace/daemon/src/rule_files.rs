@@ -140,7 +140,6 @@ impl Texts {
 /// The rules for requests in a rule file, for `limiter serve`.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestPart {
-    /// The file.
     pub(crate) file: String,
     /// The domain and a digest of its text, or the reason why `limiter serve` would refuse it.
     pub(crate) written: Result<(String, u64), String>,

@@ -59,7 +59,6 @@ impl LeaseMemory {
         self.get(index).map(HostLease::read)
     }
 
-    /// The leases of a key.
     pub(super) fn leased(&self, key: &TableKey) -> Read<KeyLeases> {
         let leased = self.with_keys(|keys| keys.leased.get(&Wire(*key), 0));
         Ok(found(map::LEASED, leased)?.map(KeyLeases::from_raw))

@@ -43,7 +43,6 @@ impl Sources {
         })))
     }
 
-    /// The bucket of a key.
     pub(super) fn bucket(&self, bucket_key: &BucketKey) -> Result<Option<Bucket>, DatapathError> {
         let maps = match self {
             Self::Lines(lines) => return lines.bucket(bucket_key),

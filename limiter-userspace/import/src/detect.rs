@@ -56,7 +56,6 @@ pub(super) fn is_nft_text(text: &str) -> bool {
     })
 }
 
-/// Detects the format of a text.
 pub(super) fn detect(text: &str) -> Result<Format, ImportError> {
     if Feed::is_of_crowdsec(text) {
         return Ok(Format::Crowdsec);

@@ -201,7 +201,6 @@ fn emptier<W: Maps>(maps: &W, kind: EntryKind, place: &Place, now: Ticks, keep: 
     if first.is_some() { first.chosen(ChosenLine::First) } else { Choice::NONE }
 }
 
-/// The line of a choice.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn line_of<W: Maps>(maps: &W, kind: EntryKind, place: &Place, choice: Choice) -> Option<W::Line> {
     let index = match choice.line()? {

@@ -55,7 +55,6 @@ pub struct Account {
     pub(super) reason: Cell<u32>,
     /// The weight of that reason, more than 0 if anything is planned.
     pub(super) weight: Cell<u32>,
-    /// The leases of the key.
     pub(super) leases: Cell<KeyLeases>,
     /// Number of charges made.
     pub(super) charges: Cell<u32>,

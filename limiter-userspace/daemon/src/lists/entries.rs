@@ -61,7 +61,6 @@ pub(crate) const fn name(listed: Listed) -> ListName {
     }
 }
 
-/// The time that is `time` after `now`.
 pub(super) fn after(now: Ticks, time: Duration) -> Ticks {
     now.plus(Ticks::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
 }

@@ -36,7 +36,6 @@ pub(crate) struct RuleSets {
     pub(crate) on_disk: Option<OnDisk>,
     /// The rule set on trial.
     pub(super) trial: Option<Trying>,
-    /// End of the last trial.
     pub(crate) last_trial: Option<TrialEnd>,
     /// Numbers of ended trials, by outcome.
     pub(crate) trials: Trials,

@@ -34,7 +34,6 @@ pub(super) enum Counter {
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) counter: Counter,
-    /// The number of the rule.
     pub(super) rule: Option<u32>,
     pub(super) direction: Direction,
     pub(super) counters: Counters,

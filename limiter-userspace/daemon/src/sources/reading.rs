@@ -188,7 +188,6 @@ impl Reading {
     }
 }
 
-/// Offers a source with its counters.
 fn offer(best: &mut Best, by: By, source: Source, counters: Counters, used: u64) {
     let Counters { passed, dropped } = counters;
     let first = match by {

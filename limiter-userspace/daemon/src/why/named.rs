@@ -83,7 +83,7 @@ impl InForce<'_> {
         Some(self.named(effective))
     }
 
-    /// The budget of a record. Those of replies and new bans decide about no packet.
+    /// The budget of a record. The budgets of replies and new bans decide about no packet.
     pub(super) fn budget(&self, record: &Record) -> Option<&Budget> {
         let is = |budget: &&Budget| self.effective.tag(&budget.name) == record.budget_tag;
         self.effective.budgets.iter().find(is)

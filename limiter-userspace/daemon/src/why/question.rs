@@ -110,7 +110,6 @@ impl Question {
         self.value(Fact::Protocol).and_then(|number| u8::try_from(number).ok())
     }
 
-    /// The direction of the packet.
     pub(super) const fn direction_of_packet(&self) -> header::Direction {
         match self.direction {
             Direction::Out => header::Direction::Out,

@@ -88,7 +88,6 @@ impl Rate {
         }
     }
 
-    /// The rate with a burst.
     pub(super) const fn with_burst(&self, burst: u64) -> RateLimit {
         self.quota.with_burst(burst)
     }

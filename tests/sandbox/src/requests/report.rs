@@ -64,7 +64,7 @@ pub struct Row {
     pub expected_most: u64,
     /// Packets that the source sent after the requests.
     pub packets: u64,
-    /// Those of these packets that passed the card.
+    /// Packets among these that passed the card.
     pub packets_arrived: u64,
     /// True if the row is as it should be.
     pub pass: bool,

@@ -56,7 +56,7 @@ pub(super) struct Log {
     pending: Lines,
     /// Lines given up before the thread had them.
     lost: u64,
-    /// Those of them since the thread last took lines.
+    /// The part of these since the thread last took lines.
     gap: Option<Gap>,
 }
 
