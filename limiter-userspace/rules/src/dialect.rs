@@ -49,3 +49,16 @@ impl Dialect {
         CURRENT.get()
     }
 }
+
+/// What rates are of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Units {
+    pub(crate) dialect: Dialect,
+    /// The largest frame of the interfaces in bytes.
+    pub(crate) max_frame: u64,
+}
+
+impl Units {
+    /// Requests, which have no length.
+    pub(crate) const REQUESTS: Self = Self { dialect: Dialect::Requests, max_frame: 1 };
+}

@@ -2,8 +2,7 @@
 
 use std::collections::btree_map::Entry;
 
-use super::limits::Units;
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, Units};
 use crate::file::error::Problem;
 use crate::file::place::Place;
 use crate::file::placed::At;

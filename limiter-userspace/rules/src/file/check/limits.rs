@@ -8,7 +8,7 @@ use super::actions::mark;
 use super::checked::Failure;
 use super::scalar::{at, number, one_of, ranged, text, time};
 use super::words::{ALGORITHMS, COUNTS};
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, Units};
 use crate::file::error::Problem;
 use crate::file::placed::{At, Placed, Scalar};
 use crate::file::shape::{Rate, RateLimit as RawRateLimit};
@@ -24,19 +24,6 @@ const LONGER_UNITS: [(&str, &str); 2] = [
     ("month", "a month is 30 days there; write `unit: day, unit_multiplier: 30`"),
     ("year", "a year is 365 days there; write `unit: day, unit_multiplier: 365`"),
 ];
-
-/// What rates are of.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::file) struct Units {
-    pub(in crate::file) dialect: Dialect,
-    /// The largest frame of the interfaces in bytes.
-    pub(in crate::file) max_frame: u64,
-}
-
-impl Units {
-    /// Requests, which have no length.
-    pub(in crate::file) const REQUESTS: Self = Self { dialect: Dialect::Requests, max_frame: 1 };
-}
 
 /// Fields of a limit that are of its whole rule.
 pub(in crate::file) const OF_RULE: [&str; 2] = ["name", "replaces"];

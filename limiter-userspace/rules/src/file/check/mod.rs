@@ -14,13 +14,13 @@ use limiter_common::wire::Count;
 
 pub(super) use self::checked::{Checked, Failure};
 use self::checked::{place_or_begin, stand};
-use self::limits::Units;
 pub(super) use self::rules::MAX_RULES;
 use self::scalar::{at, one_of, text};
 use super::error::Problem;
 use super::place::Place;
 use super::placed::Placed;
 use super::shape::{self, File};
+use crate::dialect::Units;
 use crate::model::{Budget, Limits, Martians, RESERVED, Subject};
 
 /// Checks everything that needs no other file and no arithmetic of limits.

@@ -4,12 +4,13 @@
 use limiter_common::wire::Count;
 
 use super::super::check::Failure;
-use super::super::check::limits::{Units, months, rate_limit};
+use super::super::check::limits::{months, rate_limit};
 use super::super::check::scalar::at;
 use super::super::error::Problem;
 use super::super::placed::Placed;
 use super::super::shape::RateLimit as RawRateLimit;
 use super::model::Calendar;
+use crate::dialect::Units;
 use crate::model::{Meter, RuleLimit};
 
 /// Reads one limit of a rule, and the window of the calendar that it counts in; none for
