@@ -99,8 +99,15 @@ pub(super) const EXIT_CODES: &str = "Exit codes: 0 done; 1 the daemon, the kerne
     difference, for `doctor` a problem; 2 refused, and nothing changed: wrong usage, bad input, no \
     privilege, no daemon. Errors are a line on standard error, which names the remedy.";
 
-/// Heading of the options that every command has.
-const EVERYWHERE: &str = "Everywhere";
+/// Heading of the options that most commands have.
+const GENERAL: &str = "General options";
+
+/// Commands that take a general option and have no use for it, or next to none: scripts may give it
+/// in any case, and the help of the command does not show it.
+const UNUSED: [(&str, &[&str]); 2] = [
+    ("socket", &["check", "completions", "demo", "import", "man", "schema", "simulate"]),
+    ("output", &["capture", "completions", "man", "run", "serve"]),
+];
 
 /// Limit what each source may send, before the network stack sees it.
 #[derive(Debug, Parser)]
@@ -115,18 +122,18 @@ const EVERYWHERE: &str = "Everywhere";
 pub struct Args {
     /// The daemon's control socket
     #[arg(
-        long, global = true, value_name = "PATH", default_value = SOCKET, help_heading = EVERYWHERE
+        long, global = true, value_name = "PATH", default_value = SOCKET, help_heading = GENERAL
     )]
     pub(super) socket: PathBuf,
     /// Form of the answer: table, json or yaml
     #[arg(
         long, global = true, value_name = "FORM", value_enum, default_value_t = Output::Table,
-        hide_possible_values = true, help_heading = EVERYWHERE,
+        hide_possible_values = true, help_heading = GENERAL,
     )]
     pub(super) output: Output,
     /// Print this help; -h is shorter
     #[arg(
-        short, long, global = true, action = clap::ArgAction::Help, help_heading = EVERYWHERE,
+        short, long, global = true, action = clap::ArgAction::Help, help_heading = GENERAL,
     )]
     help: Option<bool>,
     #[command(subcommand)]
@@ -136,7 +143,19 @@ pub struct Args {
 impl Args {
     /// The definition, with examples below the help of each command.
     pub(super) fn definition() -> clap::Command {
-        help::EXAMPLES.iter().fold(Self::command(), |definition, (name, lines)| {
+        let mut definition = Self::command();
+        for (option, commands) in UNUSED {
+            let option = definition.get_arguments().find(|at| at.get_id() == option).cloned();
+            let Some(option) = option.map(|option| option.hide(true)) else { continue };
+            for name in commands {
+                // A build may be without some commands.
+                if definition.find_subcommand(name).is_some() {
+                    definition =
+                        definition.mut_subcommand(name, |command| command.arg(option.clone()));
+                }
+            }
+        }
+        help::EXAMPLES.iter().fold(definition, |definition, (name, lines)| {
             definition.mut_subcommand(name, |command| {
                 let before = command.get_after_help().map(|text| format!("{text}\n\n"));
                 let lines: Vec<_> = lines.iter().map(|line| format!("  limiter {line}")).collect();

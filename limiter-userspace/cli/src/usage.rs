@@ -13,7 +13,7 @@ use crate::args::Args;
 const TRIED: [(&str, &str); 18] = [
     (
         "start",
-        "`limiter run --iface IFACE --rules FILE` is the daemon; as a service it is \
+        "`limiter run --limit 1000/s`, or with --rules FILE, is the daemon; as a service it is \
         `systemctl start limiter`",
     ),
     (
@@ -33,7 +33,7 @@ const TRIED: [(&str, &str); 18] = [
         "use `limiter stats`; for Prometheus `curl --unix-socket /run/limiter/limiter.sock \
         http://localhost/metrics`, or `limiter run --metrics-listen 127.0.0.1:9464`",
     ),
-    ("attach", "`limiter run --iface IFACE --rules FILE` attaches, and `limiter detach` frees"),
+    ("attach", "`limiter run --limit 1000/s` attaches, and `limiter detach` frees"),
     ("enable", "use `limiter on`; as a service it is `systemctl enable --now limiter`"),
     ("disable", "use `limiter off`, which lets every packet pass until `limiter on`"),
     ("whitelist", "use `limiter allow ADDRESS`"),

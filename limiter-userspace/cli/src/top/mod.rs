@@ -37,12 +37,17 @@ const TURN: Duration = Duration::from_millis(100);
 
 /// Arguments of `top`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Keys: arrows or j and k choose, Enter shows one source, and there b \
-                        denies it for a time and d for good (both by the deny list), a allows \
-                        it, l limits it and u undoes that; 1 to 5 or tab for sources, rules, \
-                        interfaces, events and requests, s and S sort by another column, / filters by a \
-                        prefix and f by a rule, p pauses, ? for help, q ends it. NO_COLOR turns \
-                        colours off.")]
+#[command(after_help = "Keys:\n  \
+    arrows, j, k  choose a row\n  \
+    Enter         show one source; there b denies it for a time, d for good, a allows it,\n                \
+    l limits it, u undoes that\n  \
+    1 to 5, Tab   sources, events, rules, interfaces, requests\n  \
+    s, S          sort by another column\n  \
+    /, f          filter by a prefix, by a rule\n  \
+    p             pause\n  \
+    ?             all keys\n  \
+    q             quit\n\n\
+    NO_COLOR turns colours off.")]
 pub(super) struct Look {
     /// How often to look
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]

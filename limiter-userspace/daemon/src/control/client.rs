@@ -26,7 +26,7 @@ use super::refusal::ErrorBody;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// There is nothing at the path.
-    #[error("no daemon at {}: start one with `limiter run --iface IFACE --rules FILE`, or name its socket with --socket", .0.display())]
+    #[error("no daemon at {}: start one with `limiter run --limit 1000/s` or `limiter run --rules FILE`, or name its socket with --socket", .0.display())]
     Missing(PathBuf),
     /// Nobody listens at the socket.
     #[error("the daemon at {} is gone: start it again with `limiter run --iface IFACE --rules FILE`", .0.display())]

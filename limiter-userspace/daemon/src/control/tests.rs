@@ -356,8 +356,8 @@ fn the_client_names_what_is_wrong_with_the_socket() {
     assert_eq!(
         error.to_string(),
         format!(
-            "no daemon at {shown}: start one with `limiter run --iface IFACE --rules FILE`, \
-             or name its socket with --socket"
+            "no daemon at {shown}: start one with `limiter run --limit 1000/s` or \
+             `limiter run --rules FILE`, or name its socket with --socket"
         )
     );
     std::fs::write(&path, "").unwrap();
