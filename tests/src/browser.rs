@@ -9,6 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::netns::Netns;
@@ -157,14 +159,15 @@ impl Browser {
         self.send("Emulation.setEmulatedMedia", &json!({"features": [feature]}))
     }
 
-    /// A picture of what is seen, as PNG in base64.
+    /// A picture of what is seen, as PNG.
     ///
     /// # Errors
     ///
     /// When the browser makes none.
-    pub fn picture(&self) -> Result<String> {
+    pub fn picture(&self) -> Result<Vec<u8>> {
         let picture = self.call("GET", &format!("{}/screenshot", self.session), None)?;
-        Ok(picture.as_str().context("no picture")?.to_owned())
+        let picture = picture.as_str().context("no picture")?;
+        STANDARD.decode(picture).context("the picture is no base64")
     }
 
     /// The console's messages since the last call: errors, and violations of the page's policy.

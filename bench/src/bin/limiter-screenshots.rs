@@ -1,4 +1,4 @@
-//! Takes the pictures of `limiter top` for the documentation. Exit codes: 0 they were taken; 1 the
+//! Takes the pictures of `limiter top` and of the page for the documentation. Exit codes: 0 they were taken; 1 the
 //! run broke off; 2 it could not run.
 
 use std::path::PathBuf;
@@ -8,11 +8,11 @@ use clap::Parser;
 use limiter_bench::screenshots::take;
 use limiter_tests::root::is_root;
 
-/// Takes the pictures of `limiter top`.
+/// Takes the pictures of `limiter top` and of the page.
 #[derive(Debug, Parser)]
 #[command(name = "limiter-screenshots", version)]
 struct Args {
-    /// The directory of top.svg and top-source.svg.
+    /// The directory of top.svg, top-source.svg and page.png.
     #[arg(long, value_name = "DIRECTORY", default_value = "docs")]
     output: PathBuf,
 }

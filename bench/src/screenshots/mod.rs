@@ -1,4 +1,4 @@
-//! Pictures of `limiter top`, taken of a real one.
+//! Pictures of `limiter top` and of the page, taken of real ones.
 
 pub mod svg;
 pub mod take;

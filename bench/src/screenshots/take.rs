@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use limiter_tests::browser::Browser;
 use limiter_tests::live_frames::{self, Family, LiveFrames, Load, Regular, Sources};
 use limiter_tests::terminal::Session;
 use limiter_tests::testbed::Testbed;
@@ -15,11 +16,16 @@ use limiter_tests::veth::{RECEIVER, SENDER};
 use super::svg;
 
 const RULES: &str = "domain: pictures\ndescriptors:
-  - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 600, burst: 40}}
-  - {key: remote_address, value: 198.51.100.0/24, rate_limit: {unit: second, requests_per_unit: \
-  3000, burst: 400}}
-  - {key: remote_address, value: 203.0.113.0/24, rate_limit: {unit: second, requests_per_unit: \
-  200, burst: 100}}\n";
+  - {key: remote_address, rate_limit: {name: everybody, rate: 600/hour, burst: 40}}
+  - {key: remote_address, value: 198.51.100.0/24, rate_limit: {name: partners, rate: 3000/s, \
+  burst: 400}}
+  - {key: remote_address, value: 203.0.113.0/24, rate_limit: {name: customers, rate: 200/s, \
+  burst: 100}}\n";
+
+const PAGE: &str = "127.0.0.1:9465";
+
+/// Size of the picture of the page.
+const SIZE: (u32, u32) = (1100, 700);
 
 /// Addresses, neighbours 256 apart, and what they send a second together.
 const SENDERS: [([u8; 4], u32, u32); 4] = [
@@ -37,7 +43,7 @@ const COLUMNS: u16 = 118;
 /// Time for which the views show traffic that changes.
 const WHILE: Duration = Duration::from_mins(1);
 
-/// Writes `top.svg` and `top-source.svg` into a directory.
+/// Writes `top.svg`, `top-source.svg` and `page.png` into a directory.
 ///
 /// # Errors
 ///
@@ -45,7 +51,7 @@ const WHILE: Duration = Duration::from_mins(1);
 pub fn run(output: &Path) -> Result<()> {
     let bed = Testbed::create("pictures")?;
     let mut limiter = bed.limiter(RULES)?;
-    limiter.options(["--max-sources", "1048576"]);
+    limiter.options(["--max-sources", "1048576", "--page-listen", PAGE]);
     limiter.start()?;
     live_frames::accept(&bed.receiver, RECEIVER.interface)?;
     let crowd = Load {
@@ -87,12 +93,25 @@ pub fn run(output: &Path) -> Result<()> {
     save(&session, output, "top-source", "limiter top: one source")?;
     session.keys("q")?;
     session.ended()?;
+    page(&bed, output)?;
     for generator in &mut working {
         generator.stop();
     }
     drop(working);
     limiter.close()?;
     bed.close()
+}
+
+/// The page, once it has rates.
+fn page(bed: &Testbed, output: &Path) -> Result<()> {
+    let browser = Browser::start(&bed.receiver, &bed.dir.path().join("browser"))?;
+    let (width, height) = SIZE;
+    browser.look_as(width, height, "light")?;
+    browser.open(&format!("http://{PAGE}/"))?;
+    browser.wait("a source that is dropped", "return document.querySelector('tr.dropping') !== null")?;
+    thread::sleep(WHILE / 6);
+    let path = output.join("page.png");
+    fs::write(&path, browser.picture()?).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn save(session: &Session, output: &Path, name: &str, title: &str) -> Result<()> {
