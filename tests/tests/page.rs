@@ -1,6 +1,6 @@
 //! The page of `limiter run --page-listen` in a browser, beside a real daemon and live traffic.
 //!
-//! With `LIMITER_PAGE_PICTURES=DIRECTORY` pictures of it are written there, as PNG in base64.
+//! With `LIMITER_PAGE_PICTURES=DIRECTORY` pictures of it are written there, as PNG.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ const RULES: &str = r#"descriptors:
 /// The key of `WebDriver` for the arrow to the right.
 const RIGHT: &str = "\u{e014}";
 
-const VIEWS: [&str; 6] = ["sources", "rules", "events", "interfaces", "requests", "tune"];
+const VIEWS: [&str; 5] = ["sources", "events", "rules", "interfaces", "requests"];
 
 /// A rule for requests, with a name that is markup.
 const REQUESTS: &str = r#"domain: auth
@@ -165,6 +165,14 @@ fn the_page_follows_traffic_and_a_restart() -> Result<()> {
         "the loss of the daemon is reported",
         "return document.getElementById('link').textContent.includes('no answer')",
     )?;
+    // It stays said, in the sentence and in the title, and the last rows stay.
+    let said = browser.text("#headline")?;
+    ensure!(
+        said.contains("no answer from the daemon. All numbers below are from before"),
+        "{said}"
+    );
+    ensure!(browser.run("return document.title")? == "limiter: no answer");
+    ensure!(browser.text("#sources-table td")? == "203.0.113.5");
     limiter.start()?;
     browser.wait("the page is live again", LIVE)?;
     browser.wait(
@@ -205,7 +213,7 @@ fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
     ensure!(browser.run("return document.getElementById('tab-requests').hidden")? == true);
     browser.run("document.getElementById('tab-interfaces').focus()")?;
     browser.enter("#tab-interfaces", RIGHT)?;
-    shown(&browser, "tune")?;
+    shown(&browser, "sources")?;
     let serve = Serve::start(&limiter, bed.dir.path(), &bed.dir.write("r.yaml", REQUESTS)?)?;
     let login = r#"{"domain": "auth", "descriptors": [{"entries": [
         {"key": "auth_type", "value": "login"},
@@ -230,7 +238,7 @@ fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
                 browser.run("document.getElementById('tab-sources').focus()")?;
                 for (index, view) in VIEWS.iter().enumerate() {
                     shown(&browser, view)?;
-                    picture(&browser, &format!("{view}-{width}-{scheme}.png.base64"))?;
+                    picture(&browser, &format!("{view}-{width}-{scheme}.png"))?;
                     let wide = "return document.documentElement.scrollWidth > innerWidth";
                     ensure!(browser.run(wide)? == false, "{view} is wider than {width}");
                     if *view == "sources" {
@@ -243,7 +251,14 @@ fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
                         browser.enter(&format!("#tab-{view}"), RIGHT)?;
                     }
                 }
-                browser.enter("#tab-tune", RIGHT)?;
+                // A file of `tune` is looked at by its link, and has a tab as long as it is shown.
+                browser.run("document.querySelector('footer a').click()")?;
+                shown(&browser, "tune")?;
+                picture(&browser, &format!("tune-{width}-{scheme}.png"))?;
+                let wide = "return document.documentElement.scrollWidth > innerWidth";
+                ensure!(browser.run(wide)? == false, "tune is wider than {width}");
+                browser.run("document.getElementById('tab-sources').click()")?;
+                ensure!(browser.run("return document.getElementById('tab-tune').hidden")? == true);
             }
             let ground = "return getComputedStyle(document.body).backgroundColor";
             Ok(browser.run(ground)?.to_string())

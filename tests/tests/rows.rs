@@ -24,7 +24,7 @@ descriptors:
       - key: destination_port
         value: 27015
         descriptors:
-          - {key: remote_address, rate_limit: {name: game, rate: 128/s, burst: 64}}
+          - {key: remote_address, rate_limit: {name: game, rate: 20/s, burst: 10}}
   - {key: remote_address, rate_limit: {name: everybody, rate: 1000/s, burst: 1000}}\n";
 
 const PLAYER: &str = "203.0.113.21";
@@ -58,7 +58,8 @@ fn row<'a>(rows: &'a Value, source: &str) -> Result<&'a Value> {
     list.iter().find(|row| row["source"] == source).with_context(|| format!("{source}: {rows}"))
 }
 
-/// What is said of the player: 72 packets of 200 a second, by `game` alone.
+/// What is said of the player: 180 packets of 200 a second, or of those that a busy machine sends, by
+/// `game` alone.
 fn is_of_the_player(row: &Value) -> Result<()> {
     let by = row["by"].as_array().with_context(|| format!("{row}"))?;
     ensure!(by.len() == 1 && by[0]["rule_name"] == "game", "{row}");
@@ -66,9 +67,9 @@ fn is_of_the_player(row: &Value) -> Result<()> {
     ensure!(row["direction"] == "in" && row["dropped"] == by[0]["dropped"], "{row}");
     let rate = |of: &Value, name: &str| of[name].as_f64().with_context(|| format!("{name}: {row}"));
     for rate in [rate(row, "dropped_per_second")?, rate(&by[0], "dropped_per_second")?] {
-        ensure!((36.0..=110.0).contains(&rate), "{row}");
+        ensure!((20.0..=300.0).contains(&rate), "{row}");
     }
-    ensure!((90.0..=170.0).contains(&rate(row, "passed_per_second")?), "{row}");
+    ensure!((8.0..=40.0).contains(&rate(row, "passed_per_second")?), "{row}");
     Ok(())
 }
 
@@ -94,7 +95,7 @@ fn everywhere(limiter: &Limiter) -> Result<()> {
     ensure!(top["lose_nothing"].as_u64() >= Some(1900), "{}", top["lose_nothing"]);
     let headline = top["headline"].as_str().context("no headline")?;
     ensure!(headline.contains(&format!("from {PLAYER} by game")), "{headline}");
-    ensure!(headline.ends_with("1 source on a list or banned"), "{headline}");
+    ensure!(headline.ends_with(" by lists and bans (1 source reported)"), "{headline}");
     let list = limiter.json(&["sources", "--by", "drop-rate"])?;
     is_of_the_player(row(&list["sources"], PLAYER)?)?;
     is_of_the_denied(row(&list["sources"], DENIED)?)?;
@@ -112,7 +113,7 @@ fn everywhere(limiter: &Limiter) -> Result<()> {
         let line = text.lines().find(|line| line.starts_with(DENIED));
         let line = line.with_context(|| text.clone())?;
         ensure!(line.contains(" deny list ") && line.ends_with("denied"), "{text}");
-        ensure!(text.contains("that lose nothing\n"), "{text}");
+        ensure!(text.contains("of which no drop was seen\n"), "{text}");
     }
     ensure!(once.contains(&format!("from {PLAYER} by game")), "{once}");
     let text = limiter.ok(["explain", PLAYER])?;

@@ -121,17 +121,17 @@ fn first_rows(text: &str, count: usize) -> Vec<&str> {
 /// The interface has rates, and the drops are events; a pause keeps what is shown. Ends on the tab
 /// of sources.
 fn other_tabs(watching: &mut Session) -> Result<()> {
-    watching.keys("3")?;
+    watching.keys("4")?;
     watching.wait_for("rates", |text| {
         let row = text.lines().find(|line| line.contains(RECEIVER.interface));
         row.is_some_and(|line| line.contains("limited") && line.matches("bit/s").count() == 2)
     })?;
-    watching.keys("4p")?;
+    watching.keys("2p")?;
     watching.wait_for("events in a pause", |text| {
         text.contains("PAUSED") && text.contains("ongoing") && text.contains(" ago ")
     })?;
     watching.keys("p1")?;
-    watching.wait_for("the sources", |text| !text.contains("PAUSED") && text.contains("USED"))?;
+    watching.wait_for("the sources", |text| !text.contains("PAUSED") && text.contains("REASON"))?;
     Ok(())
 }
 

@@ -116,8 +116,8 @@ fn bad_texts_need_no_daemon_to_be_reported() {
     assert!(failure(&format!("limiter show 2001:db8::/64 {socket}")).contains("no daemon at"));
     assert_eq!(
         failure(&format!("limiter status {socket}")),
-        "no daemon at /nowhere/limiter.sock: start one with `limiter run --iface IFACE --rules \
-         FILE`, or name its socket with --socket"
+        "no daemon at /nowhere/limiter.sock: start one with `limiter run --limit 1000/s` or \
+         `limiter run --rules FILE`, or name its socket with --socket"
     );
 }
 
@@ -364,15 +364,15 @@ fn drops_that_sources_do_not_have_are_reported() {
         let dropped_by = DroppedBy { sources, others, lists };
         render::text(&SourceList { dropped_by, ..SourceList::default() })
     };
-    let none = "nothing was dropped of any source\n\
+    let none = "no drop of any source was seen\n\
                 0 IPv4 and 0 IPv6 sources are tracked\n";
     assert_eq!(by(Some(9), Some(0), 0), none);
     assert_eq!(
         by(Some(0), Some(5502), 3),
         format!(
             "{none}dropped in all: 0 by rules that count each source, 5,502 by other rules and \
-             budgets, 3 by lists and bans; the rows have a sample of what is not by the first: \
-             see `limiter list`, `limiter events`, `limiter explain --from ADDRESS`\n"
+             budgets, 3 by lists and bans. Only the first is counted by source: of the rest, the \
+             rows have a sample. See `limiter list`, `limiter events`, `limiter explain --from ADDRESS`\n"
         )
     );
     // No number is no zero.

@@ -39,6 +39,11 @@ impl Zone {
             && self.0.preceding(now).next().is_none()
     }
 
+    /// The time of day now, as clocks here show it.
+    pub fn clock(&self) -> String {
+        self.0.to_datetime(Timestamp::now()).strftime("%T").to_string()
+    }
+
     /// A moment in RFC 3339 as `2026-11-27 15:05:00 (14:05:00Z)`.
     pub fn both(&self, moment: &str) -> String {
         match self.apart(moment).as_slice() {

@@ -32,6 +32,7 @@ use limiter_datapath::{
     Mode, ModeChoice, Neighbour, Observed, Options, Pattern, Queueing, Reading as _, Refused,
     SourceTable, Then, Wanted,
 };
+use limiter_decision::outcome::Outcome;
 use limiter_model::Model;
 use limiter_rules::{Installed, Selector};
 
@@ -248,15 +249,19 @@ impl Fake {
 
     /// Sends `packets` of `length` bytes, at least 60.
     pub fn send(&self, source: Source, packets: u64, length: u64) {
+        let frame = frame(source, length);
+        for _ in 0..packets {
+            self.send_frame(source, &frame, length);
+        }
+    }
+
+    /// Sends a frame of `length` bytes, of which `frame` is the beginning; what becomes of it.
+    pub fn send_frame(&self, source: Source, frame: &[u8], length: u64) -> Outcome {
         let mut state = self.state();
         state.sources.insert(source);
-        let (now, frame) = (state.now, frame(source, length));
-        for _ in 0..packets {
-            state.model.judge_packet(
-                &limiter_model::Packet::received(Framing::Ethernet, &frame, length, INTERFACE),
-                now,
-            );
-        }
+        let now = state.now;
+        let packet = limiter_model::Packet::received(Framing::Ethernet, frame, length, INTERFACE);
+        state.model.judge_packet(&packet, now)
     }
 
     /// This data path with its interface limited in a mode.

@@ -52,9 +52,9 @@ fn to_tab(state: &mut State, key: KeyCode) -> Option<Flow> {
         KeyCode::Tab => state.beside(false),
         KeyCode::BackTab => state.beside(true),
         KeyCode::Char('1') => Tab::Sources,
-        KeyCode::Char('2') => Tab::Rules,
-        KeyCode::Char('3') => Tab::Interfaces,
-        KeyCode::Char('4') => Tab::Events,
+        KeyCode::Char('2') => Tab::Events,
+        KeyCode::Char('3') => Tab::Rules,
+        KeyCode::Char('4') => Tab::Interfaces,
         KeyCode::Char('5') if !state.has(Tab::Requests) => {
             state.say(NONE_SERVES, true);
             return Some(Flow::Go);

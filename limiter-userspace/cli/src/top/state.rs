@@ -10,6 +10,7 @@ use limiter_daemon::api::stats::Stats;
 use limiter_daemon::api::status::{Interface, Status};
 use limiter_daemon::api::top::Top;
 use limiter_daemon::control::ClientError;
+use limiter_daemon::moment::Zone;
 
 use super::super::sources::rate;
 use super::filter::Filter;
@@ -22,16 +23,16 @@ use super::past::{Rates, Totals};
 pub(super) enum Tab {
     #[default]
     Sources,
+    Events,
     Rules,
     Interfaces,
-    Events,
     /// Rules for requests: only while a `limiter serve` reports.
     Requests,
 }
 
 impl Tab {
     pub(super) const ALL: [Self; 5] =
-        [Self::Sources, Self::Rules, Self::Interfaces, Self::Events, Self::Requests];
+        [Self::Sources, Self::Events, Self::Rules, Self::Interfaces, Self::Requests];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -146,6 +147,8 @@ pub(super) struct State {
     pub(super) message: Option<Message>,
     /// Error of the last question, if there is no answer.
     pub(super) lost: Option<ClientError>,
+    /// The time of day since which there is none.
+    pub(super) lost_since: Option<String>,
     pub(super) top: Top,
     pub(super) status: Option<Status>,
     pub(super) rules: Vec<RuleRow>,
@@ -157,6 +160,10 @@ pub(super) struct State {
     pub(super) view: Option<SourceView>,
     pub(super) totals: Totals,
     pub(super) of_source: [Rates; 2],
+    /// Packets of the source that is shown that had passed and were dropped at the last look.
+    counted: Option<[u64; 2]>,
+    /// The same before its counters left the tables, and the time of day when that was seen.
+    pub(super) left: Option<([u64; 2], String)>,
     /// The counts of the rules at the look before.
     before: Option<RulesBefore>,
 }
@@ -175,6 +182,7 @@ impl State {
             dialog: None,
             message: None,
             lost: None,
+            lost_since: None,
             top: Top::default(),
             status: None,
             rules: Vec::new(),
@@ -185,6 +193,8 @@ impl State {
             view: None,
             totals: Totals::default(),
             of_source: [Rates::default(), Rates::default()],
+            counted: None,
+            left: None,
             before: None,
         }
     }
@@ -192,6 +202,9 @@ impl State {
     /// Asks the daemon. Without an answer the last one stays, and why there is none is shown.
     pub(super) fn refresh(&mut self, link: &dyn Link) {
         self.lost = self.try_refresh(link).err();
+        let since = self.lost_since.take();
+        let lost = self.lost.is_some();
+        self.lost_since = lost.then(|| since.unwrap_or_else(|| Zone::of_this_process().clock()));
     }
 
     fn try_refresh(&mut self, link: &dyn Link) -> Result<(), ClientError> {
@@ -227,6 +240,13 @@ impl State {
             let [passed, dropped] = &mut self.of_source;
             passed.push(self.top.clock_ns, sum(|row| row.passed_per_second));
             dropped.push(self.top.clock_ns, sum(|row| row.dropped_per_second));
+            let sum = |of: fn(&SourceRow) -> u64| watched.iter().map(of).sum::<u64>();
+            let now = [sum(|row| row.passed), sum(|row| row.dropped)];
+            if let Some(before) = self.counted.replace(now)
+                && now.iter().sum::<u64>() < before.iter().sum()
+            {
+                self.left = Some((before, Zone::of_this_process().clock()));
+            }
         }
     }
 
@@ -391,6 +411,7 @@ impl State {
         self.view = None;
         self.top.watched.clear();
         self.of_source = [Rates::default(), Rates::default()];
+        (self.counted, self.left) = (None, None);
     }
 
     /// The change that would leave the source to the rules again: of its list first, then its ban,

@@ -269,9 +269,13 @@ pub fn per_second(rate: Option<f64>) -> String {
     }
 }
 
-/// A number of which there may be more, with a sign for that.
+/// A number of which there may be more, with a sign for that; at least 0 is no number.
 pub fn part(number: String, at_least: bool) -> String {
-    if at_least && number != "-" { format!("≥{number}") } else { number }
+    match (at_least, number.as_str()) {
+        (false, _) => number,
+        (true, "0" | "-") => "-".to_owned(),
+        (true, _) => format!("≥{number}"),
+    }
 }
 
 /// A rate with its unit.
@@ -397,9 +401,8 @@ fn rows(text: &mut String, sources: &[SourceRow]) {
 /// order.
 pub fn folded(by: By, rows: usize, lose_nothing: u64) -> Option<String> {
     let and = if rows > 0 { "and " } else { "" };
-    let verb = if lose_nothing == 1 { "loses" } else { "lose" };
     (matches!(by, By::Dropped | By::DropRate) && lose_nothing > 0)
-        .then(|| format!("{and}{} that {verb} nothing", number(lose_nothing)))
+        .then(|| format!("{and}{} of which no drop was seen", number(lose_nothing)))
 }
 
 impl Render for SourceList {
@@ -407,7 +410,7 @@ impl Render for SourceList {
         if !self.sources.is_empty() {
             rows(text, &self.sources);
         } else if matches!(self.by, By::Dropped | By::DropRate) {
-            text.push_str("nothing was dropped of any source\n");
+            text.push_str("no drop of any source was seen\n");
         } else {
             text.push_str("no such source has a counter, and events reported no drops\n");
         }
@@ -424,8 +427,8 @@ impl Render for SourceList {
         if let Some(words) = drop_words(drops(self.dropped_by), number) {
             let _: std::fmt::Result = writeln!(
                 text,
-                "dropped in all: {words}; the rows have a sample of what is not by the first: see \
-                 {WHERE}"
+                "dropped in all: {words}. Only the first is counted by source: of the rest, the \
+                 rows have a sample. See {WHERE}"
             );
         }
     }

@@ -74,11 +74,12 @@ pub struct Top {
 }
 
 /// What is dropped now, in a sentence: of the packets a second that pass and are dropped, by the
-/// source that loses most, and the number of sources that lists and bans drop.
+/// source that loses most, and by lists and bans, with the number of their sources that events
+/// reported.
 pub(crate) fn headline(
     [passed, dropped]: [f64; 2],
     first: Option<&SourceRow>,
-    listed: u64,
+    (by_lists, listed): (f64, u64),
 ) -> String {
     let all = passed + dropped;
     if dropped <= 0.0 {
@@ -95,9 +96,13 @@ pub(crate) fn headline(
         let (many, who) = (part(per_second(Some(rate)), !by.exact), row.name());
         text = format!("{text}, {many} of them from {who} by {}", by.title());
     }
-    match listed {
-        0 => text,
-        1 => format!("{text}; 1 source on a list or banned"),
-        many => format!("{text}; {} sources on lists or banned", number(many)),
+    if by_lists <= 0.0 {
+        return text;
     }
+    let sources = match listed {
+        0 => "no source".to_owned(),
+        1 => "1 source".to_owned(),
+        many => format!("{} sources", number(many)),
+    };
+    format!("{text}, {} by lists and bans ({sources} reported)", per_second(Some(by_lists)))
 }

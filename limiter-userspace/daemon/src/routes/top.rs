@@ -49,7 +49,8 @@ impl Service {
         }
         let (effective, lists, events) = (&self.rule_sets.effective, &self.lists, &self.events);
         let known = Known { datapath, effective, lists, events };
-        view.look(known, self.events.dropping().take(MOST_DROPPING))?;
+        let dropped_by = views::dropped_by(datapath)?;
+        view.look(known, dropped_by.lists, self.events.dropping().take(MOST_DROPPING))?;
         let keyed = view.keyed();
         let (passed, dropped) = views::verdicts(datapath)?;
         let tracked_v4 = tracked(datapath, EntryKind::V4)?.saturating_add(keyed.v4);
@@ -62,7 +63,7 @@ impl Service {
             bypass: datapath.bypass()?,
             passed: passed.packets,
             dropped: dropped.packets,
-            dropped_by: views::dropped_by(datapath)?,
+            dropped_by,
             tracked_v4,
             tracked_v6,
             rounds: view.rounds(tracked_v4.saturating_add(tracked_v6)),

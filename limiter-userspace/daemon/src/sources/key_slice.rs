@@ -17,6 +17,10 @@ const KEYS: usize = 32_768;
 /// Keys that are read with one call.
 const BATCH: usize = 4_096;
 
+/// Keys of a source that are read again, so that its rates are of one time. A source that scans
+/// ports has thousands.
+const AGAIN: usize = 64;
+
 /// Keys that a look has read, by source.
 #[derive(Debug, Default)]
 pub(super) struct KeysRead {
@@ -66,19 +70,25 @@ impl KeySlice {
         Ok(())
     }
 
-    /// The present keys of a source; keys known from before are read again.
+    /// The keys of a source now.
     pub(super) fn lines(
         &self,
         datapath: &dyn Datapath,
         source: &Source,
         before: &Account,
     ) -> Result<Vec<KeyLine>, ServiceError> {
-        let mut lines = self.now.of.get(source).cloned().unwrap_or_default();
-        if !self.now.whole {
-            let read: HashSet<TableKey> = lines.iter().map(|line| line.key).collect();
-            for key in before.keys().filter(|key| !read.contains(*key)) {
-                lines.extend(again(datapath, *source, key)?);
-            }
+        let read = self.now.of.get(source).map_or(&[][..], Vec::as_slice);
+        let keys: HashSet<&TableKey> = read.iter().map(|line| &line.key).collect();
+        let missed = before.keys().filter(|key| !keys.contains(*key));
+        let missed: Vec<_> = if self.now.whole { Vec::new() } else { missed.collect() };
+        let mut lines = Vec::new();
+        // The slice was read some time ago.
+        let few = keys.len() <= AGAIN;
+        for key in keys.iter().copied().filter(|_| few).chain(missed) {
+            lines.extend(again(datapath, *source, key)?);
+        }
+        if !few {
+            lines.extend(read);
         }
         Ok(lines)
     }

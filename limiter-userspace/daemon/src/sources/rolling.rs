@@ -111,10 +111,11 @@ pub(crate) struct View {
     /// Sources of these rounds whose buckets have no drops.
     quiet: u64,
     quiet_before: u64,
-    /// Packets that passed and that were dropped, at the last look.
-    sums: Option<(Counters, Ticks)>,
-    /// Rates of all packets between the last two looks.
-    rates: Option<Rates>,
+    /// Packets that passed and were dropped, and those that lists and bans dropped, at the last
+    /// look.
+    sums: Option<(Counters, u64, Ticks)>,
+    /// The same a second, between the last two looks.
+    rates: Option<(Rates, f64)>,
 }
 
 /// A number of sources of each family.
@@ -166,10 +167,12 @@ impl View {
         }
     }
 
-    /// Looks, unless that was just done. `dropping` are sources with reported drops.
+    /// Looks, unless that was just done. `listed` are all drops by lists and bans, `dropping`
+    /// sources of which drops were reported.
     pub(crate) fn look(
         &mut self,
         known: Known<'_>,
+        listed: u64,
         dropping: impl Iterator<Item = Source>,
     ) -> Result<(), ServiceError> {
         let now = known.datapath.now();
@@ -177,15 +180,15 @@ impl View {
             return Ok(());
         }
         self.looked = Some(now);
-        self.take_sums(known, now)?;
+        self.take_sums(known, listed, now)?;
         self.used.forget();
         self.watched.retain(|_, until| *until > now);
         let wanted = Wanted { by: By::default(), count: 0, within: self.within };
         for source in dropping.filter(|source| wanted.has(source)) {
             self.pool.entry(source).or_default();
         }
-        let ledger = known.ledger();
         self.keys.read(known.datapath, &wanted)?;
+        let ledger = known.ledger();
         self.add_of_keys();
         self.refresh(known, &ledger, now)?;
         let found = self.compare(known, &wanted)?;
@@ -196,13 +199,16 @@ impl View {
         Ok(())
     }
 
-    /// Takes the sums of all packets.
-    fn take_sums(&mut self, known: Known<'_>, now: Ticks) -> Result<(), ServiceError> {
+    /// Takes the sums of all packets, and of those that lists and bans dropped.
+    fn take_sums(&mut self, known: Known<'_>, listed: u64, now: Ticks) -> Result<(), ServiceError> {
         let (passed, dropped) = views::verdicts(known.datapath)?;
         let sums = Counters { passed: passed.packets, dropped: dropped.packets };
-        let before = self.sums.replace((sums, now));
-        self.rates =
-            before.and_then(|(before, then)| Rates::of(sums.since(before)?, now.since(then)));
+        let before = self.sums.replace((sums, listed, now));
+        self.rates = before.and_then(|(before, listed_before, then)| {
+            let of_lists = Counters { passed: 0, dropped: listed.checked_sub(listed_before)? };
+            let over = now.since(then);
+            Some((Rates::of(sums.since(before)?, over)?, Rates::of(of_lists, over)?.dropped))
+        });
         Ok(())
     }
 
@@ -222,18 +228,20 @@ impl View {
         }
     }
 
-    /// Reads the sources that stood out before, unless this look has read them.
+    /// Reads those that stood out, if they were not read in the look that began then. Each has the
+    /// time of its own reading: a look takes a while.
     fn refresh(
         &mut self,
         known: Known<'_>,
         ledger: &Ledger<'_>,
-        now: Ticks,
+        began: Ticks,
     ) -> Result<(), ServiceError> {
         let mut gone = Vec::new();
         for (source, candidate) in &mut self.pool {
-            if candidate.at == now {
+            if candidate.at >= began {
                 continue;
             }
+            let now = known.datapath.now();
             let before = std::mem::take(candidate);
             let lines = self.keys.lines(known.datapath, source, &before.account)?;
             let entry = known.entry(source)?;
@@ -394,13 +402,13 @@ impl View {
 
     /// A sentence about the present drops; `None` before the second look.
     pub(crate) fn headline(&self, known: Known<'_>) -> Result<Option<String>, ServiceError> {
-        let Some(Rates { passed, dropped }) = self.rates else { return Ok(None) };
+        let Some((Rates { passed, dropped }, by_lists)) = self.rates else { return Ok(None) };
         let most = Wanted { by: By::DropRate, count: 1, within: self.within };
         let first = self.rows(known, &most)?.into_iter().next();
         let before_rules = |candidate: &&Candidate| candidate.account.is_dropped_before_rules();
         let listed = self.pool.values().filter(before_rules).count();
         let listed = u64::try_from(listed).unwrap_or(u64::MAX);
-        Ok(Some(headline([passed, dropped], first.as_ref(), listed)))
+        Ok(Some(headline([passed, dropped], first.as_ref(), (by_lists, listed))))
     }
 
     /// Number of sources without drops, as far as they were read.

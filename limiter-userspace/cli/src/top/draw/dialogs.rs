@@ -13,7 +13,7 @@ use super::theme::Theme;
 
 const HELP: [(&str, &str); 18] = [
     ("arrows, j, k", "choose a row; PgUp, PgDn, g, G"),
-    ("Tab, 1 to 5", "sources, rules, interfaces, events, requests"),
+    ("Tab, 1 to 5", "sources, events, rules, interfaces, requests"),
     ("s, S", "sort by the next column, or the one before"),
     ("o", "turn the order round, but of sources"),
     ("/", "only sources in a prefix"),

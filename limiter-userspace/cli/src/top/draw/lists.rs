@@ -33,7 +33,7 @@ const V6: u16 = 24;
 /// Width of `255.255.255.255`.
 const V4: u16 = 15;
 
-/// Sources, and in a line the number of those that lose nothing.
+/// Sources, and in a line the number of those of which no drop was seen.
 pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
     let shown = state.top.sources.len();
     let folded = folded(state.by, shown, state.top.lose_nothing).filter(|_| !state.filter.is_set());
@@ -54,7 +54,7 @@ pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: T
         let text = if state.filter.is_set() {
             "no source that stands out passes the filter: Esc takes it away"
         } else if matches!(state.by, By::DropRate | By::Dropped) {
-            "nothing was dropped of any source so far; try: limiter set ADDRESS 5/min"
+            "no drop of any source was seen so far; try: limiter set ADDRESS 5/min"
         } else {
             "no source stands out so far: a part of them is read at each look"
         };
@@ -63,7 +63,7 @@ pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: T
     }
     let width = if rows.iter().any(|row| row.source.len() > usize::from(V4)) { V6 } else { V4 };
     // The share of the burst is of the rule on the source, whatever drops.
-    let used = if state.by == By::Utilization { 2 } else { 7 };
+    let used = if state.by == By::Utilization { 2 } else { 9 };
     let columns = [
         left("SOURCE", width, 0),
         right("DROPPED/S", 10, 1),
@@ -72,8 +72,8 @@ pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: T
         right("PASSED/S", 9, 3),
         left("SINCE", 11, 6),
         left("STATE", 13, 4),
-        right("DROPPED", 12, 8),
-        right("PASSED", 13, 9),
+        right("DROPPED", 12, 7),
+        right("PASSED", 13, 8),
         right("USED", 6, used),
     ];
     let sorted = (column_of(state.by), false);

@@ -26,17 +26,20 @@ use theme::Theme;
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     let theme = Theme { plain };
     let headline = headline(state, theme);
-    let note = wrapped(&headline.to_string(), frame.area().width).min(2);
+    let width = frame.area().width;
+    let note = wrapped(&headline.to_string(), width).min(2);
+    let footer = footer(state, theme, width);
+    let foot = wrapped(&footer.to_string(), width).min(3);
     let [head, note, charts, tabs, body, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(note),
         Constraint::Length(history::lines(frame.area().height)),
         Constraint::Length(1),
         Constraint::Fill(1),
-        Constraint::Length(1),
+        Constraint::Length(foot),
     ])
     .areas(frame.area());
-    frame.render_widget(Paragraph::new(header(state, theme)), head);
+    frame.render_widget(Paragraph::new(header(state, theme, width)), head);
     let Totals { passed, dropped, bits, marks, .. } = &state.totals;
     let marks = marks.iter().copied().collect();
     Bands { passed, dropped, bits: Some(*bits), marks }.draw(frame, charts, theme);
@@ -50,7 +53,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
         (None, Tab::Events) => lists::events(frame, body, state, theme),
         (None, Tab::Requests) => requests::draw(frame, body, state, theme),
     }
-    frame.render_widget(Paragraph::new(footer(state, theme)), foot);
+    frame.render_widget(Paragraph::new(footer).wrap(Wrap { trim: true }), foot);
     if let Some(dialog) = &state.dialog {
         dialogs::draw(frame, dialog, state, theme);
     }
@@ -80,9 +83,33 @@ fn wrapped(words: &str, width: u16) -> u16 {
     u16::try_from(lines).unwrap_or(u16::MAX)
 }
 
-fn header(state: &State, theme: Theme) -> Line<'static> {
+/// A part of a line: how early it is left out where there is little room, and what it says.
+type Part = (usize, Vec<Span<'static>>);
+
+/// A line of the parts that fit, those with the lowest ranks, with a gap between them.
+fn fitting(mut parts: Vec<Part>, gap: &'static str, width: u16) -> Line<'static> {
+    let wide = |parts: &[Part]| {
+        let spans = parts.iter().flat_map(|(_, spans)| spans).map(Span::width).sum::<usize>();
+        spans + gap.len() * parts.len().saturating_sub(1)
+    };
+    while parts.len() > 1 && wide(&parts) > usize::from(width) {
+        let rank = parts.iter().map(|(rank, _)| *rank).max();
+        parts.retain(|(of, _)| Some(*of) != rank);
+    }
+    let mut line = Vec::new();
+    for (_, spans) in parts {
+        if !line.is_empty() {
+            line.push(Span::raw(gap));
+        }
+        line.extend(spans);
+    }
+    Line::from(line)
+}
+
+fn header(state: &State, theme: Theme, width: u16) -> Line<'static> {
     let top = &state.top;
     let version = state.status.as_ref().map_or_else(String::new, |status| clean(&status.version));
+    let alarm = theme.bad().add_modifier(Modifier::REVERSED);
     let limits = if top.bypass {
         let goes_on = state.status.as_ref().is_some_and(|status| status.then.is_some());
         let words = if goes_on {
@@ -90,26 +117,33 @@ fn header(state: &State, theme: Theme) -> Line<'static> {
         } else {
             "limits OFF: every packet passes"
         };
-        Span::styled(words, theme.bad().add_modifier(Modifier::REVERSED))
+        Span::styled(words, alarm)
     } else {
         Span::styled("limits on", theme.good())
     };
     let mut line = vec![
-        Span::styled(format!("limiter {version}  "), Modifier::BOLD),
-        limits,
-        format!("  up {}  generation {}", seconds(top.uptime_seconds), top.generation).into(),
+        (5, vec![Span::styled(format!("limiter {version}"), Modifier::BOLD)]),
+        (0, vec![limits]),
+        (4, vec![format!("up {}", seconds(top.uptime_seconds)).into()]),
+        (6, vec![format!("generation {}", top.generation).into()]),
     ];
+    if let Some(since) = &state.lost_since {
+        // Only that limits are off is worth the place then.
+        line.retain(|(rank, _)| *rank > 0 || top.bypass);
+        let lost = format!(" NO ANSWER since {since}: old numbers ");
+        line.insert(1, (0, vec![Span::styled(lost, alarm)]));
+    }
     if state.paused {
-        line.push(Span::raw("  "));
-        line.push(Span::styled(" PAUSED ", theme.near().add_modifier(Modifier::REVERSED)));
+        let paused = Span::styled(" PAUSED ", theme.near().add_modifier(Modifier::REVERSED));
+        line.push((1, vec![paused]));
     }
     if let Some(trial) = state.status.as_ref().and_then(|status| status.trial) {
         let left = seconds(trial.seconds_left);
-        line.push(Span::styled(format!("  on trial: {left} left"), theme.near()));
+        line.push((2, vec![Span::styled(format!("on trial: {left} left"), theme.near())]));
     }
     let (v4, v6) = (number(top.tracked_v4), number(top.tracked_v6));
-    line.push(Span::styled(format!("  {v4} IPv4, {v6} IPv6 sources"), theme.quiet()));
-    Line::from(line)
+    line.push((3, vec![Span::styled(format!("{v4} IPv4, {v6} IPv6 sources"), theme.quiet())]));
+    fitting(line, "  ", width)
 }
 
 /// Name of the order of sources.
@@ -131,7 +165,7 @@ fn tabs(state: &State, theme: Theme) -> Line<'static> {
         } else {
             theme.quiet()
         };
-        line.push(Span::styled(format!(" {} {} ", number + 1, tab.name()), style));
+        line.push(Span::styled(format!(" {}:{} ", number + 1, tab.name()), style));
     }
     if state.tab == Tab::Sources {
         line.push(Span::raw(format!("  by {}", order(state.by))));
@@ -152,7 +186,7 @@ const PAUSE: (&str, &str) = ("p", "pause");
 const HELP: (&str, &str) = ("?", "help");
 const QUIT: (&str, &str) = ("q", "quit");
 
-fn footer(state: &State, theme: Theme) -> Line<'static> {
+fn footer(state: &State, theme: Theme, width: u16) -> Line<'static> {
     if let Some(lost) = &state.lost {
         return Line::styled(clean(&lost.to_string()), theme.bad());
     }
@@ -168,8 +202,8 @@ fn footer(state: &State, theme: Theme) -> Line<'static> {
             ("l", "limit"),
             ("u", "undo"),
             ("Esc", "back"),
-            ("?", "help"),
-            ("q", "quit"),
+            HELP,
+            QUIT,
         ],
         (None, Tab::Rules) => &[("Enter", "its sources"), SORT, RULE, PAUSE, HELP, QUIT],
         (None, Tab::Requests) => &[SORT, ("o", "turn"), RULE, PAUSE, HELP, QUIT],
@@ -178,10 +212,10 @@ fn footer(state: &State, theme: Theme) -> Line<'static> {
             &[("Enter", "source"), SORT, ("/", "prefix"), RULE, PAUSE, HELP, QUIT]
         }
     };
-    let mut line = Vec::new();
-    for (key, what) in keys {
-        line.push(Span::styled((*key).to_owned(), theme.key()));
-        line.push(Span::raw(format!(" {what}   ")));
-    }
-    Line::from(line)
+    let part = |(place, key): (usize, &(&'static str, &str))| {
+        let rank = if [HELP, QUIT].contains(key) { 0 } else { place + 1 };
+        let (key, what) = *key;
+        (rank, vec![Span::styled(key, theme.key()), Span::raw(format!(" {what}"))])
+    };
+    fitting(keys.iter().enumerate().map(part).collect(), "   ", width)
 }

@@ -10,7 +10,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
+use ratatui::widgets::{Paragraph, Wrap};
 
 use super::super::state::State;
 use super::history::Bands;
@@ -38,16 +38,27 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, state: &State, name: &str,
     match (&state.view, state.top.watched.as_slice()) {
         (Some(view), rows @ [row, ..]) => {
             lines.extend(drops(rows, theme));
+            if let Some(([passed, dropped], at)) = &state.left {
+                let (passed, dropped) = (number(*passed), number(*dropped));
+                let words = format!(
+                    "its counters left the tables at {at}: until then {passed} packets had passed \
+                     and {dropped} were dropped"
+                );
+                lines.push(Line::styled(words, theme.near()));
+            }
             describe(&mut lines, view, row, theme);
         }
         _ => lines.push(Line::styled("the daemon is asked", theme.quiet())),
     }
-    frame.render_widget(Paragraph::new(lines), facts);
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), facts);
 }
 
 /// What drops packets of the source now, a line for each direction.
 fn drops(rows: &[SourceRow], theme: Theme) -> Vec<Line<'static>> {
     let losing: Vec<_> = rows.iter().filter(|row| row.loses()).collect();
+    if losing.is_empty() && rows.iter().any(|row| row.dropped_at_least) {
+        return vec![Line::styled("no drop of it is seen now", theme.quiet())];
+    }
     if losing.is_empty() {
         return vec![Line::styled("nothing of it is dropped", theme.good())];
     }

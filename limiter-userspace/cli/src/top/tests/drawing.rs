@@ -54,12 +54,12 @@ fn sources_are_listed() {
     assert!(lines[2].contains(" 1.0 Mbit/s ") && lines[3].contains(" 50.0 kbit/s "), "{shown}");
     // One scale, which is written behind: a twentieth of what passed is no full bar.
     assert!(lines[2].contains("█▏1k") && !lines[3].contains('█'), "{shown}");
-    let tabs = "1 sources  2 rules  3 interfaces  4 events   by drops a second";
+    let tabs = "1:sources  2:events  3:rules  4:interfaces   by drops a second";
     assert_eq!(lines[4].trim(), tabs);
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-    let head = "SOURCE ▼DROPPED/S BY REASON PASSED/S SINCE STATE DROPPED USED";
+    let head = "SOURCE ▼DROPPED/S BY REASON PASSED/S SINCE STATE DROPPED";
     assert_eq!(words(lines[5]), head);
-    assert_eq!(words(lines[6]), "192.0.2.1 3,457 game over-limit 12 11-27 03:40 100 75 %");
+    assert_eq!(words(lines[6]), "192.0.2.1 3,457 game over-limit 12 11-27 03:40 100");
     assert!(lines[7].starts_with("2001:db8:1234:5678::/64 "), "{shown}");
     assert!(lines[7].contains(" denied ") && lines[8].contains(" banned 59 s "), "{shown}");
     assert!(lines[11].contains("q quit"), "{shown}");
@@ -78,7 +78,7 @@ fn a_part_is_no_whole_and_what_is_not_known_is_not_0() {
     let shown = text(&drawn(&state, 130, 12, false));
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let row = shown.lines().map(words).find(|line| line.starts_with("192.0.2.1 ")).unwrap();
-    assert!(row.starts_with("192.0.2.1 ≥3,457 game over-limit - 11-27 03:40 ≥100 75 %"), "{row}");
+    assert!(row.starts_with("192.0.2.1 ≥3,457 game over-limit - 11-27 03:40 ≥100"), "{row}");
     assert_eq!(state.totals.dropped.now, None);
     // Other rules leave the sums as they are; of another run of the daemon they are others.
     for (generation, began_ns, rates) in [(5, 7, true), (5, 8, false), (5, 8, true)] {
@@ -128,8 +128,8 @@ fn the_headline_stands_above_the_charts() {
     assert_eq!(lines[1..3].join(" "), HEADLINE, "{narrow}");
 }
 
-/// A row names what drops most of the source, and how many others do; those that lose nothing are
-/// one line.
+/// A row names what drops most of the source, and how many others do; those of which no
+/// drop was seen are one line.
 #[test]
 fn a_row_names_what_drops_and_the_rest_is_one_line() {
     let fake = fake();
@@ -147,11 +147,11 @@ fn a_row_names_what_drops_and_the_rest_is_one_line() {
     let lines: Vec<String> = shown.lines().map(words).collect();
     let row = lines.iter().position(|line| line.starts_with("203.0.113.7 out ")).unwrap();
     assert!(lines[row].contains(" every\u{fffd}body +2 over-limit "), "{shown}");
-    assert_eq!(lines[row + 1], "and 34,745 that lose nothing", "{shown}");
+    assert_eq!(lines[row + 1], "and 34,745 of which no drop was seen", "{shown}");
     // Under another order they are among the rows.
     let mut state = State::new(By::Passed, None);
     state.refresh(&fake);
-    assert!(!text(&drawn(&state, 130, 24, false)).contains("lose nothing"));
+    assert!(!text(&drawn(&state, 130, 24, false)).contains("no drop was seen"));
 }
 
 #[test]
@@ -165,6 +165,84 @@ fn what_matters_most_stays_where_there_is_little_room() {
     assert_eq!(head(40), "SOURCE ▼DROPPED/S");
     assert_eq!(head(60), "SOURCE ▼DROPPED/S BY");
     assert_eq!(head(80), "SOURCE ▼DROPPED/S BY PASSED/S STATE");
+}
+
+/// Parts of a line that do not fit are left out whole: first those that matter least.
+#[test]
+fn the_first_line_and_the_keys_are_never_cut() {
+    let mut state = looked(&fake());
+    state.paused = true;
+    let lines = |state: &State, width| {
+        let shown = text(&drawn(state, width, 24, false));
+        let lines: Vec<_> = shown.lines().map(str::to_owned).collect();
+        (lines[0].clone(), lines[23].clone())
+    };
+    let head = |width| lines(&state, width).0;
+    let whole = "limiter 1.2.3  limits on  up 1 h 2 min  generation 4   PAUSED   \
+                 1,000,000 IPv4, 7 IPv6 sources";
+    assert_eq!(head(120), whole);
+    assert_eq!(
+        head(80),
+        "limiter 1.2.3  limits on  up 1 h 2 min   PAUSED   1,000,000 IPv4, 7 IPv6 sources"
+    );
+    assert_eq!(head(24), "limits on   PAUSED");
+    assert_eq!(lines(&state, 24).1, "? help   q quit");
+    state.show(Some("192.0.2.1".to_owned()));
+    let keys = lines(&state, 80).1;
+    assert!(keys.starts_with("b deny for a time   a allow ") && keys.ends_with("q quit"), "{keys}");
+}
+
+/// Without an answer the first line says so, and since when, as long as that lasts; the last numbers
+/// stay, and nothing of the remedy is cut.
+#[test]
+fn a_daemon_that_is_gone_is_said_in_the_first_line() {
+    let mut fake = fake();
+    let mut state = looked(&fake);
+    fake.gone = true;
+    state.refresh(&fake);
+    let since = state.lost_since.clone().unwrap();
+    state.refresh(&fake);
+    let shown = text(&drawn(&state, 60, 24, false));
+    let head = shown.lines().next().unwrap();
+    assert!(head.contains(&format!(" NO ANSWER since {since}: old numbers")), "{shown}");
+    assert!(!head.contains("limits on") && shown.contains("192.0.2.1"), "{shown}");
+    let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.ends_with(&state.lost.as_ref().unwrap().to_string()), "{shown}");
+    fake.gone = false;
+    state.refresh(&fake);
+    assert_eq!((&state.lost_since, state.lost.is_some()), (&None, false));
+    assert!(text(&drawn(&state, 60, 24, false)).contains("limits on"));
+}
+
+/// A source whose counters left keeps the last ones, and the view says so; of one of which nothing
+/// is counted exactly, no drop is denied.
+#[test]
+fn a_source_that_vanishes_keeps_its_last_counts() {
+    let fake = fake();
+    let mut state = looked(&fake);
+    state.show(Some("192.0.2.1".to_owned()));
+    state.refresh(&fake);
+    assert_eq!(state.left, None);
+    let mut gone = row("192.0.2.1", 0);
+    (gone.passed, gone.by, gone.dropped_per_second) = (0, Vec::new(), None);
+    fake.top.borrow_mut().sources[0] = gone;
+    state.refresh(&fake);
+    state.refresh(&fake);
+    let flat = |state: &State| {
+        let shown = text(&drawn(state, 100, 24, false));
+        shown.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let shown = flat(&state);
+    let said = "until then 1,234,567 packets had passed and 100 were dropped";
+    assert!(shown.contains(said) && shown.contains("nothing of it is dropped"), "{shown}");
+    fake.top.borrow_mut().sources[0].dropped_at_least = true;
+    state.refresh(&fake);
+    let shown = flat(&state);
+    assert!(shown.contains(said) && shown.contains("no drop of it is seen now"), "{shown}");
+    // Of another source they say nothing.
+    state.show(Some("198.51.100.3".to_owned()));
+    state.refresh(&fake);
+    assert!(!flat(&state).contains("left the tables"));
 }
 
 #[test]
@@ -427,7 +505,7 @@ fn rules_for_requests_are_listed_while_they_are_reported() {
     assert!(!text(&drawn(&state, 100, 12, false)).contains("requests"));
     *fake.requests.borrow_mut() = requests(&[4242]);
     state.refresh(&fake);
-    assert!(text(&drawn(&state, 100, 12, false)).contains("4 events  5 requests"));
+    assert!(text(&drawn(&state, 100, 12, false)).contains("4:interfaces  5:requests"));
     state.open(Tab::Requests);
     state.refresh(&fake);
     let shown = text(&drawn(&state, 120, 12, false));

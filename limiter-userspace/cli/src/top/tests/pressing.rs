@@ -200,11 +200,11 @@ fn order_prefix_and_lists_are_chosen() {
         keys(&mut state, typed, &fake);
         tabs.push(state.tab);
     }
-    let there = [Tab::Rules, Tab::Interfaces, Tab::Events];
-    let back = [Tab::Events, Tab::Interfaces, Tab::Rules, Tab::Sources];
+    let there = [Tab::Events, Tab::Rules, Tab::Interfaces];
+    let back = [Tab::Interfaces, Tab::Rules, Tab::Events, Tab::Sources];
     assert_eq!(tabs, [&there[..], &[Tab::Sources], &back].concat());
     key(&mut state, KeyCode::BackTab, &fake);
-    assert_eq!(state.tab, Tab::Events);
+    assert_eq!(state.tab, Tab::Interfaces);
     // Back through the orders.
     keys(&mut state, "1SS", &fake);
     assert_eq!(asked().by, By::Passed);
@@ -223,7 +223,7 @@ fn a_rule_filters_its_sources() {
     assert!(fake.asked.borrow().last().unwrap().many, "all that stand out are asked for");
     keys(&mut state, "\u{1b}", &fake);
     assert_eq!(sources(&state).len(), 3);
-    keys(&mut state, "2\n", &fake);
+    keys(&mut state, "3\n", &fake);
     assert_eq!((state.tab, state.filter.rule.as_deref()), (Tab::Sources, Some("every source")));
     assert_eq!(sources(&state).len(), 3);
     // An empty line is no filter.
@@ -255,7 +255,7 @@ fn an_event_leads_to_its_source() {
     *fake.episodes.borrow_mut() =
         vec![episode("192.0.2.1", "every source", 3), episode("198.51.100.3", "web", 9)];
     let mut state = started(&fake);
-    keys(&mut state, "4j", &fake);
+    keys(&mut state, "2j", &fake);
     assert_eq!(state.cursor, 1);
     fake.episodes.borrow_mut().push(episode("203.0.113.9", "web", 7));
     state.refresh(&fake);
@@ -272,7 +272,7 @@ fn rates_are_between_two_looks() {
     *fake.top.borrow_mut() = seen(3);
     state.refresh(&fake);
     assert_eq!((state.totals.passed.now, state.totals.dropped.now), (Some(1000.0), Some(50.0)));
-    keys(&mut state, "2", &fake);
+    keys(&mut state, "3", &fake);
     assert_eq!(state.rules[0].rates, [None; 3]);
     *fake.counted.borrow_mut() = 400;
     *fake.top.borrow_mut() = seen(5);
@@ -304,7 +304,7 @@ fn the_last_answer_stays_while_the_daemon_is_gone() {
 #[test]
 fn it_ends_when_asked() {
     let fake = fake();
-    for opened in ["", "\n", "2"] {
+    for opened in ["", "\n", "3"] {
         let mut state = started(&fake);
         keys(&mut state, opened, &fake);
         assert_eq!(key(&mut state, KeyCode::Char('q'), &fake), Flow::Quit);

@@ -43,7 +43,7 @@ class Chart {
     const keys = ["passed", "dropped"].map((kind, index) =>
       make("span", { class: `key ${kind}` }, `${kind} `, this.values[index]));
     this.svg = draw("svg", { role: "img", tabindex: 0 });
-    this.tip = make("div", { class: "tip", role: "status" });
+    this.tip = make("div", { class: "tip", role: "status", hidden: "" });
     this.plot = make("div", { class: "plot" }, this.svg, this.tip);
     parent.append(make("figure", {},
       make("figcaption", {}, this.title, ...keys), this.plot));

@@ -79,8 +79,8 @@ function facts(rows) {
 
 // A table whose rows stay the same elements from one reading to the next.
 //
-// A column is { head, text } or { head, make }, with `number` for figures: `text` gives the text of
-// a row's cell at each reading, `sub` a quiet line below it, `title` its long form, `make` its
+// A column is { head, text } or { head, make }, with `number` for figures and `half` for what takes
+// half of a card on a phone, as figures do: `text` gives the text of a row's cell at each reading, `sub` a quiet line below it, `title` its long form, `make` its
 // element once, and `set` changes that. `by` gives what the column is sorted by. `kind` gives the
 // colour of a row, and `words` the texts that are searched in it.
 class Table {
@@ -89,7 +89,8 @@ class Table {
     this.rows = new Map();
     this.body = make("tbody");
     this.heads = columns.map((column) => {
-      const head = make("th", { scope: "col", class: column.number ? "number" : null });
+      const head = make("th", { scope: "col", class: column.number ? "number" : null,
+        "data-head": column.head });
       if (!column.by) {
         head.append(column.head);
         return head;
@@ -102,6 +103,7 @@ class Table {
     this.element = make("table", { class: "rows" },
       make("caption", { class: "hidden" }, caption),
       make("thead", {}, make("tr", {}, ...this.heads)), this.body);
+    this.element.hidden = true;
     parent.append(this.element);
   }
 
@@ -127,7 +129,7 @@ class Table {
 
   row(key, data) {
     const cells = this.columns.map((column, index) => {
-      const kind = [column.number && "number", index === 0 && "first",
+      const kind = [column.number && "number", column.half && "half", index === 0 && "first",
         column.head === "Copy" && "last"];
       const cell = make("td", { "data-head": column.head, class: kind.filter(Boolean).join(" ") });
       if (column.make) cell.append(...[column.make(data)].filter(Boolean));

@@ -38,15 +38,15 @@ class Events {
     this.table = new Table(byId("events-table"), "Events", [
       { head: "Source", make: name },
       {
-        head: "Began", text: (row) => local(row.began), sub: (row) => ago(new Date(row.began)),
+        head: "Began", half: true, text: (row) => local(row.began), sub: (row) => ago(new Date(row.began)),
         title: (row) => moment(row.began), by: (row) => row.began,
       },
       {
         head: "Lasted", number: true, text: (row) => span(row.seconds), by: (row) => row.seconds,
         sub: (row) => (row.ended ? "ended" : "ongoing"),
       },
-      { head: "Reason", text: reasonOf },
-      { head: "Rule", text: (row) => titled(row.rule, row.rule_name) },
+      { head: "Reason", half: true, text: reasonOf },
+      { head: "By", text: (row) => titled(row.rule ?? dropper(row), row.rule_name) },
       {
         head: "Reported", number: true, text: (row) => number(row.sampled),
         by: (row) => row.sampled,
@@ -113,12 +113,12 @@ function askedIn(form) {
 // Words about the latest drops.
 function latestOf(counts, episodes) {
   const words = [
-    [counts.over_budget, "were only counted: over the budget of events"],
+    [counts.over_budget, "more were only counted: over --events-per-second"],
     [counts.lost, "were lost: nobody had read those before"],
     [counts.forgotten, "episodes were forgotten: too many at once"],
   ].filter(([count]) => count > 0).map(([count, text]) => `${number(count)} ${text}.`);
   const none = episodes === 0 ? "No drops were reported." : "";
-  const sent = `${number(counts.sent)} drops were reported since the maps were made, a sample.`;
+  const sent = `A sample: ${number(counts.sent)} drops were reported since the maps were made.`;
   return [none, sent, ...words];
 }
 

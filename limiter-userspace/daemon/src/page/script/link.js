@@ -32,12 +32,18 @@ class Seldom {
   }
 
   async now() {
-    if (performance.now() >= this.due) {
-      const began = performance.now();
-      this.answer = await this.question();
-      this.at = performance.now();
-      this.due = this.at + Math.max(this.least, 9 * (this.at - began));
-    }
+    if (performance.now() < this.due) return this.answer;
+    this.asking ??= this.ask().finally(() => {
+      this.asking = null;
+    });
+    return this.asking;
+  }
+
+  async ask() {
+    const began = performance.now();
+    this.answer = await this.question();
+    this.at = performance.now();
+    this.due = this.at + Math.max(this.least, 9 * (this.at - began));
     return this.answer;
   }
 

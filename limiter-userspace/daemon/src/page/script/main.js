@@ -4,7 +4,7 @@
 const EVERY = 1000;
 const SLOWEST = 5000;
 
-const TABS = ["sources", "rules", "events", "interfaces", "requests", "tune"];
+const TABS = ["sources", "events", "rules", "interfaces", "requests", "tune"];
 
 class Page {
   constructor() {
@@ -103,6 +103,8 @@ class Page {
   turn(name, address) {
     this.tab = name;
     if (!address) this.place(true);
+    // It is for a file, and there by its link alone.
+    byId("tab-tune").hidden = name !== "tune";
     for (const each of TABS) {
       const chosen = each === name;
       byId(each).hidden = !chosen;
@@ -168,8 +170,9 @@ class Page {
       const stats = await this.stats.now();
       if (tab === "interfaces") this.interfaces.draw(status, stats);
       else if (stats !== due) {
-        const near = await this.utilization.now();
-        this.rules.draw(stats, near, this.stats.at, [top.began_ns, stats.generation].join());
+        this.rules.draw(stats, this.stats.at, [top.began_ns, stats.generation].join());
+        // All buckets are read for it: the rest is not to wait.
+        this.utilization.now().then((near) => this.rules.take_near(near), () => {});
       }
     }
     if (this.source.source) {
@@ -224,7 +227,7 @@ class Page {
     tell(byId("facts"), clean(words.join(" · ")) + (this.news ? ` · ${this.news}` : ""));
     tell(byId("headline"), clean(top.headline ?? "Measuring: rates take two looks."));
     byId("headline").classList.toggle("bad", this.all.now?.packets?.dropped > 0);
-    document.title = `limiter${top.brake ? ": limits are off" : ""}`;
+    title(top.brake ? "limits are off" : "");
   }
 
   healed() {
@@ -240,7 +243,12 @@ class Page {
     this.since ??= new Date();
     document.body.classList.add("stale");
     const why = error instanceof Refused ? error.message : "no answer from the daemon";
-    this.badge(`Since ${clock(this.since)}: ${why}. These numbers are old; asking again.`, "bad");
+    const since = clock(this.since);
+    this.badge(`no answer since ${since}`, "bad");
+    tell(byId("headline"), `Since ${since}: ${why}. All numbers below are from before; the page`
+      + " goes on asking.");
+    byId("headline").classList.add("bad");
+    title("no answer");
     const expected = [Refused, TypeError, DOMException].some((kind) => error instanceof kind);
     if (!expected) console.error(error);
   }
@@ -249,6 +257,11 @@ class Page {
     tell(byId("link"), text);
     byId("link").className = `badge ${kind}`;
   }
+}
+
+// The title of the page in a tab of the browser.
+function title(state) {
+  document.title = state ? `limiter: ${state}` : "limiter";
 }
 
 new Page();

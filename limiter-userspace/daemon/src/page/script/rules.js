@@ -65,9 +65,21 @@ class Rules {
     return rules;
   }
 
-  draw(stats, utilization, at, of) {
-    const rules = this.take(stats, at, of);
-    const near = new Map(utilization.rules.map((rule) => [rule.rule, rule]));
+  // Takes how near the sources are to the rules, for the rows that are there and the next ones.
+  take_near(utilization) {
+    this.near = utilization;
+    if (this.drawn) this.show(...this.drawn);
+  }
+
+  draw(stats, at, of) {
+    // A rate takes two looks.
+    const first = this.before?.of !== of;
+    this.show(this.take(stats, at, of), first);
+  }
+
+  show(rules, first) {
+    this.drawn = [rules, first];
+    const near = new Map(this.near?.rules.map((rule) => [rule.rule, rule]));
     const order = (row) => [row.rates[1] || 0, row.dropped.packets, row.passed.packets];
     for (const row of rules) {
       // The name of a budget has its kind before it there.
@@ -82,7 +94,8 @@ class Rules {
     tell(byId("rules-note"), [
       partOf(found, rules.length, "rule", "rules and budgets"),
       found > MOST_RULES ? `The ${number(MOST_RULES)} that drop most are shown.` : "",
-      utilizationNote(utilization),
+      first ? "Measuring: rates take two looks." : "",
+      this.near ? utilizationNote(this.near) : "",
     ].filter(Boolean).join(" "));
   }
 }

@@ -20,10 +20,13 @@ class SourceView {
     const body = byId("source-body");
     const charts = make("div");
     this.now = make("p", { class: "headline" });
+    // What it had counted when it was seen last, and when that was gone.
+    this.counts = null;
+    this.left = make("p", { class: "near" });
     this.facts = make("div");
     this.commands = make("ul", { class: "copies" });
     this.rules = make("div");
-    body.replaceChildren(this.now, charts,
+    body.replaceChildren(this.now, this.left, charts,
       make("p", { class: "quiet" }, "The rates are what this page saw: while the source was in the"
         + " table, or in this view. Bytes are not counted by source."),
       this.facts, this.rules, make("h3", {}, "Commands to copy"), this.commands);
@@ -58,19 +61,34 @@ class SourceView {
     if (source === this.source) this.view = view;
   }
 
+  // Keeps its last counts where it vanished from the tables.
+  keep(rows) {
+    const sum = (of) => rows.reduce((sum, row) => sum + of(row), 0);
+    const now = { passed: sum((row) => row.passed), dropped: sum((row) => row.dropped) };
+    const before = this.counts;
+    this.counts = now;
+    if (!before || now.passed + now.dropped >= before.passed + before.dropped) return;
+    tell(this.left, `Its counters left the tables at ${clock(new Date())}: until then`
+      + ` ${number(before.passed)} packets had passed and ${number(before.dropped)} were dropped.`);
+  }
+
   draw(top, history) {
     const rows = top.watched.filter((row) => row.source === this.source);
     this.chart.draw(history, { passed: rows.some((row) => row.passed_at_least),
       dropped: rows.some((row) => row.dropped_at_least) });
     const losing = rows.filter((row) => row.dropped_per_second > 0);
-    tell(this.now, losing.map(lossOf).join("; ") || "Nothing of it is dropped now.");
+    const none = rows.some((row) => row.dropped_at_least) ? "No drop of it is seen now."
+      : "Nothing of it is dropped now.";
+    tell(this.now, losing.map(lossOf).join("; ") || none);
     this.now.classList.toggle("bad", losing.length > 0);
+    this.keep(rows);
     const { view } = this;
     if (view?.source !== this.source || view === this.drawn) return;
     this.drawn = view;
     this.facts.replaceChildren(facts(factsOf(view)));
     const key = (by) => JSON.stringify([by.rule, by.rule_name, by.reason, by.of, by.exact]);
-    this.byRule.show(view.by_rule ?? [], key);
+    const counted = (by) => by.dropped > 0 || by.passed > 0;
+    this.byRule.show((view.by_rule ?? []).filter(counted), key);
     const commands = JSON.stringify(commandsOf(this.source, view));
     if (this.commands.dataset.of === commands) return;
     this.commands.dataset.of = commands;

@@ -23,12 +23,15 @@ class Sources {
         by: (row) => row.dropped_per_second,
       },
       { head: "By", text: byOf, title: everyBy },
-      { head: "Reason", text: (row) => clean(row.by[0]?.reason ?? "-") },
+      { head: "Reason", half: true, text: (row) => clean(row.by[0]?.reason ?? "-") },
       {
         head: "Passed/s", number: true, by: (row) => row.passed_per_second,
         text: (row) => passedOf(row, perSecond(row.passed_per_second)),
       },
-      { head: "Since", text: (row) => (row.by[0]?.since ? local(row.by[0].since) : "-") },
+      {
+        head: "Since", half: true,
+        text: (row) => (row.by[0]?.since ? local(row.by[0].since) : "-"),
+      },
       {
         head: "Dropped", number: true, by: (row) => row.dropped,
         text: (row) => droppedOf(row, number(row.dropped)),
@@ -77,13 +80,15 @@ class Sources {
   draw(top) {
     const shown = this.table.show(top.sources, nameOf, ROWS);
     const [v4, v6] = [number(top.tracked_v4), number(top.tracked_v6)];
-    const byDrops = ["drop-rate", "dropped"].includes(byId("order").value);
+    const order = byId("order").value;
+    // It is of the rule on sources, whatever drops.
+    this.table.element.classList.toggle("used", order === "nearness");
+    const byDrops = ["drop-rate", "dropped"].includes(order);
     const quiet = byDrops && !searched() && top.lose_nothing > 0
-      ? `${shown > 0 ? "and " : ""}${number(top.lose_nothing)} that `
-        + `${top.lose_nothing === 1 ? "loses" : "lose"} nothing. ` : "";
+      ? `${shown > 0 ? "and " : ""}${number(top.lose_nothing)} of which no drop was seen. ` : "";
     const nobody = shown > 0 ? ""
       : searched() ? `No source that stands out matches “${clean(searched())}”. `
-        : byDrops ? "Nothing was dropped of any source. " : "No source stands out by this order. ";
+        : byDrops ? "No drop of any source was seen. " : "No source stands out by this order. ";
     tell(byId("sources-note"), `${nobody}${quiet}${v4} IPv4 and ${v6} IPv6 sources are tracked.`);
     byId("sources-try").hidden = shown > 0 || Boolean(searched());
   }

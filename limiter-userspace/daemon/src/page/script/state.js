@@ -63,8 +63,9 @@ function drawStates(top, status) {
   drawLines(byId("more-states"), more, top, status);
   byId("messages").hidden = more.length === 0;
   const bad = more.filter(([kind]) => kind !== "quiet").length;
-  const warnings = bad > 0 ? `, ${counted(bad, "warning")} among them` : "";
-  tell(byId("messages-summary"), counted(more.length, "message") + warnings);
+  const words = bad === more.length ? counted(bad, "warning")
+    : counted(more.length, "message") + (bad > 0 ? `, ${counted(bad, "warning")} among them` : "");
+  tell(byId("messages-summary"), words);
   byId("messages-summary").className = bad > 0 ? "near" : "quiet";
   const hidden = all.length - lines.length;
   byId("dismissed").hidden = hidden === 0;

@@ -48,8 +48,11 @@ const bits = (rate) => (Number.isFinite(rate)
 const bytes = (count) => (Number.isFinite(count)
   ? scaled(count, ["B", "kB", "MB", "GB", "TB", "PB"]) : "-");
 
-// A number of which there may be more, with a sign for that.
-const part = (text, atLeast) => (atLeast && text !== "-" ? `\u2265${text}` : text);
+// A number of which there may be more, with a sign for that; at least 0 is no number.
+function part(text, atLeast) {
+  if (!atLeast) return text;
+  return text === "0" || text === "-" ? "-" : `\u2265${text}`;
+}
 
 // A share from 0 to 1 in per cent, with one digit where it is small.
 function percent(share) {
