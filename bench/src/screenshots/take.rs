@@ -25,7 +25,7 @@ const RULES: &str = "domain: pictures\ndescriptors:
 const PAGE: &str = "127.0.0.1:9465";
 
 /// Size of the picture of the page.
-const SIZE: (u32, u32) = (1100, 700);
+const SIZE: (u32, u32) = (1000, 620);
 
 /// Addresses, neighbours 256 apart, and what they send a second together.
 const SENDERS: [([u8; 4], u32, u32); 4] = [

@@ -98,11 +98,13 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
     if let Some(action) = view.action.as_deref().filter(|action| *action != "drop") {
         fact("over it", text(clean(action)));
     }
-    if let (Some(burst), Some(remaining), Some(share)) = (view.of, view.remaining, row.utilization)
-    {
+    if let (Some(burst), Some(remaining)) = (view.of, view.remaining) {
         let count = clean(view.count.as_deref().unwrap_or("packets"));
-        let used = number(burst.saturating_sub(remaining));
+        // Of one reading: the row may be of another.
+        let used = burst.saturating_sub(remaining);
+        let share = share(used, burst);
         let (full, empty) = bar(share);
+        let used = number(used);
         fact(
             "bucket",
             vec![
@@ -139,6 +141,11 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
         fact("others", text(rules));
         fact("", text(question(view)));
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share is drawn with 30 cells")]
+fn share(used: u64, of: u64) -> f64 {
+    used as f64 / of.max(1) as f64
 }
 
 /// The used part of a bar, and the rest.
