@@ -10,7 +10,7 @@ use limiter_text::stderr::say;
 use crate::args::Args;
 
 /// Commands that people try, and what to type instead.
-const TRIED: [(&str, &str); 18] = [
+const TRIED: [(&str, &str); 19] = [
     (
         "start",
         "`limiter run --limit 1000/s`, or with --rules FILE, is the daemon; as a service it is \
@@ -27,6 +27,7 @@ const TRIED: [(&str, &str); 18] = [
         "use `limiter unset` for a limit, `limiter unlist` for a list, `limiter unban` for a ban",
     ),
     ("drop", "use `limiter deny` for sources, or `action: drop` in a rule file for a port"),
+    ("undeny", "use `limiter unlist ADDRESS`"),
     ("limit", "use `limiter set ADDRESS RATE`"),
     (
         "metrics",
