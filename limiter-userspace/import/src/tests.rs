@@ -1,4 +1,4 @@
-//! Texts of other programs, and what is made of them.
+//! Texts of other programs, and their translations.
 
 mod chains;
 mod firewalls;
@@ -79,7 +79,7 @@ fn rules(imported: &Imported) -> Vec<String> {
     file.rules.rules.iter().map(|rule| one(rule)).collect()
 }
 
-/// Checks what is made of the last of some rules.
+/// Checks the translation of the last of some rules.
 fn assert_made(imported: &Imported, expected: Result<&[&str], &str>, of: &str) {
     match expected {
         Ok(expected) => assert_eq!(rules(imported), expected, "{of}\n{}", imported.text),

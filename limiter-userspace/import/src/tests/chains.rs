@@ -1,10 +1,9 @@
-//! Random rule sets of iptables and ip6tables, walked packet by packet, beside the rules that are
-//! made of them.
+//! Walks random rule sets of iptables and ip6tables packet by packet, beside their translations.
 //!
-//! The walk here knows nothing of the one under test. For each packet it says which limits the
-//! packet meets, as long as all of them hold, and in which bucket of each it is. The rules are
-//! looked up as docs/rules.md says: of each table the most specific. What is translated must meet
-//! the same packets and put the same of them into one bucket.
+//! The walk here shares no code with the one under test. For each packet it finds the limits that
+//! the packet meets, as long as all of them hold, and its bucket in each. Translated rules are
+//! looked up as docs/rules.md describes: the most specific rule of each table. A translation must
+//! meet the same packets and put the same packets into one bucket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -26,7 +25,7 @@ struct Packet {
     source: IpAddr,
     tcp: bool,
     port: u16,
-    /// Of a connection that is known.
+    /// True for packets of a known connection.
     open: bool,
 }
 
@@ -55,12 +54,12 @@ struct Line {
     target: &'static str,
 }
 
-/// An address of IPv4 as one of IPv6: each has a /64 of its own, for that is a source here.
+/// Maps an IPv4 address to IPv6: each gets a /64 of its own, because that is a source here.
 fn of_v6(address: Ipv4Addr) -> Ipv6Addr {
     (0x2001_0db8 << 96 | u128::from(u32::from(address)) << 64 | 1).into()
 }
 
-/// A prefix, of IPv6 if that is asked for. One address stays one.
+/// Parses a prefix, and maps it to IPv6 if requested. A single address stays a single source.
 fn net(text: &str, v6: bool) -> IpNet {
     let net = text.parse().unwrap();
     match net {
@@ -72,7 +71,7 @@ fn net(text: &str, v6: bool) -> IpNet {
     }
 }
 
-/// So many bits of the source that are one bucket in rules with a mask.
+/// Bits of the source that share one bucket in rules with a mask.
 const fn mask(v6: bool) -> u8 {
     if v6 { 48 } else { 16 }
 }
@@ -280,7 +279,8 @@ fn bucket(line: &Line, packet: Packet) -> String {
     }
 }
 
-/// The value of a part for a packet, if the part is for it; and how specific its own is.
+/// The value of a part for a packet, if the part applies to it; and how specific the part's own
+/// value is.
 fn part(part: &Part, packet: Packet) -> Option<(String, u8)> {
     let source = packet.source;
     Some(match part {

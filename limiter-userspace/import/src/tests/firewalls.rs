@@ -1,5 +1,5 @@
-//! Rule sets as ufw, firewalld and others make them, and the reasons that are given for rules of
-//! public guides.
+//! Rule sets as made by ufw, firewalld and others, and the reasons given for rules from public
+//! guides.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn ufw_as_it_comes_with_its_logging() {
     ];
     assert_eq!(rules(&made), expected, "{}", made.text);
     assert_eq!(made.count(Outcome::NotTranslated), 0, "{}", made.text);
-    // As iptables-save has it, chains that log stand before the user's.
+    // In the output of iptables-save, chains that log stand before the user's.
     let saved = "*filter\n:INPUT DROP [0:0]\n-A INPUT -j before\n-A INPUT -j ufw-user-input\n-A before \
                  -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A before -m conntrack \
                  --ctstate INVALID -j ufw-logging-deny\n-A before -m conntrack --ctstate INVALID -j \
@@ -42,7 +42,8 @@ fn ufw_as_it_comes_with_its_logging() {
     assert_eq!(rules(&made), expected, "{}", made.text);
 }
 
-/// Route rules are for addresses that DNAT wrote, as of a container, which its files do not show.
+/// Route rules match addresses that DNAT wrote, such as a container's, which ufw's files do not
+/// show.
 #[test]
 fn route_rules_of_ufw_are_refused_for_what_they_are() {
     let route = "*filter\n:ufw-user-input - [0:0]\n:ufw-user-forward - [0:0]\n### tuple ### \
@@ -62,7 +63,7 @@ fn route_rules_of_ufw_are_refused_for_what_they_are() {
     assert!(!made.text.contains("no chain with a hook"), "{}", made.text);
 }
 
-/// A type of ICMP with a code is for no other type, and what it accepts is not all of it.
+/// A type of ICMP with a code applies to no other type, and does not accept all of that type.
 #[test]
 fn openwrt_limits_icmpv6_by_type_and_code() {
     let kind =
@@ -94,7 +95,7 @@ fn openwrt_limits_icmpv6_by_type_and_code() {
     assert!(made.text.contains("code"), "{}", made.text);
 }
 
-/// A rule for all but some is for none of these.
+/// A rule with a negated condition does not apply to the packets that it excludes.
 #[test]
 fn what_a_rule_is_not_for_narrows_nothing() {
     let limit = "-A INPUT -p udp --dport 53 -m hashlimit --hashlimit-above 5/s --hashlimit-burst 9 \
@@ -134,7 +135,7 @@ fn a_limit_on_icmp_that_rules_share_is_of_its_family() {
     }
 }
 
-/// A limit behind a condition that is not known is refused for that, not for what comes behind it.
+/// A limit after an unknown condition is refused for that condition, not for the rules after it.
 #[test]
 fn the_first_reason_is_the_one_that_is_reported() {
     let made = iptables(
@@ -145,7 +146,7 @@ fn the_first_reason_is_the_one_that_is_reported() {
     assert!(why[2].contains("connlimit: connections that are open"), "{}", made.text);
 }
 
-/// Limits that have no time, and words that are no options.
+/// Limits without a time, and words that are not options.
 #[test]
 fn what_cannot_be_meant_is_reported_with_its_way_out() {
     let quota = r#"[{"quota": {"val": 25, "val_unit": "mbytes", "inv": true}}, {"drop": null}]"#;
@@ -153,7 +154,7 @@ fn what_cannot_be_meant_is_reported_with_its_way_out() {
     let each = r#"[{"set": {"op": "add", "set": "@users", "elem": {"payload": {"protocol": "ip",
         "field": "saddr"}}, "stmt": [{"quota": {"val": 10, "val_unit": "mbytes"}}]}}, {"drop": null}]"#;
     assert!(refusal(&nft(&[each])).contains("algorithm: fixed_window"));
-    // More packets than a log holds.
+    // More packets than a log can hold.
     let noted = "-A INPUT -p udp --dport 27015 -m recent --name D --set\n-A INPUT -p udp --dport \
                  27015 -m recent --name D --update --seconds 30 --hitcount 8000 -j DROP";
     assert!(refusal(&iptables(noted)).contains("algorithm: sliding_counter"));
@@ -222,7 +223,7 @@ fn a_limit_of_firewalld_is_dropped_by_the_chain_that_jumped() {
         "{}",
         made.text
     );
-    // The zone accepts all that is over this one.
+    // The zone accepts all packets over this limit.
     let ping = "-p icmp --icmp-type 8 -m limit --limit 1/min -j ACCEPT";
     let icmp = one.replace(ssh, ping).replace("-A POLICIES_pre -p icmp -j ACCEPT\n", "");
     let made = imported(Format::Iptables, &icmp);
@@ -282,7 +283,7 @@ fn texts_that_cannot_be_read_say_what_to_give() {
     let named = Options { format: Some(Format::Fail2ban), ..Options::default() };
     let said = import(crowdsec.as_bytes(), &named).unwrap_err().to_string();
     assert!(said.contains("`limiter import crowdsec` reads"), "{said}");
-    // Its place is all that there is of an entry of JSON.
+    // An entry of JSON is identified only by its place.
     let captcha = r#"[{"decisions": [{"duration": "1h", "type": "captcha",
         "scenario": "manual 'ban' from 'x'", "value": "203.0.113.77"}]}]"#;
     let made = imported(Format::Crowdsec, captcha);

@@ -1,4 +1,4 @@
-//! Whatever goes in: either a rule file that is taken, or an error in one line.
+//! Any input gives either a valid rule file or an error in one line.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Checks everything that is promised of any input.
+/// Checks all guarantees for any input.
 fn check(bytes: &[u8], format: Option<Format>) {
     let options = Options { format, ..Options::default() };
     match import(bytes, &options) {
@@ -76,7 +76,7 @@ fn names_of_sets_are_cleaned_wherever_they_stand() {
     check(b"Status for the jail: a\x1b[2Jb\n", Some(Format::Fail2ban));
 }
 
-/// Changes of the committed texts: bytes that are changed, left out or cut off.
+/// Mutations of the committed texts: changed, missing or truncated bytes.
 #[test]
 fn changed_and_truncated_texts() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/texts");
@@ -128,7 +128,7 @@ fn large_inputs_take_bounded_time() {
         .collect::<Vec<_>>()
         .concat();
     check(format!("*filter\n:INPUT ACCEPT [0:0]\n{accepts}{many}COMMIT\n").as_bytes(), None);
-    // Each chain jumps twice to the next one.
+    // Each chain jumps to the next one twice.
     let mut doubling = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -j C0\n".to_owned();
     for n in 0..40 {
         let twice = format!("-A C{n} -j C{0}\n-A C{n} -j C{0}\n", n + 1);
@@ -136,8 +136,8 @@ fn large_inputs_take_bounded_time() {
     }
     doubling.push_str("-A C15 -m limit --limit 5/s -j ACCEPT\nCOMMIT\n");
     check(doubling.as_bytes(), None);
-    // Each goto looks for one behind it, each pair for what stands between, each limit for what
-    // translates.
+    // Each goto searches for the rule after it, each pair for rules between, and each limit for a
+    // translation of addresses.
     let rules = (0..1_000)
         .map(|n| {
             format!(
@@ -197,7 +197,7 @@ fn a_long_row_of_chains_ends_no_process() {
     }
 }
 
-/// As many sources as the lists have room for, in each of the formats of lists.
+/// As many sources as the lists can hold, in each format of lists.
 #[test]
 fn a_list_of_a_million_sources_is_translated() {
     let mut sets = "create s hash:ip timeout 600 comment\n".to_owned();

@@ -1,5 +1,5 @@
-//! Limits of the kernel by its own arithmetic, beside the decision of limiter by the rules that are
-//! made of them: the same packets, one after the other.
+//! Compares limits of the kernel, by its own arithmetic, with limiter's decisions under the
+//! translated rules: the same packets, one after another.
 
 use std::collections::VecDeque;
 
@@ -147,7 +147,7 @@ fn hashlimit_passes_what_its_rule_here_passes_but_for_the_ticks() {
             ));
             let (mut here, mut there) = (Here::of(&imported), Credits::new(rate, seconds, burst));
             let (mut passed_here, mut kernel_passed) = (0u64, 0u64);
-            // Faster than in life where a rate is by the hour.
+            // Faster than in reality if a rate is by the hour.
             let squeeze = seconds;
             for at in arrivals(&mut random, rate * load, 3_000) {
                 passed_here += u64::from(here.passes(60, at * squeeze));
@@ -210,7 +210,7 @@ fn bytes_of_nft_are_those_of_the_frame_here() {
         let length = random.usize(60..1500);
         let bytes = u64::try_from(length).unwrap();
         sent += bytes;
-        // Each counts its own: here the header of Ethernet belongs to it.
+        // Each side counts its own way: here the Ethernet header counts.
         passed_here += u64::from(here.passes(length, at)) * bytes;
         kernel_passed += u64::from(there.passes(bytes, at)) * bytes;
     }

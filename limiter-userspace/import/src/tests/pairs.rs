@@ -1,5 +1,5 @@
-//! Pairs of `recent`, one rule that notes and one that counts: whatever stands between the two, or
-//! uses their list besides, is accounted for, or the pair is refused.
+//! Pairs of `recent`, one rule that notes and one that counts: rules between the two, and other
+//! uses of their list, are taken into account, or the pair is refused.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn what_stands_between_a_pair_is_accounted_for_or_refused() {
         ("-A INPUT -m conntrack --ctstate INVALID -j DROP", Some(vec![])),
         ("-A INPUT -i lo -j ACCEPT", Some(vec![])),
         ("-A INPUT -s 192.0.2.7 -j DROP", Some(vec![])),
-        // A source that is accepted is noted and not counted, or counted and never noted.
+        // An accepted source is noted but not counted, or counted but never noted.
         ("-A INPUT -s 198.51.100.0/24 -j ACCEPT", Some(vec![spared("198.51.100.0/24")])),
         (
             "-A INPUT -s 198.51.100.0/24 -p tcp --dport 22 -j ACCEPT\n-A INPUT -s 10.0.0.0/8 -j ONE\n\
@@ -46,7 +46,7 @@ fn what_stands_between_a_pair_is_accounted_for_or_refused() {
             "-A INPUT -p tcp -j ONE\n-A ONE -m limit --limit 3/min -j RETURN\n-A ONE -j LOG",
             Some(vec![]),
         ),
-        // Each of these takes some of them away.
+        // Each of these rules takes away some of the packets.
         ("-A INPUT -p tcp -j ACCEPT", None),
         ("-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED,NEW -j ACCEPT", None),
         ("-A INPUT -p tcp --dport 22 -j DROP", None),
@@ -99,13 +99,13 @@ fn a_pair_is_about_what_goes_on_behind_its_note() {
         assert!(refusal(&made).contains("no packet comes as far: line 3"), "{}", made.text);
     }
     assert_eq!(rules(&around("C", "", "S returns")).len(), 1);
-    // The trap of guides: only those that no rule before accepted are noted.
+    // The trap in guides: only packets that no earlier rule accepted are noted.
     let trap = "*filter\n:INPUT DROP [0:0]\n:TCP - [0:0]\n-A INPUT -p tcp -m recent --update \
                 --seconds 60 --hitcount 2 --name T --rsource -j REJECT\n-A INPUT -p tcp --syn -j \
                 TCP\n-A INPUT -p tcp -m recent --set --name T --rsource -j REJECT\n-A TCP -p tcp \
                 --dport 80 -j ACCEPT\nCOMMIT\n";
     assert_eq!(rules(&imported(Format::Iptables, trap)), [""; 0]);
-    // Without the target the chain between still takes some away.
+    // Without the target, the chain in between still takes away some packets.
     let open = trap.replace("--set --name T --rsource -j REJECT", "--set --name T --rsource");
     let made = imported(Format::Iptables, &open);
     let why = made.rules[0].reason.as_ref().unwrap();
@@ -120,7 +120,7 @@ fn a_list_is_for_its_pairs_alone() {
              {port} -m recent --update --seconds 60 --hitcount 4 --name {list} -j DROP\n"
         )
     };
-    // As ufw has it: each pair is for other packets.
+    // As in ufw: each pair applies to other packets.
     let both = iptables(&format!("{}{}", pair(22, "D"), pair(80, "D")));
     assert_eq!(rules(&both).len(), 2, "{}", both.text);
     assert!(both.text.contains("N: there its list is shared"));
@@ -138,7 +138,7 @@ fn a_list_is_for_its_pairs_alone() {
         let made = iptables(&format!("{}{more}", pair(22, "D")));
         assert_eq!(rules(&made), [""; 0], "{more}");
         assert!(made.text.contains(why), "{more}: {}", made.text);
-        // One table of netfilter is as good as another.
+        // The other tables of netfilter work in the same way.
         let raw = more.replace("INPUT", "PREROUTING");
         let text = format!(
             "*raw\n:PREROUTING ACCEPT [0:0]\n{raw}\nCOMMIT\n*filter\n:INPUT ACCEPT \
@@ -157,8 +157,8 @@ fn a_list_is_for_its_pairs_alone() {
     assert_eq!(rules(&iptables(&format!("{}{output}", pair(22, "D")))).len(), 1);
 }
 
-/// Guides log what the pair refuses with `--update`, which notes it once more: as long as the log
-/// asks for what the rule behind it asks for, nothing that passes is noted by it.
+/// Guides log refused packets with `--update`, which notes them once more: as long as the log has
+/// the same condition as the rule after it, it notes no packet that passes.
 #[test]
 fn a_log_of_what_a_pair_refuses_is_none_of_its_business() {
     let log = |ask: &str| format!("{SSH} {ask} --name L -j LOG --log-prefix \"SSH \"");
@@ -169,7 +169,7 @@ fn a_log_of_what_a_pair_refuses_is_none_of_its_business() {
         assert_eq!(rules(&made), [expected], "{}", made.text);
         assert!(made.text.contains("N: there what is refused counts as well"), "{}", made.text);
     }
-    // As a chain that only new connections come to.
+    // The form of a chain that only new connections reach.
     let chain = "-A INPUT -p tcp --dport 22 -m state --state NEW -j SCAN\n-A SCAN -m recent --set \
                  --name L\n-A SCAN -m recent --update --seconds 300 --hitcount 20 --name L -j LOG\n\
                  -A SCAN -m recent --update --seconds 300 --hitcount 20 --name L -j DROP";

@@ -1,5 +1,5 @@
-//! Rules that people publish, of a kind each: what is no limit there is none here, and what cannot
-//! be said here is not said by half.
+//! Published rules of various kinds: rules that are not limits give none here, and rules that
+//! cannot be expressed are not translated in part.
 
 use super::*;
 
@@ -104,13 +104,13 @@ fn what_cannot_be_said_here_is_not_said_by_half() {
             );
             assert!(reason.contains(words), "{kind}, line {line}: {reason}");
         }
-        // Nobody is limited by what is left, and the file says so outright.
+        // The remaining rules limit nobody, and the file states this.
         assert_eq!(rules(&imported), [""; 0], "{}", reported());
         assert_eq!(bare(&imported), "descriptors: []\n", "{}", reported());
     }
 }
 
-/// All SYNs together, in a chain that returns what is within the limit and drops the rest.
+/// All SYNs together, in a chain that returns packets within the limit and drops the rest.
 #[test]
 fn one_limit_for_everybody_is_a_budget() {
     let flags = "-p tcp -m tcp --tcp-flags FIN,SYN,RST,ACK SYN";
@@ -180,7 +180,7 @@ filter parent ffff: protocol all pref 49151 matchall chain 0 handle 0x1
     assert_eq!(rules(&imported), [""; 0]);
 }
 
-/// The file of another XDP program is none of the formats, and is not guessed at.
+/// The file of another XDP program matches no format, and no format is guessed.
 #[test]
 fn a_file_of_no_format_is_refused_with_those_there_are() {
     let text =

@@ -12,7 +12,7 @@ fn letters(imported: &Imported) -> String {
     last.differences.iter().filter_map(|one| one.chars().next()).collect()
 }
 
-/// Rules of iptables behind those of the table `raw`.
+/// Rules of iptables after those of the table `raw`.
 fn behind_raw(raw: &str, rules: &str) -> Imported {
     let text = format!(
         "*raw\n:PREROUTING ACCEPT [0:0]\n{raw}\nCOMMIT\n*filter\n:INPUT ACCEPT \
@@ -68,8 +68,9 @@ fn options_that_change_what_a_rule_is_for_are_not_lost() {
     assert!(made.rules[0].reason.as_ref().is_some_and(|why| why.contains("--icmpv6-type 8")));
 }
 
-/// New connections of several protocols in one bucket are no one unit here: a flood of pings with
-/// one pair of addresses would be a single flow. Of one protocol they are, with the letter.
+/// New connections of several protocols in one bucket have no unit here: a flood of pings between
+/// one pair of addresses would be a single flow. For one protocol they are translated, with the
+/// letter.
 #[test]
 fn new_connections_are_counted_where_one_protocol_is_named() {
     let reason = "counts new connections of more than one protocol in one bucket";
@@ -193,7 +194,7 @@ fn texts_of_either_family_are_of_the_one_that_they_show() {
     assert!(made.contains(v4) && remarks == 1, "{made}");
     let (made, remarks) = of(Format::Ip6tables, &text(&limit));
     assert!(made.contains(v6) && remarks == 0, "{made}");
-    // Both, one behind the other.
+    // Both, one after the other.
     let two = format!("{}{}", text("-A INPUT -p icmp -j ACCEPT\n"), text(&shown));
     assert!(of(Format::Iptables, &two).0.contains(v6));
     // `ip6tables -S` has no head.

@@ -1,5 +1,5 @@
-//! Spellings of rules, and the shortest of what is made of them: keys with values and the limit, or
-//! a part of the reason.
+//! Spellings of rules, and their translations in short form: keys with values and the limit, or a
+//! part of the reason.
 
 use super::*;
 
@@ -57,7 +57,7 @@ fn hashlimit_is_read_in_every_spelling() {
     }
 }
 
-/// Conditions and keys, and the rules that are made of them, divided by bars.
+/// Conditions and keys with their translations, separated by bars.
 const KEYS: &[(&str, Result<&str, &str>)] = &[
     (
         "-p tcp --dport 22 --hashlimit-mode srcip",
@@ -229,7 +229,7 @@ fn keys_of_hashlimit_become_keys() {
     }
 }
 
-/// All before the options of hashlimit.
+/// The text before the options of hashlimit.
 fn conditions(options: &str) -> &str {
     options.split("--hashlimit").next().unwrap()
 }
@@ -308,7 +308,7 @@ fn limits_that_accept_need_a_rule_that_drops() {
     // The policy of the chain drops.
     let text = format!("*filter\n:INPUT DROP [0:0]\n{limit}\nCOMMIT\n");
     assert_eq!(rules(&imported(Format::Iptables, &text)), made);
-    // A chain that returns what is within, and drops the rest; one that stands for DROP.
+    // One chain returns packets within the limit and drops the rest; another replaces DROP.
     let text = "*filter\n:INPUT ACCEPT [0:0]\n:SYN - [0:0]\n:LOGDROP - [0:0]\n-A INPUT -p tcp \
                 --syn -j SYN\n-A INPUT -p udp -m hashlimit --hashlimit-above 9/s --hashlimit-mode \
                 srcip --hashlimit-name u -j LOGDROP\n-A SYN -m limit --limit 25/s --limit-burst \

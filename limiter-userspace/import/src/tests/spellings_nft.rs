@@ -1,4 +1,4 @@
-//! Spellings of nft, and what is made of them.
+//! Spellings of nft, and their translations.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Whole texts as programs print them, with what is made of them beside. With
-//! `LIMITER_UPDATE_IMPORT=1` that is written anew.
+//! Whole texts as printed by programs, beside their translations. With `LIMITER_UPDATE_IMPORT=1`
+//! the translations are rewritten.
 
 use std::fs;
 use std::path::{Path, PathBuf};

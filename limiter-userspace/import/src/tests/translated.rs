@@ -1,5 +1,5 @@
-//! Limits behind a translation of addresses: said for what is on the wire, or refused with the line
-//! that translates.
+//! Limits after a translation of addresses: translated for the packets on the wire, or refused with
+//! the line that translates addresses.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn limits_behind_a_translation_are_for_the_wire_or_refused() {
         (redirect, "INPUT", "-p tcp --dport 443 HASH srcip", true),
         (redirect, "INPUT", "-p udp --dport 80 HASH srcip", true),
         (redirect, "INPUT", "-p tcp HASH srcip", true),
-        // The connection as it began is what is on the wire.
+        // The original direction of the connection is what is on the wire.
         (
             redirect,
             "INPUT",
@@ -82,8 +82,8 @@ fn limits_behind_a_translation_are_for_the_wire_or_refused() {
     }
 }
 
-/// A port that one rule alone gives to all of another port's packets: the limit is for both, as one
-/// bucket where a rule here can have it.
+/// If a single rule redirects all packets of another port, the limit applies to both ports, in one
+/// bucket where a rule here can express that.
 #[test]
 fn a_limit_behind_one_redirection_is_for_the_port_on_the_wire() {
     let redirect = "-A PREROUTING -p tcp --dport 80 -j REDIRECT --to-ports 8080";
@@ -108,7 +108,7 @@ fn a_limit_behind_one_redirection_is_for_the_port_on_the_wire() {
                           --to-ports 82"
     );
     assert_eq!(of(&logged, limit), source);
-    // One bucket for all sources, and a range, are one here as well.
+    // One bucket for all sources, and a range, are one bucket here as well.
     let text = format!(
         "*nat\n{redirect}\nCOMMIT\n*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p tcp --dport 8080 -m \
          limit --limit 5/s --limit-burst 9 -j ACCEPT\n-A INPUT -p tcp --dport 8080 -j \
@@ -265,7 +265,7 @@ fn headers_that_are_written_are_not_asked_for() {
     assert!(why.contains("writes into headers"), "{why}");
     assert_eq!(rules(&of("-j TTL --ttl-set 9", "PREROUTING")).len(), 1);
     assert_eq!(rules(&of("-j DSCP --set-dscp 0x2e", "POSTROUTING")).len(), 1);
-    // One is taken off before a packet is forwarded.
+    // The time to live is decremented before a packet is forwarded.
     let forward = "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -m ttl --ttl-lt 5 HASH srcip \
                    --hashlimit-name h -j DROP\nCOMMIT\n";
     let made = imported(Format::Iptables, &forward.replace("HASH", HASH));

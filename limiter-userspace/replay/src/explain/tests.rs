@@ -1,4 +1,4 @@
-//! Captures written here byte by byte, so that every form of them is met.
+//! Captures built byte by byte, so that every format is covered.
 
 use std::fs;
 
@@ -156,7 +156,7 @@ fn pcap_of_every_order_and_resolution_is_read() {
     }
 }
 
-/// Times in nanoseconds under a head that says microseconds would be minutes apart.
+/// If nanoseconds were read under a header for microseconds, times would be minutes apart.
 #[test]
 fn a_fraction_of_more_than_a_second_is_refused() {
     for (magic, least) in [(0xa1b2_c3d4, 1_000_000), (0xa1b2_3c4d, 1_000_000_000)] {
@@ -184,7 +184,7 @@ fn pcapng_has_a_time_of_its_own_for_each_interface() {
     file.extend(enhanced(2, 1024 + 512, &frame(3, 9), &[option(2, &[1, 0, 0, 0])]));
     // A block of an unknown type is passed over.
     file.extend(block(0x0bad, &[1, 2, 3, 4]));
-    // A section has interfaces of its own.
+    // Each section has its own interfaces.
     file.extend(section());
     file.extend(interface(1, &[]));
     file.extend(enhanced(0, 6, &frame(4, 9), &[]));
@@ -376,7 +376,7 @@ fn state_is_bounded_and_the_packet_is_named() {
     assert!(error.ends_with(&format!("(`editcap -r FILE PART 1-{}`)", sent - 1)), "{error}");
 }
 
-/// Of a tun interface: the same packets, without their Ethernet headers.
+/// A tun interface delivers the same packets without their Ethernet headers.
 #[test]
 fn captures_of_raw_ip_are_explained_alike() {
     let rules =

@@ -1,4 +1,4 @@
-//! Loads send what their files say, and wrong files say where they are wrong.
+//! Loads send what their files describe, and errors name the place in the file.
 
 use std::fs;
 use std::path::Path;

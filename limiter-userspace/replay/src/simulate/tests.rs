@@ -28,7 +28,7 @@ fn one(set: RuleSet, load: &str) -> Row {
     run(&[("one".to_owned(), set)], load).candidates.remove(0)
 }
 
-/// A stall of a source within its limit: what each algorithm makes of it, by hand.
+/// The result of each algorithm for a stall of a source within its limit, computed by hand.
 #[test]
 fn a_stall_is_known() {
     let limit = "unit: second, requests_per_unit: 20";
@@ -42,7 +42,7 @@ fn a_stall_is_known() {
     assert_eq!((report.packets, report.candidates.len()), (72, 6));
     for row in &report.candidates {
         assert_eq!(row.passed + row.dropped, 72);
-        // Of the second after the stall, 19 come at once and 17 after them, each 1/18 s.
+        // In the second after the stall, 19 packets come at once and 17 after them, each 1/18 s.
         let known = match row.name.as_str() {
             "token_bucket" => 0,
             "leaky_bucket" => 18,
@@ -73,7 +73,7 @@ fn a_source_over_its_limit_passes_what_the_limit_says() {
     // 20 at once and 50 in each second, to the last packet at 9.99 s.
     assert_eq!(row.passed, 3 * 400 + 20 + 499);
     assert_eq!(row.reasons["over-limit"], row.dropped);
-    // Of those who send too much nobody says that they starve.
+    // Sources that send too much are not reported as starving.
     assert!(row.starved_seconds.abs() < f64::EPSILON);
     // The 1,000th packet would be 980 intervals of 20 ms behind, and is there after 9.99 s.
     assert!((row.longest_wait_seconds.unwrap() - (980.0 * 0.02 - 9.99)).abs() < 1e-6, "{row:?}");
@@ -154,7 +154,7 @@ fn hostile_names_are_text_in_the_picture() {
     assert!(!svg.contains("NaN") && !svg.contains("inf"));
 }
 
-/// As many rule sets as there may be have lines of their own look, and names in the picture.
+/// Even with the most rule sets, each has a line of its own style and its name in the picture.
 #[test]
 fn a_picture_of_many_has_every_name_and_no_two_lines_alike() {
     let set = || every("unit: second, requests_per_unit: 50");

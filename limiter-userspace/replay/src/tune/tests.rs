@@ -46,7 +46,7 @@ fn naive(rate: &Rate, times: &[(u64, u64)]) -> u64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// In one pass as over all pairs, for packets and bytes, in order or not.
+    /// One pass gives the same curve as all pairs, for packets and bytes, in order or not.
     #[test]
     fn the_curve_is_that_of_all_pairs(
         gaps in prop::collection::vec((0u64..3 * SECOND, 0u8..4, 60u64..1500), 1..40),
@@ -77,7 +77,7 @@ proptest! {
     }
 }
 
-/// Of bytes no burst is proposed with which a TCP stream gets a part of the rate.
+/// A proposal in bytes has a burst with which a TCP stream reaches its rate.
 #[test]
 fn a_proposal_in_bytes_has_a_burst_for_tcp() {
     let mut tuner = tuner(Settings { count: Count::Bytes, ..Settings::default() });
@@ -96,8 +96,8 @@ fn a_proposal_in_bytes_has_a_burst_for_tcp() {
     assert_eq!(Warnings::of_rule(&rule), Vec::new());
 }
 
-/// A rate below the average of those who are to be spared drops their packets in the end, with any
-/// burst, and packets that came at once are as many as they are.
+/// A rate below the average of the sources to be spared would finally drop their packets with any
+/// burst; packets that came at once count in full.
 #[test]
 fn no_rate_below_the_average_is_proposed() {
     for (rate, least) in [("205/s", 205), ("22/s", 22), ("1050/s", 1_050)] {
@@ -149,7 +149,7 @@ fn tuned(load: &str, settings: Settings) -> (Tuner, Vec<explain::Captured>) {
     (tuner, all)
 }
 
-/// The proposal put in force hits exactly the sources that it said, and their packets.
+/// The proposal in force hits exactly the predicted sources and packets.
 #[test]
 fn a_proposal_in_force_hits_whom_it_promised() {
     let load = "duration: 30s\nseed: 5\nsenders:\n  - {pattern: poisson, rate: 3/s, sources: \
@@ -184,7 +184,8 @@ fn a_proposal_in_force_hits_whom_it_promised() {
     }
 }
 
-/// A mix with a known answer: a thousand sources of ten a second each, and one of a thousand.
+/// A mix with a known answer: a thousand sources of ten a second each, and one source of a
+/// thousand.
 #[test]
 fn a_mix_is_tuned_to_its_users() {
     let load = "duration: 20s\nsenders:\n  - {pattern: steady, rate: 10/s, sources: 1000}\n  \
@@ -199,8 +200,8 @@ fn a_mix_is_tuned_to_its_users() {
     assert_eq!((report.sources, report.one_of), (1001, 1));
     assert!(report.top[0].hit && !report.top[1].hit);
     assert_eq!(report.top[0].most, [10, 1000, 20_000, 20_000]);
-    // Each one's own curve: its burst at the proposed rate is in it, and none is needed at its own
-    // rate and above, but for the early nanosecond.
+    // The curve of each source contains its burst at the proposed rate, and needs none at the
+    // source's own rate and above, except for the early nanosecond.
     assert_eq!(report.top.len(), 20);
     for top in &report.top {
         assert_eq!(top.bursts.len(), RATES);
@@ -210,7 +211,7 @@ fn a_mix_is_tuned_to_its_users() {
         let own = if top.hit { "1000/s" } else { "10/s" };
         assert!(top.bursts[at(own)] <= Some(2) && top.bursts[RATES - 1] == Some(1), "{top:?}");
     }
-    // Without that one, nobody is hit.
+    // Without that source, nobody is hit.
     let excluded = vec!["203.0.113.64/26".parse().unwrap()];
     let (tuner, _) = tuned(load, Settings { excluded, ..Settings::default() });
     let report = tuner.report();
@@ -245,15 +246,15 @@ fn too_little_gives_no_proposal() {
         assert_eq!(report.rates.len(), RATES);
         assert!(rule_file(&report, SOURCE_MASKS, "x").unwrap().is_none());
     }
-    // One source is a proposal, with a confidence that says how little it is worth.
+    // A single source gives a proposal whose confidence shows how little it is worth.
     let mut tuner = tuner(Settings::default());
     packets(&mut tuner, &[0, 1, 2, 3].map(|second| (second * SECOND, 1, 60)));
     let proposal = tuner.report().proposal.unwrap();
     assert!(proposal.share_at_most > 0.94, "{proposal:?}");
 }
 
-/// 1.8 million sources of one packet are all kept; with more of them than there is room for, a
-/// share that does not depend on what they send is.
+/// 1.8 million sources of one packet are all kept; beyond the room, a share is kept that does not
+/// depend on what the sources send.
 #[test]
 fn many_sources_are_sampled_without_bias() {
     let mut all = tuner(Settings::default());
@@ -270,7 +271,7 @@ fn many_sources_are_sampled_without_bias() {
     let mut sent: BTreeMap<u32, u64> = BTreeMap::new();
     for round in 0..3u64 {
         for host in 0..20_000u32 {
-            // One of ten sends ten times as much.
+            // One source in ten sends ten times as much.
             for packet in 0..if host % 10 == 0 { 10 } else { 1 } {
                 let nanos = BEGAN + round * SECOND + packet;
                 few.observe(&Observation { nanos, source: source(host), bytes: 60 });
@@ -280,7 +281,7 @@ fn many_sources_are_sampled_without_bias() {
     }
     assert!(few.curves <= 1000 && few.level >= 4, "{} {}", few.curves, few.level);
     assert_eq!(few.packets, sent.values().sum::<u64>());
-    // Of those that are kept, nothing is missing.
+    // The kept sources have all of their packets.
     for (host, packets) in sent {
         if let Some(kept) = few.kept.get(&source(host)) {
             assert_eq!(kept.packets, packets);
@@ -326,8 +327,8 @@ fn lost(limit: &RateLimit, times: &[(u64, u32, u64)]) -> usize {
     dropped * 100 / times.len().max(1)
 }
 
-/// From however little was seen: the limit that it gives spares the same users for an hour, or
-/// there is none.
+/// However short the observation, the proposed limit spares the same users for an hour, or there is
+/// no proposal.
 #[test]
 fn a_proposal_holds_for_longer_than_was_seen() {
     for every in [20, 120, 600] {
@@ -346,7 +347,7 @@ fn a_proposal_holds_for_longer_than_was_seen() {
             }
         }
     }
-    // Half a minute is enough for those who come in it.
+    // Half a minute is enough for the users who come in it.
     let mut tuner = tuner(Settings { spare: 0.99, ..Settings::default() });
     packets(&mut tuner, &readers(20, 27));
     assert!(tuner.report().proposal.is_some());
@@ -369,8 +370,8 @@ fn a_debt_that_grows_is_no_burst() {
     }
 }
 
-/// Forged addresses do not come back: of them alone there is no limit by source, and beside users
-/// they are no users that a limit could spare.
+/// Forged addresses do not come back: alone they give no limit by source, and beside users they do
+/// not count as users that a limit could spare.
 #[test]
 fn a_flood_of_forged_addresses_gives_no_limit_by_source() {
     for each in 1..FEW_PACKETS {

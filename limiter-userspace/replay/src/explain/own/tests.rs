@@ -33,7 +33,7 @@ fn opinion(pairs: impl IntoIterator<Item = (String, String, u8)>) -> Opinion {
     look.opinion()
 }
 
-/// Both ways between a host and others, the host's answers after each packet.
+/// Packets in both directions between a host and others, with the host's answers after each packet.
 fn talk(host: &str, other: &str, answers: usize) -> Vec<(String, String, u8)> {
     let mut all = vec![(other.to_owned(), host.to_owned(), 57)];
     all.extend((0..answers).map(|_| (host.to_owned(), other.to_owned(), 64)));
@@ -82,13 +82,13 @@ fn a_host_may_have_several_addresses() {
     assert_eq!(found, wanted);
 }
 
-/// Nothing is left out that may have come in.
+/// No packet that may have come in is left out.
 #[test]
 fn what_is_not_reported_is_not_guessed() {
     let one_way =
         (1..=50).cycle().take(500).map(|n| (format!("198.51.100.{n}"), HOST.to_owned(), 57));
     assert_eq!(opinion(one_way), Opinion::None);
-    // One who sends to all addresses of a host, one way.
+    // One source sends to all addresses of a host, in one direction.
     let scan = (1..=50).map(|n| ("198.51.100.7".to_owned(), format!("192.0.2.{n}"), 57));
     assert_eq!(opinion(scan), Opinion::None);
     // A router: many on both sides.
@@ -114,7 +114,7 @@ fn two_ends_of_every_packet_are_named_and_none_is_chosen() {
     let mut both = [one.to_string(), other.to_string()];
     both.sort();
     assert_eq!(both, [HOST, "198.51.100.1"]);
-    // One from far away at many addresses of the host: its packets came over routers.
+    // A distant source sends to many addresses of the host: its packets came over routers.
     let attacker = (1..=20).cycle().take(400).flat_map(|n| {
         let own = format!("192.0.2.{n}");
         [("198.51.100.7".to_owned(), own.clone(), 57), (own, "198.51.100.7".to_owned(), 64)]

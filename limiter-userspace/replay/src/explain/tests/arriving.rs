@@ -1,5 +1,5 @@
-//! What a capture has beside the packets that came in: cooked headers, answers of the host, packets
-//! that stand in it twice, and compression.
+//! Parts of a capture other than the packets that came in: cooked headers, answers of the host,
+//! packets that occur twice, and compression.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ fn tagged(frame: &[u8]) -> Vec<u8> {
     [&frame[..12], &[0x81, 0, 0, 5], &frame[12..]].concat()
 }
 
-/// Of `any`: what the interface had, of the length that it had, and which way it went.
+/// Captures on `any` keep the interface's frame, its length and its direction.
 #[test]
 fn cooked_captures_are_the_frames_that_they_were_made_of() {
     for (link, second) in [(113, false), (276, true)] {
@@ -44,7 +44,7 @@ fn cooked_captures_are_the_frames_that_they_were_made_of() {
                 assert_eq!(packet.index, second.then_some(7));
             }
         }
-        // Of a tunnel, which has no Ethernet header, and the loopback, which has one.
+        // A tunnel has no Ethernet header, and the loopback has one.
         for (hardware, framing) in [(65_534, Framing::Layer3), (772, Framing::Ethernet)] {
             let packets = [(1, 0, 100, cooked(second, hardware, 0, &frame(1, 9)))];
             let read = read(&pcap(LITTLE, 0xa1b2_c3d4, link, &packets)).unwrap();
@@ -75,7 +75,7 @@ fn arrivals(file: &[u8], own: &Own) -> (Vec<u64>, LeftOut) {
     (numbers, arrivals.left_out())
 }
 
-/// What a packet says of its way is better than what its addresses look like.
+/// The direction that a packet states takes precedence over its addresses.
 #[test]
 fn a_packet_that_says_that_it_came_in_is_judged() {
     let from = IpAddr::from([192, 0, 2, 1]);
@@ -89,7 +89,7 @@ fn a_packet_that_says_that_it_came_in_is_judged() {
     assert_eq!(left_out.own.get(&from), Some(&2));
 }
 
-/// As `xdpdump --rx-capture entry,exit` writes them: with numbers, and without.
+/// As written by `xdpdump --rx-capture entry,exit`: with numbers and without.
 #[test]
 fn a_packet_at_several_places_of_its_way_counts_once() {
     let names =
@@ -120,7 +120,7 @@ fn a_packet_at_several_places_of_its_way_counts_once() {
         }
         assert_eq!(arrivals(&file, &Own::default()).0.len(), 10);
     }
-    // Numbers that are no numbers take nothing away from one interface.
+    // Invalid numbers do not affect the packets of one interface.
     let mut file = [section(), interface(1, &[])].concat();
     for packet in 0..10u64 {
         file.extend(enhanced(0, packet, &frame(1, 9), &[option(5, &[0; 8])]));
@@ -170,7 +170,7 @@ fn compressed_captures_are_read() {
     let packed = gzip(&whole);
     assert_eq!(read(&packed).unwrap(), read(&whole).unwrap());
     assert_eq!(arrivals(&packed, &Own::default()).0.len(), 60);
-    // Of several parts, as tools that compress in parallel write it.
+    // Several parts, as written by tools that compress in parallel.
     let parts = [gzip(&whole[..100]), gzip(&whole[100..])].concat();
     assert_eq!(read(&parts).unwrap().len(), 120);
     // Cut off anywhere: an error, and never a short file that passes for a whole one.

@@ -1,5 +1,4 @@
-//! Captures that are not as most are: other blocks, other links, the other byte order, and what
-//! ends too early.
+//! Unusual captures: other blocks, other links, the other byte order, and truncated files.
 
 use super::*;
 
@@ -24,7 +23,7 @@ fn weeks_begin_on_monday_as_the_daemon_s_do() {
     }
 }
 
-/// A packet block, as it was before enhanced ones.
+/// A packet block, the predecessor of enhanced packet blocks.
 fn packet_block(order: Order, interface: u16, time: u64, frame: &[u8], flags: u32) -> Vec<u8> {
     let short = |number: u16| {
         let [a, b, c, d] = order(u32::from(number));
@@ -140,8 +139,8 @@ fn what_is_cut_off_says_where() {
     assert!(refused(&lies).starts_with("neither pcap nor pcapng"));
 }
 
-/// A length that no program writes is no sign of a file that was cut off: it is damaged, or its
-/// records have another head, as those of some old distributions.
+/// A length that no program writes is not a sign of a truncated file: the file is damaged, or its
+/// records have another header, as in some old distributions.
 #[test]
 fn what_is_of_another_kind_was_not_cut_off() {
     let packets: Vec<_> = (0..4).map(|n| (n, 0, 42, frame(1, 9))).collect();
