@@ -82,7 +82,7 @@ impl Running {
         Client::new(self.socket(), Duration::from_secs(10))
     }
 
-    /// Sends bytes as they are; gives what comes back.
+    /// Sends raw bytes; returns the answer.
     fn raw(&self, request: &[u8]) -> String {
         let mut stream = UnixStream::connect(self.socket()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -240,7 +240,7 @@ fn slow_clients_hold_up_nobody_and_are_cut_off() {
     let mut silent = UnixStream::connect(server.socket()).unwrap();
     let mut half = UnixStream::connect(server.socket()).unwrap();
     half.write_all(b"PUT /v1/limits HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{").unwrap();
-    // The two slots are taken, so the older one is cut off for this.
+    // The two slots are taken, so the older connection is cut off for this one.
     drop::<Limits>(server.client().get("/v1/limits").unwrap());
     for stream in [&mut silent, &mut half] {
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -262,7 +262,7 @@ fn out_of_descriptors(_: &tokio::net::UnixStream) -> std::io::Result<u32> {
 }
 
 /// An idle connection is evicted for one that cannot be accepted, and the next one is accepted at
-/// once: the pause would be longer than this test waits.
+/// once: the pause would exceed the patience of this test.
 #[test]
 fn idle_connections_give_way_without_a_pause() {
     let directory = tempfile::tempdir().unwrap();
@@ -271,7 +271,7 @@ fn idle_connections_give_way_without_a_pause() {
     runtime.block_on(async {
         let bounds = Bounds { pause: Duration::from_hours(1), ..Bounds::default() };
         let server = Server::bind(&path, bounds).unwrap().identify_by(out_of_descriptors);
-        // All of them wait before the first one is accepted.
+        // All of them wait before the first is accepted.
         let idle: Vec<_> = (0..12).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let mut asking = UnixStream::connect(&path).unwrap();
         asking.write_all(b"GET /v1/limits HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();

@@ -1,5 +1,4 @@
-//! Answers that are worked out in slices, as whole documents; and what becomes of one when
-//! something changes between two slices.
+//! Answers in slices, assembled into whole documents; and the effect of changes between two slices.
 
 use std::fmt::Write as _;
 
@@ -67,7 +66,7 @@ impl Service {
         }
     }
 
-    /// The document, of which the text is exactly what serde makes of it.
+    /// The document, whose text is exactly what serde produces.
     fn document<T: Serialize + DeserializeOwned>(&self, asked: &Asked) -> Result<T, Refusal> {
         let (text, _) = self.text(asked)?;
         let document: T = serde_json::from_str(&text).unwrap();
@@ -150,8 +149,8 @@ fn large_answers_come_in_parts() {
     assert_eq!(daemon.service.export(ExportRules::default()).unwrap().text, text);
 }
 
-/// An answer that was begun reports the rules that it was begun with; one that only counts begins
-/// again.
+/// An answer under way reports the rules with which it began; an answer that is still counting
+/// begins again.
 #[test]
 fn rules_that_change_between_two_parts_tear_no_answer() {
     let mut daemon = large(1000);
@@ -174,7 +173,7 @@ fn rules_that_change_between_two_parts_tear_no_answer() {
         assert!(reported == expected, "{asked:?}");
         daemon.unset("10.9.9.9").unwrap();
     }
-    // An exported file is of one rule set as well, and the newest where it is written anew.
+    // An exported file also describes a single rule set; a rewritten file describes the newest.
     daemon.write(&format!("# {}\n{}", "x".repeat(1 << 20), many(1000)));
     daemon.service.reload().unwrap();
     let asked = Asked::Rules(ExportRules::default());

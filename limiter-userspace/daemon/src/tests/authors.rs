@@ -86,7 +86,7 @@ fn a_feed_replaces_and_shortens_nothing_of_a_person() {
     // Strict, it is refused whole.
     daemon.service.list(&SetList { strict: true, ..tonight }).unwrap_err();
     assert_eq!(daemon.reported(), after);
-    // Tomorrow the feed has nothing of it: what a person said stays. So it does over a restart.
+    // The next day the feed has none of its sources: entries of a person stay, also over a restart.
     assert_eq!(daemon.feed("night", &["192.0.2.201"]).off, 1);
     let mut daemon = daemon.restart(&["203.0.113.250"]);
     let mut left = after.map(str::to_owned);
@@ -137,8 +137,8 @@ fn an_unban_removes_its_own_ban() {
     assert_eq!(daemon.reported()[1], "192.0.2.2 allow never a person");
 }
 
-/// As fail2ban's jails do: a source that comes back is banned for long by another one, and the end
-/// of the first ban is no end of that.
+/// The case of fail2ban's jails: another jail bans a returning source for long, and the end of the
+/// first ban must not end the second.
 #[test]
 fn of_two_programs_the_longer_denial_holds_until_its_own_end() {
     let mut daemon = Daemon::start(&[]);
@@ -202,10 +202,11 @@ fn nearly_everybody_is_guarded(mut daemon: Daemon) {
         let refusal = daemon.service.list(&deny(false)).unwrap_err().to_string();
         assert!(refusal.contains("use --force"), "{source}: {refusal}");
     }
-    // All limits would be lifted.
+    // This would lift all limits.
     let allow = SetList { sources: vec!["0.0.0.0/0".into()], ..SetList::default() };
     daemon.service.list(&allow).unwrap_err();
-    // A neighbour, and ranges that nobody sends from, are no hazard; and who means it, may.
+    // A neighbour, and ranges that nobody sends from, are no hazard; with force, the rest is
+    // possible as well.
     assert!(daemon.feed("a", &["192.0.2.9", "10.0.0.0/8", "224.0.0.0/3"]).skipped.is_empty());
     let forced = SetList { force: true, ..feed("a", &["192.0.2.0/24"]) };
     assert!(daemon.lists(&forced).skipped.is_empty());
@@ -225,17 +226,17 @@ fn a_list_that_does_not_fit_is_refused_before_anything_is_in_force() {
     let refusal = daemon.service.list(&many(0, 65_536)).unwrap_err();
     assert!(refusal.to_string().contains("room for 65536 prefixes"), "{refusal}");
     assert_eq!(daemon.reported(), ["10.0.0.0/8 deny never a person"]);
-    // What goes makes room for what comes.
+    // Removals make room for additions.
     assert_eq!(daemon.lists(&many(0, 65_535)).new, 65_535);
     let changed = daemon.lists(&many(65_535, 65_535));
     assert_eq!((changed.new, changed.off, changed.denied), (65_535, 65_535, 65_536));
 }
 
-/// Entries that are not saved are reported as such.
+/// Entries that are not saved are reported as not saved.
 #[test]
 fn nothing_is_for_ever_that_is_not_saved() {
     let mut daemon = Daemon::start(&[]);
-    // Nothing can be written there, by root neither.
+    // Nobody can write there, not even root.
     for name in ["lists.json.new", "lists.journal"] {
         fs::create_dir(daemon.directory.path().join("state").join(name)).unwrap();
     }

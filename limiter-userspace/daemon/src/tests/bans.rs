@@ -53,8 +53,8 @@ fn bans_are_shown_and_forgotten() {
     assert!(daemon.unban("nonsense").is_err());
 }
 
-/// A ban by hand is a ban: listed, counted among the others of the source, and forgotten. One that
-/// ends later stays, with its rule.
+/// A ban by hand is an ordinary ban: it is listed, counted among the bans of the source, and
+/// forgotten. A ban that ends later stays, with its rule.
 #[test]
 fn a_ban_by_hand_lengthens_and_never_shortens() {
     let mut daemon = Daemon::start(&[]);
@@ -81,7 +81,7 @@ fn a_ban_by_hand_lengthens_and_never_shortens() {
     assert!(shown.entries.iter().all(|ban| ban.by_hand && ban.rule.is_none()));
     assert_eq!(shown.entries.len(), 4);
     assert_eq!(daemon.unban("192.0.2.0/24"), Ok(3));
-    // The clock ends before: no ban is longer than what is left of it.
+    // The clock ends earlier: no ban exceeds the rest of its range.
     assert!(by_hand(&mut daemon, "192.0.2.1", u64::MAX).is_ok());
 }
 
@@ -107,7 +107,7 @@ fn a_ban_that_would_do_nothing_or_lock_out_is_refused() {
     assert_eq!(by_hand("2001:db8:0:1::2", 5, false), Ok(5));
 }
 
-/// The same guard as that of the deny list.
+/// The same guard as for the deny list.
 #[test]
 fn an_address_of_this_machine_is_not_banned_by_mistake() {
     let mut daemon = Daemon::start(&["198.51.100.9"]);
@@ -168,7 +168,7 @@ fn the_wall_clock_is_refreshed_at_the_start_and_from_time_to_time() {
     assert_eq!(daemon.fake.state().clock_refreshed, before + 1);
 }
 
-/// Promise P8: a table without room is reported, and so is the end of it.
+/// Promise P8: a table without room is reported, and so is the end of that state.
 #[test]
 fn packets_without_room_are_reported() {
     let mut daemon = Daemon::start(&[]);
@@ -178,7 +178,7 @@ fn packets_without_room_are_reported() {
         daemon.service.housekeep().unwrap();
         daemon.service.status().unwrap().no_room_for
     };
-    // Drops before the daemon started are nobody's news.
+    // Drops before the daemon's start are not reported.
     assert!(look(&mut daemon, 5, 5).is_empty());
     let mut lines = daemon.service.followed(false).unwrap();
     assert_eq!(look(&mut daemon, 6, 5), ["IPv6 sources"]);

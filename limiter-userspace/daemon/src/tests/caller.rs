@@ -79,7 +79,7 @@ impl Daemon {
         }
     }
 
-    /// All that a change could change.
+    /// All state that a change could affect.
     fn all(&self) -> (u64, Vec<String>, String) {
         let lists = self.service.lists().unwrap();
         (self.service.status().unwrap().generation, self.rules(), format!("{lists:?}"))
@@ -170,11 +170,11 @@ fn what_does_not_meet_the_session_needs_no_force() {
         (&[], List(Deny, &["198.51.100.0/24", "2001:db8::/32"], None)),
         (&[], List(Allow, &[PEER], None)),
         (&[], List(Allow, &[PEER], Some(60))),
-        // The way out of what was forced, and what is no tighter than what holds.
+        // A forced change can be undone, and a limit no tighter than the present one can be set.
         (&[Set(PEER, "1/week")], Unset(PEER)),
         (&[Set(PEER, "10/s")], Set(PEER, "20/s")),
         (&[], Set("0.0.0.0/0", "5000/s")),
-        // Nothing becomes worse by it.
+        // This makes nothing worse.
         (&[Set(PEER, "10/s")], Set(PEER, "10/s")),
         (&[List(Deny, &["198.51.100.1"], None)], Unlist("198.51.100.1")),
         (&[Set("198.51.100.1", "1/s")], Unset("198.51.100.1")),
@@ -210,7 +210,7 @@ fn a_start_that_keeps_nobody_safe_says_so() {
     assert_eq!(warnings(&daemon.restart(&["192.0.2.9"])), [""; 0]);
 }
 
-/// What lets the session pass for a time does not make a rule around it harmless.
+/// A temporary exemption of the session does not make a rule around it harmless.
 #[test]
 fn an_exemption_that_ends_hides_no_rule() {
     for (seconds, refused) in [(Some(3), true), (None, false)] {
@@ -228,8 +228,8 @@ fn an_exemption_that_ends_hides_no_rule() {
     }
 }
 
-/// `limiter on` brings rules and lists in force that may drop packets of the session in which it is
-/// typed: it is refused as a change to them would be, unless it is forced.
+/// `limiter on` makes rules and lists effective that may drop packets of the session in which it is
+/// typed: it is refused like such a change, unless it is forced.
 #[test]
 fn nobody_turns_the_limits_on_against_their_own_session() {
     let bypass = |daemon: &mut Daemon, engaged, session, force| {
@@ -281,8 +281,8 @@ fn a_confirmation_names_what_may_drop_packets_of_its_session() {
     assert_eq!(confirmed(None), [""; 0]);
 }
 
-/// A ban is no change that anybody makes; it is in the way where it comes to have an effect again:
-/// when the limits are turned on, and when its source is not allowed any more.
+/// A ban is not part of a change; it counts when it becomes effective again: when the limits are
+/// turned on, and when its source is no longer allowed.
 #[test]
 fn a_ban_of_the_own_session_counts_where_it_has_an_effect_again() {
     let bypass = |daemon: &mut Daemon, engaged, force| {
@@ -305,7 +305,7 @@ fn a_ban_of_the_own_session_counts_where_it_has_an_effect_again() {
                   203.0.113.7: run `limiter unban 203.0.113.7` before, start the daemon with \
                   --management 203.0.113.7, or use --force";
     assert_eq!(refused, wanted);
-    // What comes before bans lets the session through; without it, the ban counts again.
+    // An entry before the bans lets the session through; without it, the ban counts again.
     daemon.make(List(Allow, &[PEER], None), false).unwrap();
     bypass(&mut daemon, false, false).unwrap();
     let refused = daemon.make(Unlist(PEER), false).unwrap_err().to_string();
@@ -321,14 +321,14 @@ fn a_ban_of_the_own_session_counts_where_it_has_an_effect_again() {
     daemon.make(Set("198.51.100.1", "1/week"), false).unwrap();
     let refused = daemon.make(Set(PEER, "1/week"), false).unwrap_err().to_string();
     assert!(refused.contains("the rule for 203.0.113.7 would limit"), "{refused}");
-    // Nor is one that has ended.
+    // Nor does a ban that has ended.
     bypass(&mut daemon, true, false).unwrap();
     daemon.fake.state().now = Ticks::from_nanos(61_000_000_000);
     bypass(&mut daemon, false, false).unwrap();
 }
 
-/// Whatever is changed while limits are off, the answer says that it has no effect yet; of rules on
-/// trial, that the trial shows nothing.
+/// The answer to any change while limits are off says that it has no effect yet, and for rules on
+/// trial that the trial shows nothing.
 #[test]
 fn what_is_changed_while_limits_are_off_says_so() {
     let off = "limits are off: nothing of this has an effect before `limiter on`";

@@ -1,4 +1,4 @@
-//! Captures: who may, how they end, and that a slow reader costs nobody anything.
+//! Captures: who may start them, how they end, and that a slow reader costs nobody anything.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ fn millis(millis: u64) -> Ticks {
     Ticks::from_nanos(millis * 1_000_000)
 }
 
-/// Has the program report packets of a length, by the rule for 192.0.2.0/24.
+/// Makes the program report packets of a length, by the rule for 192.0.2.0/24.
 fn report(daemon: &Daemon, packets: usize, length: u32) {
     let mut state = daemon.fake.state();
     let rule = state.installed().rules[&select("192.0.2.0/24")].limit.rule;
@@ -58,7 +58,7 @@ fn read(reader: &mut Lines) -> Vec<u8> {
     std::iter::from_fn(|| reader.try_recv().ok()).flatten().collect()
 }
 
-/// How often the comments of a file say something.
+/// Number of comments in a file that contain the words.
 fn said(file: &[u8], words: &str) -> usize {
     file.windows(words.len()).filter(|window| *window == words.as_bytes()).count()
 }
@@ -84,7 +84,8 @@ fn packets_are_for_whoever_may_change() {
     assert_eq!(ask(0, "DELETE"), StatusCode::OK);
 }
 
-/// Nothing is lost on the way, and what a reader does not take stays where the program counts.
+/// No packet is lost on the way, and packets that the reader does not take stay in the ring, where
+/// the program counts.
 #[test]
 fn a_slow_reader_leaves_packets_in_the_ring() {
     const PACKETS: usize = 400;
@@ -106,7 +107,7 @@ fn a_slow_reader_leaves_packets_in_the_ring() {
     assert!(reader.is_closed());
 }
 
-/// The program is informed again and again that somebody reads, and no more once nobody does.
+/// The program learns again and again that somebody reads, and no longer once nobody does.
 #[test]
 fn a_capture_lasts_as_long_as_its_reader() {
     let (mut daemon, reader) = begin(&AskCapture::default());
@@ -127,7 +128,7 @@ fn a_capture_lasts_as_long_as_its_reader() {
 fn a_capture_ends_by_its_count_and_by_its_time() {
     let (mut daemon, mut reader) = begin(&AskCapture { count: Some(3), ..AskCapture::default() });
     report(&daemon, 9, 60);
-    // One of a capture before it.
+    // A packet of an earlier capture.
     daemon.fake.state().captured[0].record.session = 1;
     while daemon.service.take_captured() {}
     assert_eq!(said(&read(&mut reader), "dropped: over-limit"), 3);
@@ -148,7 +149,7 @@ fn a_capture_ends_by_its_count_and_by_its_time() {
     assert_eq!((last.reported, last.milliseconds), (2, 2_000));
 }
 
-/// A level of which a packet was missed is reported no more, and the answer says which are whole.
+/// A level with a missed packet is no longer reported, and the answer names the complete levels.
 #[test]
 fn levels_that_were_missed_are_left_out() {
     let (mut daemon, mut reader) = begin(&AskCapture { share: Some(4), ..AskCapture::default() });
@@ -200,7 +201,7 @@ fn a_filter_is_what_was_asked_for() {
     }
 }
 
-/// Each packet says which way it went: `epb_flags`, an option of four bytes with the number 2.
+/// Each packet states its direction: `epb_flags`, an option of four bytes with the number 2.
 #[test]
 fn a_file_says_which_way_packets_went() {
     let (mut daemon, mut reader) = begin(&AskCapture::default());

@@ -45,8 +45,8 @@ fn deny(daemon: &mut Daemon, source: &str, seconds: Option<u64>) {
         .unwrap();
 }
 
-/// A limit of each source is one of all neighbours on a link, which is said until somebody has
-/// thought of them.
+/// A limit for each source treats all neighbours on a link as one source; a note says so unless the
+/// rules mention them.
 #[test]
 fn neighbours_that_are_one_source_are_noted() {
     let directory = tempfile::tempdir().unwrap();
@@ -228,7 +228,7 @@ fn what_was_not_looked_at_is_said() {
         assert_eq!(checked.not_looked_at, missing, "{rules}");
     }
     let mut daemon = Daemon::start(&[]);
-    // After a flood, a source without a bucket may have used up a part of one that it shared.
+    // After a flood, a source without a bucket may have used up part of a shared one.
     let admission = Admission { full: 1, made: u64::from(SOURCES), ..Admission::default() };
     daemon.fake.state().admission.insert(EntryKind::V4, admission);
     let checked = check(&mut daemon);
@@ -244,7 +244,8 @@ fn what_was_not_looked_at_is_said() {
     assert_eq!(reported(&ask(&mut daemon, "127.0.0.1", None)), ("martian", false, true));
 }
 
-/// The program must find the management prefix again, or a wider denial would be the longest.
+/// The program must find the management prefix again; otherwise a wider denial would be the longest
+/// match.
 #[test]
 fn a_management_prefix_outlives_its_time_on_a_list() {
     use limiter_common::wire::Listed;

@@ -55,7 +55,8 @@ fn nothing_in_force_moves_with_the_wall_clock() {
     assert_eq!(daemon.listed_for(), Some(40));
 }
 
-/// Over a reboot there is no other clock. Set back, or not set yet, it makes no entry longer.
+/// Only the wall clock survives a reboot. If it was set back or is not set yet, no entry becomes
+/// longer.
 #[test]
 fn over_a_reboot_no_entry_gets_longer() {
     for (wall, left) in [

@@ -1,5 +1,4 @@
-//! The daemon as a node: what the rules share, what other nodes report, and what is reported to
-//! them.
+//! The daemon as a node: the limits that the rules share, and the reports from and to other nodes.
 
 mod store;
 
@@ -26,7 +25,8 @@ use crate::api::cluster::{ClusterServer, ContactState};
 use crate::api::lists::{ListName, SetList, UnsetList};
 use crate::api::rules::{ApplyRules, Document};
 
-/// A store in memory that can be away, as can one of two servers that it says to have.
+/// A store in memory that can be out of reach; so can one of the two servers that it claims to
+/// have.
 #[derive(Debug, Default)]
 struct Distant {
     memory: SharedMemory,
@@ -87,14 +87,14 @@ fn settings(name: &str) -> NodeSettings {
     }
 }
 
-/// A node in a cluster of its own.
+/// A node in its own cluster.
 pub(super) fn alone() -> Cluster {
     let leases = MemoryLeases::new(8, Counts::default());
     let store = Arc::new(Distant::default());
     Cluster::start_with(settings("a"), store, leases).unwrap().0
 }
 
-/// A daemon that is node `a`.
+/// A daemon running as node `a`.
 struct Node {
     daemon: Daemon,
     notices: Notices,
@@ -108,7 +108,7 @@ struct Other {
 }
 
 impl Node {
-    /// With 203.0.113.9 as management prefix, and the budget `customer` shared.
+    /// Starts a node with 203.0.113.9 as management prefix, and the shared budget `customer`.
     fn start() -> Self {
         Self::with(None)
     }
@@ -181,7 +181,7 @@ impl Node {
         })
     }
 
-    /// Waits for a change of another node, and takes it over.
+    /// Waits for a change by another node, and takes it over.
     fn takes_over(&mut self, other: &Other, change: Change) {
         other.cluster.publish(change).unwrap();
         self.handle_until("change", |notice| matches!(notice, Notice::Change(_)));
@@ -198,7 +198,7 @@ impl Node {
         self.daemon.service.list(&request).unwrap();
     }
 
-    /// The sources that are banned, with the seconds that are left.
+    /// The banned sources, with the seconds left.
     fn banned(&self) -> Vec<(String, u64)> {
         let bans = self.daemon.service.bans().unwrap().entries;
         bans.into_iter().map(|ban| (ban.source, ban.ends_in_seconds)).collect()
@@ -242,7 +242,8 @@ fn net(text: &str) -> ipnet::IpNet {
     text.parse().unwrap()
 }
 
-/// Change, reload, trial, its end and its confirmation: the node keeps what is in force.
+/// The node keeps the limits in force through a change, a reload, a trial, its end and its
+/// confirmation.
 #[test]
 fn the_node_keeps_the_limits_in_force() {
     let mut node = Node::start();
@@ -275,7 +276,7 @@ fn the_node_keeps_the_limits_in_force() {
     node.try_out(&of_syns());
     node.daemon.service.confirm().unwrap();
     node.keeps(&syns);
-    // Rules that are refused change nothing; none share nothing.
+    // Refused rules change nothing; rules without shared limits share nothing.
     node.daemon.write("nonsense");
     node.daemon.service.reload().unwrap_err();
     node.keeps(&syns);
@@ -287,7 +288,7 @@ fn the_node_keeps_the_limits_in_force() {
     node.end();
 }
 
-/// The leases are those that the data path judges by: they are granted, and end with the node.
+/// The leases are those by which the data path decides: they are granted, and end with the node.
 #[test]
 fn leases_are_granted_in_the_data_path_and_end_with_the_node() {
     let mut node = Node::start();
@@ -301,8 +302,8 @@ fn leases_are_granted_in_the_data_path_and_end_with_the_node() {
     assert!(node.daemon.service.cluster.status().is_none());
 }
 
-/// Another number of nodes: names and leases stay, and shares are made anew. While rules are on
-/// trial that waits for their end, however it comes.
+/// After a change of the number of nodes, names and leases stay, and shares are recomputed. During
+/// a trial that waits for its end, whatever the outcome.
 #[test]
 fn shares_follow_the_number_of_nodes() {
     let mut node = Node::start();
@@ -366,7 +367,7 @@ fn changes_made_here_are_reported() {
     node.daemon.service.unlist(&UnsetList { sources, ..UnsetList::default() }).unwrap();
     assert_eq!(node.reported(&mut other), Change::Unlist { sources: net("198.51.100.0/24") });
     assert_eq!(node.reported(&mut other), Change::Unlist { sources: net("2001:db8::/64") });
-    // A rule bans a source: that is reported once.
+    // A ban by a rule is reported once.
     {
         let mut state = node.daemon.fake.state();
         let until = state.now.plus(Ticks::from_nanos(60_000_000_000)).get();
@@ -382,7 +383,7 @@ fn changes_made_here_are_reported() {
         matches!(reported, Change::Ban { source: by, .. } if by.to_string() == source),
         "{reported:?}"
     );
-    // Refusals are not reported: the next change that is heard of comes after them.
+    // Refusals are not reported: the next change received comes after them.
     let bad = SetBan { source: "203.0.113.9".into(), seconds: 5, ..SetBan::default() };
     node.daemon.service.ban(&bad).unwrap_err();
     let sources = vec!["192.0.2.1".to_owned(), "nonsense".to_owned()];
@@ -418,7 +419,7 @@ fn changes_of_another_node_are_taken_over_and_not_reported_again() {
     assert_eq!(node.in_maps("198.51.100.0/24"), Some(Listed::Allow));
     node.takes_over(&other, Change::Unlist { sources });
     assert_eq!(node.in_maps("198.51.100.0/24"), None);
-    // Entries that are gone already are no trouble.
+    // Removing entries that are gone already is not an error.
     node.takes_over(&other, Change::Unlist { sources });
     node.takes_over(&other, Change::Unban { sources });
     // The first that the other node hears of is this.
@@ -444,7 +445,7 @@ fn management_prefixes_of_this_node_stay_on_top() {
         node.takes_over(&other, Change::List { list, sources: managed, left: None });
         assert_eq!(node.in_maps("203.0.113.9"), Some(listed));
     }
-    // Protected again when it is allowed no more.
+    // Protected again once it is no longer allowed.
     node.takes_over(&other, Change::Unlist { sources: managed });
     assert_eq!(node.in_maps("203.0.113.9"), Some(Listed::Management));
     // A wider entry is taken over, and the longer prefix wins in the program.
@@ -456,7 +457,7 @@ fn management_prefixes_of_this_node_stay_on_top() {
     node.end();
 }
 
-/// A ban that is not here may be elsewhere.
+/// A ban that this node does not have may exist elsewhere.
 #[test]
 fn forgetting_what_is_not_here_is_an_answer() {
     let unban = Unban { source: "192.0.2.7".into() };
@@ -543,7 +544,7 @@ fn the_state_of_the_cluster_is_reported() {
     node.end();
 }
 
-/// Warnings of the status, but those of the node's limits on the store.
+/// Warnings of the status, except those about the node's limits on the store.
 fn repeated_errors(node: &Node) -> Vec<String> {
     let mut warnings = node.daemon.service.status().unwrap().warnings;
     warnings.retain(|warning| !warning.starts_with("the answers of "));
@@ -572,7 +573,7 @@ fn troubles_are_warned_of_while_they_last() {
     node.handle_until("contact", |notice| matches!(notice, Notice::Regained { .. }));
     assert_eq!(repeated_errors(&node), [""; 0]);
 
-    // One of several servers alone: the others answer.
+    // One of several servers is down: the others answer.
     node.store.down.store(true, Ordering::Relaxed);
     node.handle_until("loss of a server", |notice| matches!(notice, Notice::ServerLost { .. }));
     let warnings = repeated_errors(&node);

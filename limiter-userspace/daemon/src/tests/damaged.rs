@@ -1,5 +1,5 @@
-//! Files of the state directory that are damaged, or are no files: a machine is never without its
-//! rule files for them, nobody waits, and nothing is lost in silence.
+//! Damaged files in the state directory, and other things under their names: the rule files stay in
+//! force, nothing blocks, and every loss is reported.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -23,7 +23,7 @@ fn damaged(whole: &[u8]) -> Vec<Vec<u8>> {
         [whole, whole].concat(),
         vec![0xff; 64],
     ];
-    // Of the content: a flip of the checksum alone loses nothing either, but may be harmless.
+    // A flip in the content: a flip in the checksum loses nothing either, but may be harmless.
     let content = whole.windows(3).position(|at| at == b"\n# ").unwrap();
     all.extend((0..content * 8).step_by(13).map(|bit| {
         let mut flipped = whole.to_vec();
@@ -53,8 +53,8 @@ fn applied(daemon: &mut Daemon) {
     daemon.service.apply_rules(&rules).unwrap();
 }
 
-/// Each file, damaged in each way: the rule files are in force, a copy is kept, and `status` says
-/// so until somebody has removed the copy.
+/// For each file and each kind of damage, the rule files are in force, a copy is kept, and `status`
+/// reports it until the copy is removed.
 #[test]
 fn a_damaged_file_leaves_the_rule_files_and_is_reported() {
     for name in ["edits.json", "applied.json"] {
@@ -89,7 +89,7 @@ fn a_damaged_file_leaves_the_rule_files_and_is_reported() {
     }
 }
 
-/// What is no file is an error at once, which names it.
+/// A name that is not a regular file is an error at once, which gives the path.
 #[test]
 fn what_is_no_file_is_an_error_with_its_path() {
     let daemon = Daemon::start(&[]);
@@ -127,7 +127,7 @@ fn what_is_no_file_is_an_error_with_its_path() {
     }
 }
 
-/// An emptied file of the lists has no entry: that is reported as any other damage.
+/// An emptied file of the lists contains no entries: that is reported like other damage.
 #[test]
 fn emptied_lists_are_reported() {
     for name in ["lists.json", "lists.journal"] {
@@ -142,7 +142,7 @@ fn emptied_lists_are_reported() {
     }
 }
 
-/// The state is nobody else's to read, whatever was under the name before.
+/// Only the daemon can read its state, whatever had the name before.
 #[test]
 fn the_files_are_the_daemon_s_alone() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -77,7 +77,7 @@ fn wrong(query: &str, metrics: &Metrics) -> Vec<String> {
     while let Some(at) = rest.find("limiter_") {
         let name = word(&rest[at..]);
         rest = &rest[at + name.len()..];
-        // Those of `limiter serve` are tested where its metrics are.
+        // The metrics of `limiter serve` are tested with that program.
         if OF_SERVE.iter().any(|of_serve| name.starts_with(of_serve)) {
             return Vec::new();
         }
@@ -125,7 +125,7 @@ pub(super) fn fit(page: &str) {
         queries(&dashboard).into_iter().map(|(query, legend)| query + " " + &legend).collect();
     assert!(texts.len() > 25, "{} queries", texts.len());
     strings(&dashboard["templating"], "definition", &mut texts);
-    // Each alert, with what it says.
+    // Each alert with its text.
     let rules = of_dist("prometheus/limiter.rules.yml");
     let alerts = rules.split("- alert: ").skip(1);
     texts.extend(alerts.map(|alert| alert.split_whitespace().collect::<Vec<_>>().join(" ")));

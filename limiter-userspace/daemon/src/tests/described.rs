@@ -112,7 +112,7 @@ fn described() -> Value {
     }
     for (name, schema) in schemas.iter_mut() {
         let Some(properties) = schema["properties"].as_object() else { continue };
-        // An answer has all of its fields, but those that are said to have a default.
+        // An answer has all of its fields, except those with a documented default.
         let all: Vec<_> = properties.iter().filter(|(_, of)| of.get("default").is_none()).collect();
         let required = all.into_iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
         if !asked.contains(name) {
@@ -149,7 +149,7 @@ fn never_null(schema: &mut Value) {
     }
 }
 
-/// The answers that are not a success, by what may be wrong with such a request.
+/// The error answers, by what may be wrong with such a request.
 fn add_errors(method: &str, operation: &mut Value) {
     let body = operation.get("requestBody").is_some();
     let wrong = body || operation.get("parameters").is_some();

@@ -113,7 +113,7 @@ fn the_outgoing_half_of_a_session_is_guarded_as_the_incoming_one() {
         let text = format!("descriptors:\n{}", rule(&keys, direction, terms));
         daemon.apply_typed(&text, false).unwrap_or_else(|error| panic!("{text}: {error}"));
     }
-    // The most specific rule of a table decides, of those of its direction.
+    // The most specific rule of a table decides, among those of its direction.
     let all = rule("key: masked_remote_address, v4_prefix_mask_len: 24", "out", slow);
     let not = "key: masked_remote_address, v4_prefix_mask_len: 24, value: 203.0.113.0/24";
     let free = "rate_limit: {unlimited: true}";
@@ -123,8 +123,7 @@ fn the_outgoing_half_of_a_session_is_guarded_as_the_incoming_one() {
     daemon.apply_typed(&text, false).unwrap_err();
 }
 
-/// A limit that is no tighter than the one before it is nothing new; that of the other direction
-/// is.
+/// A limit no tighter than the previous one is not new; a limit in the other direction is.
 #[test]
 fn a_limit_set_on_what_goes_out_is_guarded() {
     let mut daemon = Daemon::start(&[]);
@@ -250,7 +249,7 @@ fn rules_of_what_goes_out_warn_as_long_as_nothing_is_seen() {
     assert_eq!(daemon.service.status().unwrap().warnings, [""; 0]);
 }
 
-/// Without a daemon the direction is read from the maps.
+/// Without a daemon, the direction is read from the maps.
 #[test]
 fn the_maps_say_which_way_packets_go() {
     let mut daemon = Daemon::start(&["192.0.2.99"]);
@@ -282,7 +281,7 @@ fn the_maps_say_which_way_packets_go() {
     }
 }
 
-/// A direction makes a table of its own, and `check` says so.
+/// Each direction has its own table, and `check` lists it.
 #[test]
 fn a_check_lists_tables_by_direction() {
     let directory = tempfile::tempdir().unwrap();
@@ -310,7 +309,7 @@ fn a_check_lists_tables_by_direction() {
     assert_eq!(checked.tables_taken, 5);
 }
 
-/// The export says it, and reads as it did.
+/// The export states the direction and can be read again.
 #[test]
 fn an_export_says_which_way_packets_go() {
     let mut daemon = Daemon::start(&["192.0.2.99"]);

@@ -5,7 +5,7 @@ use crate::api::rules::{ApplyRules, CompareRules, Document};
 
 const NONE: &str = "descriptors: []\n";
 
-/// Rules that stop nobody.
+/// Rules that limit nobody.
 const OPEN: &str = "descriptors: [{key: remote_address, rate_limit: {unlimited: true}}]\n";
 
 const BOTH: [&str; 2] = ["every source 100/s file", "192.0.2.0/24 1000/s file"];
@@ -27,7 +27,7 @@ fn an_emptied_file_lifts_no_limit() {
     let path = daemon.directory.path().join("r.yaml").display().to_string();
     for text in ["", "# all of it is gone\n", "---\n", "null\n", "domain: x\n", "descriptors:\n"] {
         daemon.write(text);
-        // Force does not help: nobody has said that no rules are meant.
+        // Force does not help: the file does not state that no rules are intended.
         for answer in [daemon.service.reload(), daemon.force_reload()] {
             let refusal = answer.unwrap_err();
             assert!(matches!(refusal, Refusal::Invalid(_)), "{refusal:?}");
@@ -57,7 +57,7 @@ fn the_last_limit_goes_by_force_only() {
         assert_eq!(daemon.rules(), rules);
         daemon.force_reload().unwrap();
         assert!(daemon.rules().iter().all(|rule| rule.contains("unlimited")));
-        // With nothing to lift, nothing has to be forced.
+        // With nothing to lift, no force is needed.
         daemon.service.reload().unwrap();
     }
 }
@@ -95,7 +95,7 @@ fn applied_rules_are_not_lifted_by_files_without_rules() {
     let rules = daemon.rules();
     assert!(matches!(daemon.service.reload(), Err(Refusal::Conflict(_))));
     assert_eq!(daemon.rules(), rules);
-    // No file at all, and one with nothing in it, are refused where files are sent.
+    // Requests without a file, and with an empty file, are refused.
     for documents in [Vec::new(), named(""), named("budgets: []\n")] {
         let compared = daemon.service.compare(&CompareRules { documents: documents.clone() });
         assert!(matches!(compared, Err(Refusal::Invalid(_))), "{compared:?}");

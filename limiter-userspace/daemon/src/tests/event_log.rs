@@ -88,7 +88,7 @@ fn of_source(source: &str) -> AskEvents {
     AskEvents { source: Some(source.to_owned()), ..AskEvents::default() }
 }
 
-/// From one minute to another one after 14:00.
+/// The time between two minutes after 14:00.
 fn between(ask: AskEvents, from: u64, to: u64) -> AskEvents {
     let time = |minute: u64| Some(format!("2026-11-27T14:{minute:02}:00Z"));
     AskEvents { since: time(from), until: time(to), ..ask }
@@ -108,7 +108,7 @@ fn files(daemon: &Daemon) -> Vec<PathBuf> {
     paths
 }
 
-/// As after SIGKILL: whatever the log has by then.
+/// Ends the daemon as by SIGKILL: with the log in its present state.
 fn killed(daemon: Daemon) -> Daemon {
     // Reading comes after all that was to be written.
     asked(&daemon, &of_source("192.0.2.1"));
@@ -167,7 +167,8 @@ fn who_was_dropped_at_a_time_is_found_over_a_restart() {
         assert_eq!((reach.unnamed, reach.damaged, reach.unknown_rule), (0, 0, false));
         assert_eq!(reach.from, "2026-11-27T14:00:00Z");
     }
-    // Of a time in which a daemon ran, an empty answer is a no; of another one it is none.
+    // For a time in which a daemon ran, an empty answer means "no drops"; for other times it means
+    // nothing.
     let text = render::text(&asked(&daemon, &between(of_source("192.0.2.8"), 4, 6)));
     assert!(text.contains("all drops of that time were reported"), "{text}");
     let events = asked(&daemon, &between(of_source("192.0.2.8"), 6, 15));
@@ -182,7 +183,7 @@ fn who_was_dropped_at_a_time_is_found_over_a_restart() {
     assert!(reach(&events).unknown_rule && render::text(&events).contains("limiter list"));
 }
 
-/// A daemon that is killed leaves what was reported until a second before.
+/// A killed daemon leaves the reports up to the last second.
 #[test]
 fn what_was_reported_before_a_kill_is_found() {
     let mut daemon = daemon();
@@ -197,7 +198,7 @@ fn what_was_reported_before_a_kill_is_found() {
     assert_eq!(reach(&events).unnamed, 5, "drops until the start that nobody reported");
 }
 
-/// Drops that are not on disk yet are in the answer, and in no answer twice.
+/// Drops not on disk yet are in the answer, and no drop is in it twice.
 #[test]
 fn a_search_has_what_goes_on() {
     let mut daemon = daemon();
@@ -236,8 +237,8 @@ fn what_nobody_reported_is_not_denied() {
     assert_eq!(reach(&events).unnamed, 0);
 }
 
-/// Of a flood the log has the sources that lost most, and sums: it stays within its size, and what
-/// was before is there.
+/// For a flood, the log names the sources that lost most, and sums up the rest: it stays within its
+/// size, and older records remain.
 #[test]
 fn a_flood_washes_nothing_away() {
     let mut daemon = daemon();
@@ -268,7 +269,7 @@ fn a_flood_washes_nothing_away() {
     assert!(bytes < 300 << 10, "{bytes}");
 }
 
-/// A torn line, a flipped bit and a line of nobody are passed over and counted.
+/// Torn lines, flipped bits and foreign lines are skipped and counted.
 #[test]
 fn damage_costs_the_lines_that_it_is_in() {
     let mut daemon = daemon();
@@ -298,8 +299,8 @@ fn damage_costs_the_lines_that_it_is_in() {
     assert_eq!(sources(&daemon).0[0], "192.0.2.6", "what comes behind damage is kept");
 }
 
-/// Without its directory, or with something else in its place, the log is reported to fail; what
-/// was to be written is found, and on disk when that is possible again.
+/// Without its directory, or with something else in its place, the log is reported to fail; pending
+/// records are found by searches, and written once that is possible again.
 #[test]
 fn a_log_that_cannot_be_written_is_reported_and_made_up_for() {
     let mut daemon = daemon();
@@ -308,7 +309,7 @@ fn a_log_that_cannot_be_written_is_reported_and_made_up_for() {
     fs::rename(&state, state.with_extension("away")).unwrap();
     drops(&daemon, source(7), Reason::OverLimit, 1);
     at(&daemon, 2);
-    // The first look hands the line over, the next ones see what became of it.
+    // The first look passes the line on, the next ones see the result.
     let failing = |daemon: &mut Daemon| {
         for _ in 0..1000 {
             if daemon.service.housekeep().is_err() {
@@ -346,7 +347,7 @@ fn questions_without_sense_are_refused() {
     assert!(refused(follow).starts_with("follow: "));
 }
 
-/// Without a log on disk the answer is from memory, and says so.
+/// Without a log on disk the answer comes from memory and says so.
 #[test]
 fn without_a_log_there_is_memory() {
     let mut daemon = Daemon::start(&[]);

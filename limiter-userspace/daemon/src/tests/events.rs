@@ -108,8 +108,8 @@ fn without_a_rule_there_is_no_name_and_the_counts_are_the_kernels() {
     );
 }
 
-/// Of a packet that a rule in shadow mode would have dropped, the program notes the rule of the
-/// source. That one is not blamed, and nothing is listed as dropped.
+/// For a packet that a rule in shadow mode would have dropped, the program notes the rule of the
+/// source. That rule is not blamed, and no drop is listed.
 #[test]
 fn a_rule_in_shadow_mode_is_reported_by_its_own_name_or_none() {
     const TRIAL: &str = "descriptors:
@@ -144,7 +144,8 @@ fn the_end_of_the_daemon_is_the_end_of_every_reader() {
     assert_eq!(reader.try_recv(), Err(TryRecvError::Disconnected));
 }
 
-/// The program has the ports as the other end sees them; what is reported is what was sent.
+/// The program stores the ports as the other end sees them; the report shows the packet as it was
+/// sent.
 #[test]
 fn a_packet_that_went_out_is_reported_as_it_was_sent() {
     let mut daemon = Daemon::start(&[]);

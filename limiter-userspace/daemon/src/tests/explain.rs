@@ -94,13 +94,13 @@ fn what_is_not_given_is_named() {
     let reported = ask(&mut daemon, None, None);
     let missing = ["rule for destination_port=22 remote_address", "rule for destination_port=53"];
     assert_eq!(reported.not_looked_at, missing);
-    // What was left out may drop it.
+    // A rule that was not looked at may drop it.
     let happens = "it may be dropped by what was not looked at: rule for destination_port=22 \
                    remote_address, rule for destination_port=53";
     assert_eq!((reported.verdict.as_str(), reported.happens.as_str()), ("unknown", happens));
     let text = crate::render::text(&reported);
     assert!(text.contains("\nverdict    unknown\n") && !text.contains("it passes"), "{text}");
-    // The lists come before, so nothing of that matters.
+    // The lists come first, so none of this matters.
     let from = "192.0.2.9".to_owned();
     let reported = daemon.service.explain(&AskExplain { from, ..AskExplain::default() }).unwrap();
     assert!(reported.exact && reported.reason == "allowed", "{reported:?}");
@@ -176,7 +176,7 @@ fn a_check_of_a_packet_is_exact() {
     };
     let reported = check(Some("22/tcp"), Some("SYN"));
     assert!(reported.exact, "{reported:?}");
-    // The one of which the least is left.
+    // The limit with the least left.
     assert_eq!((reported.limit, reported.remaining), (Some(2), Some(2)));
     assert_eq!(reported.count.as_deref(), Some("syns"));
     let reported = check(Some("22/tcp"), None);
@@ -184,8 +184,7 @@ fn a_check_of_a_packet_is_exact() {
     assert!(!check(None, None).exact);
 }
 
-/// The program takes the rules back by itself. Nobody is notified of those that it does not use any
-/// more.
+/// The program takes the rules back by itself. Answers no longer name rules that it does not use.
 #[test]
 fn at_the_end_of_a_trial_the_rules_before_are_reported_at_once() {
     let mut daemon = with_ports();
@@ -209,12 +208,13 @@ fn at_the_end_of_a_trial_the_rules_before_are_reported_at_once() {
     assert_eq!(reported.generation, daemon.fake.state().model.generation());
 }
 
-/// A packet that is to wait: how long, until when, and whether it does; one that would have to wait
-/// too long is dropped for that.
+/// For a packet that waits, the answer gives the time, its end and whether it really waits; a
+/// packet that would wait too long is dropped for that reason.
 #[test]
 fn a_packet_that_waits_is_told_how_long() {
     let mut daemon = Daemon::start_on(Fake::default().in_mode(Mode::Tc(Way::Out)), &[]);
-    // A packet each 100 ms: the second one of a burst of one waits that long, the fourth too long.
+    // One packet each 100 ms: with a burst of one, the second packet waits that long, and the
+    // fourth would wait too long.
     daemon.write(
         "descriptors:
   - key: remote_address
@@ -273,8 +273,8 @@ fn a_packet_that_waits_is_told_how_long() {
     assert_eq!((limit.waits_ns, limit.conforms), (None, false));
 }
 
-/// Of several interfaces, what goes out may wait on one and not on another: the one that is assumed
-/// is named. Two hooks of one interface are one.
+/// An outgoing packet may wait on one interface and not on another, so the assumed interface is
+/// named. Two hooks of one interface count as one.
 #[test]
 fn the_interface_that_is_assumed_is_named_where_it_matters() {
     let rules = "descriptors: [{key: remote_address, direction: out, rate_limit: {rate: 10/s, \

@@ -42,7 +42,7 @@ impl Daemon {
     }
 }
 
-/// A rule by interface is asked about each, and a source that is dropped by one does not pass.
+/// A rule by interface is checked for each, and a source that one of them drops does not pass.
 #[test]
 fn an_interface_that_is_not_given_may_be_any() {
     let mut daemon = Daemon::with_rules(Fake::default().beside(Mode::Native), BY_INTERFACE);
@@ -62,7 +62,7 @@ fn an_interface_that_is_not_given_may_be_any() {
     assert_eq!(of(&mut daemon, None), dropped);
 }
 
-/// One interface is no question.
+/// A single interface needs no assumption.
 #[test]
 fn the_only_interface_is_known() {
     let mut daemon = Daemon::with_rules(Fake::default(), BY_INTERFACE);
@@ -71,7 +71,7 @@ fn the_only_interface_is_known() {
     assert_eq!((explained.verdict.as_str(), explained.exact), ("drop", true));
 }
 
-/// What events say of the source stands beside a verdict that is not certain.
+/// Reported drops of the source stand beside an uncertain verdict.
 #[test]
 fn drops_that_were_reported_are_named() {
     let rules = "descriptors:

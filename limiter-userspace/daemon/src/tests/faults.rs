@@ -31,7 +31,7 @@ fn confirmed_rules_that_cannot_be_stored_are_taken_back() {
     assert_eq!(daemon.restart(&[]).rules(), ["every source 5/day file"]);
 }
 
-/// Nothing half-written stays, whatever failed.
+/// No half-written file remains, whatever failed.
 #[test]
 fn a_file_that_cannot_be_replaced_leaves_nothing_beside_it() {
     let mut daemon = Daemon::start(&[]);

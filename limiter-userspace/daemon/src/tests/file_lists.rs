@@ -115,13 +115,13 @@ fn the_lists_of_a_file_come_change_and_go_with_it() {
     );
     let all = ["192.0.2.7 Allow", "198.51.100.0/24 Allow", "203.0.113.0/24 Deny"];
     assert_eq!(daemon.verdicts(), all);
-    // A file that is refused changes nothing.
+    // A refused file changes nothing.
     daemon.file("deny: [192.0.2.0/33]\n").unwrap_err();
     assert_eq!(daemon.verdicts(), all);
     // Others take their place as a whole.
     daemon.file("deny: [192.0.2.7, 192.0.2.8]\n").unwrap();
     assert_eq!(daemon.verdicts(), ["192.0.2.7 Deny", "192.0.2.8 Deny"]);
-    // They are no part of what is saved: they are in the file.
+    // These entries are not saved, because they are in the file.
     daemon.service.housekeep().unwrap();
     let saved = daemon.directory.path().join("state/lists.json");
     assert!(!fs::read_to_string(saved).unwrap_or_default().contains("192.0.2.8"));
@@ -136,8 +136,8 @@ fn no_entry_of_others_is_touched() {
     daemon.typed(ListName::Deny, "192.0.2.7", None);
     assert_eq!(daemon.by_feed(&["198.51.100.9", "203.0.113.9", "192.0.2.99"]), []);
     daemon.file(LISTS).unwrap();
-    // A person stands over the file at the same prefix, and the file over a program there and
-    // inside of it.
+    // At the same prefix a person overrides the file, and the file overrides a program there and
+    // inside.
     assert_eq!(
         daemon.shown(),
         [
@@ -160,7 +160,7 @@ fn no_entry_of_others_is_touched() {
         "203.0.113.9 Deny",
     ];
     assert_eq!(daemon.verdicts(), both);
-    // So it is after a restart, which has only the maps and what was saved.
+    // The same holds after a restart, from only the maps and the saved entries.
     let mut daemon = daemon.restart(&["10.0.0.0/8"]);
     assert_eq!(daemon.verdicts(), both);
     // A program may not undo the file, and what agrees with it is kept beneath.
@@ -174,12 +174,12 @@ fn no_entry_of_others_is_touched() {
             ),
         ]
     );
-    // The word of a person goes, and that of the file is back.
+    // The person's entry is removed, and that of the file is back.
     daemon.unlist_one("192.0.2.7").unwrap();
     assert_eq!(daemon.verdicts()[0], "192.0.2.7 Allow");
     let error = daemon.unlist_one("192.0.2.7").unwrap_err().to_string();
     assert!(error.contains("comes from the rule file") && error.contains("r.yaml:2:5"), "{error}");
-    // Without the lists of the file all is as others wrote it.
+    // Without the lists of the file, everything is as others wrote it.
     daemon.typed(ListName::Allow, "192.0.2.1", None);
     daemon.file("").unwrap();
     assert_eq!(daemon.shown(), ["192.0.2.1 allow a person", "203.0.113.9 deny feed"]);
@@ -219,7 +219,7 @@ fn entries_end_at_their_time_and_those_of_the_past_are_reported() {
     assert_eq!(daemon.verdicts(), ["192.0.2.3 Allow"], "the program ends it by itself");
     daemon.service.housekeep().unwrap();
     assert_eq!(daemon.shown(), ["192.0.2.3 allow rule file"]);
-    // A clock that is set moves the ends.
+    // A change of the clock moves the ends.
     daemon.fake.state().wall = Some(WALL + Duration::from_hours(25));
     daemon.service.housekeep().unwrap();
     assert_eq!(daemon.verdicts(), [""; 0]);
@@ -234,7 +234,7 @@ fn a_trial_gives_back_what_it_took() {
     let before = ["192.0.2.1 Allow", "192.0.2.2 Deny"];
     let tried = "allow: [192.0.2.2, 192.0.2.3]\n";
     let changed = daemon.on_trial(tried);
-    // Nothing brings back what is taken away if the daemon dies, so that waits.
+    // Removed entries could not be restored if the daemon died, so their removal waits.
     assert_eq!(daemon.verdicts(), ["192.0.2.1 Allow", "192.0.2.2 Deny", "192.0.2.3 Allow"]);
     for waits in ["192.0.2.1 stays on the allow list", "192.0.2.2 stays on the deny list"] {
         assert!(changed.warnings.iter().any(|it| it.contains(waits)), "{:?}", changed.warnings);
@@ -254,7 +254,7 @@ fn a_trial_gives_back_what_it_took() {
     daemon.later(Duration::from_mins(2));
     daemon.service.housekeep().unwrap();
     assert_eq!(daemon.verdicts(), after);
-    // What was on trial when the daemon died is not in force after its start.
+    // Entries on trial when the daemon died are not in force after its start.
     daemon.on_trial("deny: [192.0.2.9]\n");
     let daemon = daemon.restart(&["10.0.0.0/8"]);
     assert_eq!(daemon.verdicts(), after);
@@ -282,7 +282,7 @@ fn nobody_is_locked_out_by_a_file() {
         assert!(error.contains(words), "{error}");
         assert_eq!(daemon.verdicts(), before);
     }
-    // By force the rest is in force, and that is reported.
+    // With force, the rest is put in force and reported.
     let lists = "deny: [10.1.2.3, 192.0.2.66]\n";
     daemon.apply_lists(lists, &ApplyRules { force: true, ..apply() }).unwrap();
     assert_eq!(daemon.verdicts(), ["192.0.2.66 Deny"]);

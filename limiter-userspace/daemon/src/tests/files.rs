@@ -1,4 +1,4 @@
-//! Rule files in a directory: which files are, and what several of them make.
+//! Rule files in a directory: which files count, and how several are joined.
 
 use std::fs;
 use std::path::PathBuf;
@@ -32,8 +32,8 @@ fn names(paths: &[PathBuf]) -> Vec<String> {
     documents.iter().map(|document| name(&document.name)).collect()
 }
 
-/// A command takes what another one printed, and says where a mistake is; the daemon reads its
-/// files again, so `-` is a name for it.
+/// A command reads another one's output and names the place of a mistake; the daemon reads its
+/// files again, so `-` is a file name for it.
 #[test]
 fn a_command_reads_standard_input_in_its_place() {
     let (_directory, mut paths) = directory(&[("a.yaml", &limit("192.0.2.1"))]);
@@ -119,8 +119,8 @@ fn all_files_together_are_bounded() {
     );
 }
 
-/// A start takes the rule files as they lie on disk. It says so where they are not those that were
-/// in force before it, until somebody puts rules in force.
+/// A start reads the present rule files. It reports if they differ from those last in force, until
+/// rules are put in force by a command.
 #[test]
 fn a_start_says_that_the_rule_files_are_others_than_before() {
     let at_start = |daemon: &Daemon| daemon.service.status().unwrap().changed_before_start;
@@ -135,7 +135,7 @@ fn a_start_says_that_the_rule_files_are_others_than_before() {
     daemon.service.reload().unwrap();
     let mut daemon = daemon.restart(&[]);
     assert_eq!(at_start(&daemon), None);
-    // An edit that nobody put in force, found by a start.
+    // A start finds an edit that was never put in force.
     daemon.write(RULES);
     daemon = daemon.restart(&[]);
     let output = at_start(&daemon).unwrap();
@@ -155,7 +155,7 @@ fn a_start_says_that_the_rule_files_are_others_than_before() {
     assert!(at_start(&daemon).is_some());
     daemon = daemon.restart(&[]);
     assert_eq!(at_start(&daemon), None);
-    // What was applied goes with the files that it replaced.
+    // Applied rules are dropped together with the files that they replaced.
     let document = Document { name: "new.yaml".into(), text: RULES.into() };
     let documents = vec![document];
     let rules = ApplyRules { documents, force: false, confirm_seconds: None, session: None };
@@ -165,12 +165,12 @@ fn a_start_says_that_the_rule_files_are_others_than_before() {
     daemon.write(&other.replace('7', "8"));
     daemon = daemon.restart(&[]);
     assert!(at_start(&daemon).is_some() && !daemon.service.status().unwrap().applied);
-    // Without what was noted, nothing is said.
+    // Without a note, nothing is reported.
     fs::remove_file(daemon.directory.path().join("state/taken.json")).unwrap();
     daemon.write(other);
     daemon = daemon.restart(&[]);
     assert_eq!(at_start(&daemon), None);
-    // A damaged note is one of the warnings, and no reason not to start.
+    // A damaged note is one of the warnings, and does not prevent the start.
     fs::write(daemon.directory.path().join("state/taken.json"), "{").unwrap();
     daemon = daemon.restart(&[]);
     let warnings = daemon.service.status().unwrap().warnings.join("\n");

@@ -1,4 +1,4 @@
-//! Answers that are more than a JSON document.
+//! Answers other than a single JSON document.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A service that answers with what it was asked.
+//! A service that answers with the request.
 
 use axum::Extension;
 use axum::extract::State;
@@ -6,7 +6,7 @@ use axum::routing::{get, post, put};
 
 use super::*;
 
-/// Answers with what it was asked.
+/// Answers with the request.
 #[derive(Default)]
 pub(super) struct Echo {
     pub(super) changes: usize,
@@ -17,7 +17,7 @@ pub(super) struct Echo {
 enum Reported {
     /// An answer of one part.
     Text(Option<Vec<u8>>),
-    /// An answer without an end, in parts that are more than the kernel holds for a reader.
+    /// An endless answer, in parts larger than the kernel buffers for a reader.
     Endless,
     /// An answer with a slice before it, and a wait.
     Late(By, u64),
@@ -211,7 +211,7 @@ fn metrics() -> Routes<Echo> {
     )
 }
 
-/// What `limiter top` and the page ask for again and again.
+/// The routes that `limiter top` and the page request repeatedly.
 fn looks() -> Routes<Echo> {
     Routes::default()
         .at(

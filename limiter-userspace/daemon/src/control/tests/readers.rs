@@ -1,5 +1,5 @@
-//! Readers that hang up, or do not read: nobody waits for them, and nothing is done for those who
-//! are gone.
+//! Readers that hang up or do not read: nobody waits for them, and no work is done for clients that
+//! have gone.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").into_bytes()
 }
 
-/// Keeps the server from all else while `meanwhile` runs.
+/// Keeps the server busy while `meanwhile` runs.
 fn busy(running: &Running, meanwhile: impl FnOnce()) {
     // This request waits in the handler, on the only thread.
     let (go_on, waits) = mpsc::channel::<()>();
@@ -46,7 +46,7 @@ fn what_was_given_up_is_not_done() {
         for _ in 0..20 {
             for request in [CHANGE.to_vec(), get("/v1/limits"), get("/v1/sources")] {
                 drop(ask(&running, &request));
-                // Neither for one that has sent more than a request.
+                // Nor for a client that sent more than a request.
                 drop(ask(&running, &[request, b"GET".to_vec()].concat()));
             }
         }
@@ -60,7 +60,7 @@ fn what_was_given_up_is_not_done() {
     running.stop();
 }
 
-/// A client that only sends no more still reads.
+/// A client that has finished sending still reads.
 #[test]
 fn a_client_that_closes_its_half_is_answered() {
     let running = Running::start(Bounds::default(), None);
@@ -74,8 +74,8 @@ fn a_client_that_closes_its_half_is_answered() {
     running.stop();
 }
 
-/// More answers without an end than there are turns, of which nobody reads anything: changes and
-/// other users go on.
+/// There are more endless answers than turns, and nobody reads them: changes and other users still
+/// proceed.
 #[test]
 fn readers_that_do_not_read_keep_nobody_out() {
     #[expect(clippy::unnecessary_wraps, reason = "as the server asks who its peer is")]
@@ -98,7 +98,7 @@ fn readers_that_do_not_read_keep_nobody_out() {
     running.stop();
 }
 
-/// A reader that reads is not held up for good by one of the same user that does not.
+/// A reader that reads is not blocked for good by a reader of the same user that does not.
 #[test]
 fn whoever_takes_nothing_of_its_answer_gives_way() {
     let running = Running::start(Bounds::default(), Some(someone_else));

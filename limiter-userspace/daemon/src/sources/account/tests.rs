@@ -1,4 +1,4 @@
-//! Totals and rates of accounts that are made by hand.
+//! Totals and rates of hand-made accounts.
 
 use proptest::prelude::*;
 
@@ -64,11 +64,11 @@ fn a_rate_is_of_counters_that_both_readings_have() {
     // A key that came in between has counted from nothing.
     let came = account(&[(Counter::Source, 13, 5), (key(7, 1), 4, 20), (key(8, 1), 0, 7)]);
     assert_eq!(rates(&from, &came), Some((3.0, 7.0)));
-    // Not so if its table was not in force, or not all keys were read.
+    // This does not hold if its table was not in force, or not all keys were read.
     let other = account(&[(Counter::Source, 13, 5), (key(7, 1), 4, 20), (key(6, 1), 0, 7)]);
     assert_eq!(rates(&from, &other), None);
     assert_eq!(rates(&Account { seen: Seen { keys: false, ..ALL }, ..from.clone() }, &came), None);
-    // One that left, and one that left and came again.
+    // One counter that was evicted, and one that was evicted and came back.
     let left = account(&[(Counter::Source, 13, 5)]);
     assert_eq!(rates(&from, &left), None);
     let again = account(&[(Counter::Source, 13, 5), (key(7, 1), 1, 2)]);
@@ -86,7 +86,7 @@ fn an_episode_is_a_counter_of_its_own() {
         |second| Counter::Reported { rule: 1, reason: 14, is_out: false, began: began(second) };
     let from = account(&[(reported(1), 0, 100)]);
     assert_eq!(rates(&from, &account(&[(reported(1), 0, 130)])), Some((0.0, 30.0)));
-    // Another one began; the first is forgotten.
+    // Another episode began; the first is forgotten.
     assert_eq!(rates(&from, &account(&[(reported(2), 0, 20)])), Some((0.0, 20.0)));
 }
 
@@ -110,7 +110,7 @@ proptest! {
             (BTreeMap::new(), BTreeMap::new(), [0; 5], [0; 5]);
         for (rule, port, before, more) in counted {
             let at = key(7 + rule, port);
-            // One counter of each key.
+            // One counter for each key.
             if now.insert(at, (rule, before + more)).is_some() {
                 now.insert(at, (rule, first[&at]));
                 continue;

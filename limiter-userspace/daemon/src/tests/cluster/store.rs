@@ -1,4 +1,4 @@
-//! A store that somebody else writes to: changes that no node made, and very many of them.
+//! A store to which others write: changes that no node made, and very many of them.
 
 use std::sync::Mutex;
 
@@ -24,14 +24,14 @@ fn the_store_lets_nobody_pass_and_denies_nobody_at_large() {
     node.takes_over(&other, Change::Ban { source, left: Duration::from_mins(10) });
     node.takes_over(&other, Change::Unban { sources: net("0.0.0.0/0") });
     assert_eq!(node.banned().len(), 1);
-    // Each of these is let, and all together would be everybody.
+    // Each of these is allowed, but all together would cover all addresses.
     for first in 0..20u8 {
         let sources = net(&format!("{}.0.0.0/8", 20 + first));
         node.takes_over(&other, Change::List { list: List::Allow, sources, left: None });
         let listed = (first < 16).then_some(Listed::Allow);
         assert_eq!(node.in_maps(&sources.to_string()), listed, "{sources}");
     }
-    // One that goes makes room; the other list has room of its own.
+    // A removed entry makes room; the other list has its own room.
     let (gone, new) = (net("20.0.0.0/8"), net("60.0.0.0/8"));
     node.takes_over(&other, Change::Unlist { sources: gone });
     node.takes_over(&other, Change::List { list: List::Allow, sources: new, left: None });
@@ -56,7 +56,7 @@ fn the_store_lets_nobody_pass_and_denies_nobody_at_large() {
     node.end();
 }
 
-/// With a key, only nodes that have it change anything here.
+/// With a key, only nodes that have it can change anything here.
 #[test]
 fn with_a_key_only_signed_changes_count() {
     let keys = |key: &str| Some(Keys::parse(&key.repeat(32)).unwrap());
