@@ -1,4 +1,4 @@
-//! The daemon's answers, and those that the maps give without it.
+//! The daemon's answers, compared with those from the maps without it.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ fn started() -> Daemon {
         .unwrap()
         .put_ban(&Source::V4([198, 51, 100, 9]), ban)
         .unwrap();
-    // Of removed rules, and of every rule there may be.
+    // Counters of removed rules, and of every possible rule.
     for number in 1..12 {
         let dropped = Tally { packets: u64::from(number), bytes: 60 };
         let counters = RuleCounters { dropped, ..RuleCounters::default() };
@@ -148,12 +148,12 @@ fn the_maps_say_what_the_daemon_says_of_a_source() {
         let by_rule = reported.by_rule.into_iter().map(|by| RuleDrops {
             rule: by.rule.map(shown),
             rule_name: None,
-            // Only a daemon compares two readings, and has events.
+            // Only a daemon compares two readings and has events.
             dropped_per_second: None,
             since: None,
             ..by
         });
-        // The rows are made of what is compared here.
+        // The rows are built from the values that are compared here.
         let rows: Vec<SourceRow> = read.rows.clone();
         let reported = SourceView {
             by_rule: by_rule.collect(),
@@ -178,7 +178,7 @@ fn the_maps_say_what_the_daemon_says_of_a_source() {
     assert!(of("127.0.0.1").martian);
 }
 
-/// Without maps there is an error, as for any command on them.
+/// Without maps there is an error, as for any command on maps.
 #[test]
 fn without_maps_there_is_no_answer() {
     let daemon = Daemon::start(&[]);

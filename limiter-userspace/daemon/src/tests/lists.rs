@@ -97,7 +97,7 @@ fn several_go_at_once() {
     // A wrong one among them: all stay.
     let refused: Result<_, Refusal> = unlist("192.0.2.1,nonsense");
     assert!(refused.unwrap_err().to_string().contains("nonsense"));
-    // A source that is named twice is one, and one that is on no list is counted.
+    // A source named twice counts once, and a source on no list is counted.
     let sources = "192.0.2.1,2001:db8::9,203.0.113.1,192.0.2.1,10.0.0.0/8";
     assert_eq!(unlist(sources), Ok((2, 2)));
     assert_eq!(unlist("203.0.113.1"), Ok((2, 1)));

@@ -52,7 +52,7 @@ fn packets_that_wait_no_longer_are_noticed() {
     assert_eq!(delays.packets, 1_000);
 }
 
-/// What a rule set brings is told once, and what belongs to one that is gone goes with it.
+/// A warning about a rule set is reported once, and disappears with its rule set.
 #[test]
 fn a_look_at_the_machine_belongs_to_its_rule_set() {
     let mut daemon =
@@ -83,7 +83,7 @@ fn rules_that_meet_nothing_are_named() {
     assert_eq!(met(&daemon), Some((office(), 1, 2, 1_200)));
     let text = crate::render::text(&daemon.service.status().unwrap());
     assert!(text.contains("1 of 2 rules by none of 1,200 packets: office"), "{text}");
-    // Those that other rules had in front of them do not count.
+    // Warnings that earlier rules had do not count.
     daemon.service.reload().unwrap();
     assert_eq!(met(&daemon), Some((office(), 1, 2, 0)));
     daemon.fake.send(Source::V4([192, 0, 2, 7]), 1, 60);

@@ -12,7 +12,7 @@ use crate::api::status::InterfaceState;
 use crate::notify::Notifier;
 use crate::render;
 
-/// A daemon and what it says to its manager.
+/// A daemon with the socket of its manager.
 fn managed() -> (Daemon, UnixDatagram) {
     let mut daemon = Daemon::start(&[]);
     let path = daemon.directory.path().join("notify");
@@ -74,7 +74,7 @@ fn rules_are_planned_again_when_an_interface_is_back() {
     let error = "it is used".to_owned();
     let refused = Refused { interface: name(), mode: Mode::Native, error };
     assert_eq!(commits_after(LinkChange::Refused(refused)), 1);
-    // No rule is about it.
+    // No rule names the interface.
     assert_eq!(commits_after(LinkChange::Appeared(name())), 1);
     assert_eq!(commits_after(LinkChange::Left(name())), 1);
     assert_eq!(commits_after(LinkChange::Elsewhere(name())), 1);
@@ -93,7 +93,7 @@ fn a_daemon_without_its_pins_has_nothing_to_say() {
     assert!(state.left && !state.detached, "pins that are another's by now were removed");
 }
 
-/// A container that comes changes nothing for rules that are not about it.
+/// A new container changes nothing for rules that do not name it.
 #[test]
 fn rules_are_planned_again_when_an_interface_of_theirs_appears() {
     for (keys, wanted) in [
@@ -112,7 +112,7 @@ fn rules_are_planned_again_when_an_interface_of_theirs_appears() {
     }
 }
 
-/// What is not attached is said by everything that says what is.
+/// Every report of attached interfaces also reports the one that is not attached.
 #[test]
 fn an_interface_that_is_refused_is_reported() {
     let (mut daemon, manager) = managed();

@@ -36,7 +36,7 @@ fn read(text: &str) -> Samples {
         let before = samples.insert((sample.metric.clone(), labels), value);
         assert!(before.is_none(), "{} has the same labels twice", sample.metric);
     }
-    // The parser passes over what it does not understand.
+    // The parser skips lines that it does not understand.
     let lines = text.lines().filter(|line| !line.starts_with('#')).count();
     assert_eq!(samples.len(), lines);
     samples
@@ -206,7 +206,7 @@ fn labels_are_bounded_however_many_rules_there_are() {
     same(value(&samples, "limiter_rules", &[]), 10_000.0);
     let named: BTreeSet<_> = samples.keys().filter_map(|(_, labels)| labels.get("rule")).collect();
     assert!(named.len() <= 501, "{}", named.len());
-    // The last one has no name of its own, and is counted all the same.
+    // The last rule has no name of its own, but is counted.
     let other = [("rule", "other"), ("verdict", "within")];
     same(value(&samples, "limiter_rule_packets_total", &other), 3.0);
     // A rule more, and no sample more.

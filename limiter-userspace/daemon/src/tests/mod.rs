@@ -362,12 +362,12 @@ fn a_changed_limit_keeps_what_is_available() {
     daemon.set("192.0.2.0/24", "10/s", Some(10)).unwrap();
     let view = daemon.service.source("192.0.2.1").unwrap();
     assert!(view.remaining <= Some(10), "{view:?}");
-    // A longer prefix takes over what is left of a bucket, while the old rule is still there.
+    // A longer prefix takes over the remainder of a bucket while the old rule still exists.
     daemon.unset("192.0.2.0/24").unwrap();
     daemon.fake.send(Source::V4([192, 0, 2, 5]), 97, 60);
     daemon.set("192.0.2.5", "10/s", Some(10)).unwrap();
     assert_eq!(daemon.service.source("192.0.2.5").unwrap().remaining, Some(3));
-    // From then on the new rate counts, and not from when somebody looks.
+    // The new rate counts from then on, not from the next look.
     let now = daemon.fake.state().now;
     daemon.fake.state().now = now.plus(Ticks::from_nanos(200_100_000));
     assert_eq!(daemon.service.source("192.0.2.5").unwrap().remaining, Some(5));
@@ -401,8 +401,8 @@ fn bypass_and_detach() {
     runtime.block_on(daemon.stop.notified());
 }
 
-/// limiter lets every packet pass; a program of `--then` need not, and is named wherever that is
-/// said.
+/// limiter lets every packet pass, but a program of `--then` may not, so every such report names
+/// it.
 #[test]
 fn the_bypass_names_the_program_that_goes_on() {
     let (pin, name) = ("/sys/fs/bpf/acl".into(), Some("acl".to_owned()));

@@ -26,7 +26,7 @@ fn description() -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Path, method and what is said of them.
+/// Path, method and description of each operation.
 fn operations(description: &Value) -> Vec<(String, String, Value)> {
     let paths = description["paths"].as_object().unwrap();
     let of = |(path, methods): (&String, &Value)| {
@@ -37,7 +37,7 @@ fn operations(description: &Value) -> Vec<(String, String, Value)> {
     paths.iter().flat_map(of).collect()
 }
 
-/// The router's paths are the description's. Which methods a path takes is found by asking:
+/// The router's paths are those of the description. The methods of a path are found by requests:
 /// `right_requests_are_made_for_every_operation` and `other_methods_and_paths_are_refused_in_json`.
 #[test]
 fn every_route_is_described_and_every_description_is_a_route() {
@@ -149,7 +149,7 @@ impl Choices {
     }
 }
 
-/// All that is not plain in a URL, escaped.
+/// Escapes all characters that are not plain in a URL.
 fn escaped(text: &str) -> String {
     use std::fmt::Write as _;
     let mut escaped = String::new();
@@ -249,7 +249,7 @@ fn ask(
     })
 }
 
-/// Checks an answer against what is said of the operation.
+/// Checks an answer against the description of the operation.
 fn check_answer(
     description: &Value,
     operation: &Value,
@@ -316,7 +316,7 @@ proptest! {
     }
 }
 
-/// A fuzzer that never makes a request that is taken would find little.
+/// A fuzzer that never makes an accepted request would find little.
 #[test]
 fn right_requests_are_made_for_every_operation() {
     let description = description();
@@ -384,7 +384,7 @@ fn other_methods_and_paths_are_refused_in_json() {
     assert_eq!(status, 404);
     let reported: Value = serde_json::from_slice(&body).unwrap();
     valid(error, &description, &reported).unwrap();
-    // Every path is named, as the router has it.
+    // Every path is named in the router's form.
     let reported = reported["error"].as_str().unwrap();
     let named: BTreeSet<_> = reported
         .split([' ', ','])

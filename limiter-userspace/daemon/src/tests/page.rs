@@ -114,7 +114,7 @@ fn the_policy_lets_the_page_run_and_nothing_else() {
 #[test]
 fn the_page_asks_nobody_else_and_writes_no_markup() {
     let page = Server::start().page().body;
-    // The name of the form of charts is a name, and nobody is asked there.
+    // The namespace of SVG is only a name; no request goes there.
     let page = page.replace("http://www.w3.org/2000/svg", "");
     for elsewhere in ["http:", "https:", "src=", "url(", "@import", "WebSocket", "import("] {
         assert!(!page.contains(elsewhere), "{elsewhere}");
@@ -193,7 +193,7 @@ fn other_sites_get_nothing() {
     }
 }
 
-/// Every path that the daemon describes, by any method.
+/// Requests every path of the description by every method.
 #[test]
 fn nothing_that_changes_is_served_beside_the_page() {
     const READ: [&str; 9] = [
@@ -230,7 +230,7 @@ fn nothing_that_changes_is_served_beside_the_page() {
     }
 }
 
-/// Somebody forwards the socket, and a site that is open in the same browser asks there.
+/// A user forwards the socket, and a site open in the same browser sends requests to it.
 #[test]
 fn a_browser_changes_nothing_on_the_socket() {
     let server = Server::start();

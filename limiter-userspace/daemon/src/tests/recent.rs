@@ -52,7 +52,7 @@ fn the_counters_are_read_each_second_and_those_of_ten_minutes_are_kept() {
     assert!(rates.passed_packets > 0.0 && rates.dropped_packets > 0.0, "{rates:?}");
     assert!((rates.passed_packets + rates.dropped_packets - 50.0).abs() < 1e-9, "{rates:?}");
     assert!((rates.passed_bits - 800.0 * rates.passed_packets).abs() < 1e-6, "{rates:?}");
-    // Anybody who has the others asks for what is newer.
+    // A client that has the earlier points asks for the newer ones.
     let newer = history(&daemon, Some(before.clock_ns)).points;
     assert_eq!(newer, [*last]);
     assert_eq!(history(&daemon, Some(last.clock_ns)).points, []);

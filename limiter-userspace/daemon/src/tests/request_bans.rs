@@ -66,7 +66,7 @@ fn a_ban_by_requests_grows_as_one_by_packets_and_names_its_rule() {
     let rule = "auth_type=login remote_address".to_owned();
     assert_eq!(ban.request_rule, Some(RequestRule { domain: "auth".to_owned(), rule }));
     assert!(ban.by_requests && !ban.by_hand && !ban.by_node && ban.rule.is_none());
-    // Who is banned stays so, until then.
+    // A banned source stays banned until then.
     daemon.after(10);
     assert_eq!(daemon.request_ban("192.0.2.1"), InForce);
     // Twice as long, and then the longest.
@@ -75,7 +75,7 @@ fn a_ban_by_requests_grows_as_one_by_packets_and_names_its_rule() {
         assert_eq!(daemon.request_ban("192.0.2.1"), Made);
         assert!(daemon.banned()[0].starts_with(&format!("192.0.2.1 {expected} s ")), "{expected}");
     }
-    // Bans that are forgotten.
+    // These bans are forgotten.
     daemon.after(150 + 3601);
     assert_eq!(daemon.request_ban("192.0.2.1"), Made);
     assert_eq!(daemon.banned(), [format!("192.0.2.1 60 s 1 {SHOWN}")]);
@@ -125,7 +125,7 @@ fn the_guards_of_other_bans_hold() {
     assert!(refusal.contains("33 bans are too many for one request"), "{refusal}");
 }
 
-/// The rate of new bans is that of the rule file, and only bans that are made count.
+/// New bans are made at the rate of the rule file, and only bans that were made count.
 #[test]
 fn new_bans_have_the_rate_of_those_by_packets() {
     use RequestBanBecame::{InForce, Made, OverBudget};
@@ -163,7 +163,8 @@ fn the_rule_is_known_after_a_restart_and_no_other_gets_its_name() {
     assert_eq!(shown[0], format!("192.0.2.1 60 s 1 {SHOWN}"));
     let text = &shown[1];
     assert!(text.len() < 600 && !text.contains('\n'), "{text:?}");
-    // A file that somebody broke: the ban says what is known, and is not another's.
+    // The file was damaged: the ban reports only what is known, and does not get another rule's
+    // name.
     let path = daemon.directory.path().join("state/request-rules.json");
     fs::write(&path, "{").unwrap();
     daemon = daemon.restart(&[]);
@@ -179,7 +180,7 @@ fn the_rule_is_known_after_a_restart_and_no_other_gets_its_name() {
     assert!(shown[2].contains("requests of shop: "), "{shown:?}");
 }
 
-/// A source that is banned by a rule for requests is dropped by no other: events say which it was.
+/// A source banned by a rule for requests is dropped by no other rule: events name that rule.
 #[test]
 fn events_of_a_banned_source_name_the_rule_for_requests() {
     let mut daemon = Daemon::start(&[]);

@@ -49,7 +49,7 @@ fn rates_of_requests_are_of_two_reports_of_one_process() {
     reports.take(report(1, 12, vec![shadow(6), rule("a", 140, 11), rule("c", 9, 9)]), now).unwrap();
     let rate = |passed, refused, over| Some(RequestRates { passed, refused, over });
     assert_eq!(rates(&reports), [rate(3.0, 0.0, 3.0), rate(20.0, 0.5, 0.0), None]);
-    // A counter that began anew, and another process with the same id.
+    // A counter that started again, and another process with the same id.
     reports.take(report(1, 13, vec![rule("a", 3, 0)]), now).unwrap();
     assert_eq!(rates(&reports), [None]);
     let other = ReportRequests { began_ms: 8, ..report(1, 20, vec![rule("a", 500, 0)]) };
@@ -58,7 +58,7 @@ fn rates_of_requests_are_of_two_reports_of_one_process() {
     assert_eq!(rates(&reports), [None; 2]);
 }
 
-/// Old numbers are never shown as live: they are marked, and then forgotten; and those of a process
+/// Old numbers are never shown as live: they are marked, and later forgotten; those of a process
 /// that ends are forgotten at once.
 #[test]
 fn what_is_not_reported_any_more_is_marked_and_forgotten() {
@@ -77,7 +77,7 @@ fn what_is_not_reported_any_more_is_marked_and_forgotten() {
     assert_eq!(old.words(), words);
     assert_eq!(at(&reports, 59).processes.len(), 2);
     assert_eq!(at(&reports, 60).processes.len(), 1);
-    // One that was killed is not counted among those that report.
+    // A killed process is not counted among the reporting ones.
     let sum = |reports: &RequestReports, seconds| reports.sum(now + seconds * SECOND);
     assert_eq!(
         sum(&reports, 50).words(),
@@ -107,7 +107,7 @@ fn reports_are_bounded() {
     assert_eq!(reports.sum(now), sum);
     let words = "0 rules of 16 processes of `limiter serve`; 1 more is not shown, for want of room";
     assert_eq!(sum.words(), words);
-    // Those that are known go on; one that is silent gives way, the one that is so for longest.
+    // Known processes go on; the process that has been silent for longest gives way.
     for pid in 2..=16 {
         reports.take(report(pid, 2, Vec::new()), now + 3 * SECOND).unwrap();
     }
@@ -115,7 +115,7 @@ fn reports_are_bounded() {
     assert_eq!(sum, ReportedRequests { processes: 16, ..ReportedRequests::default() });
     let processes = reports.list(now + 6 * SECOND).processes;
     assert!(processes.len() == 16 && processes.iter().all(|process| process.pid != 1));
-    // One that gives up is not counted for ever.
+    // A process that gives up is not counted for ever.
     assert!(reports.take(report(18, 1, Vec::new()), now + 6 * SECOND).is_err());
     assert_eq!(reports.sum(now + 95 * SECOND).not_shown, 1);
     assert_eq!(reports.sum(now + 96 * SECOND).not_shown, 0);
@@ -146,9 +146,9 @@ fn a_report_is_shown_as_plain_text() {
     assert_eq!(reports.sum(now).words(), "4 rules of 1 process of `limiter serve`");
 }
 
-/// A file for packets and requests is in force in two processes. The daemon names those of
-/// `limiter serve` that answer by other rules than it has read, and files that they would refuse:
-/// another place in the file, or other rules for packets, are no other rules for requests.
+/// Two processes use a file for packets and requests. The daemon names processes of `limiter serve`
+/// whose rules differ from those that it has read, and files that they would refuse. Another place
+/// in the file, or other rules for packets, do not change the rules for requests.
 #[test]
 fn processes_with_other_rules_than_the_files_are_named() {
     let file = |name: &str, rate: &str| Document {
@@ -182,7 +182,7 @@ fn processes_with_other_rules_than_the_files_are_named() {
     assert!(refused.len() == 1 && refused[0].contains("takes no `requests` of both.yaml"));
     reports.take(of(vec![digest(&after)]), now).unwrap();
     assert_eq!(others(&reports, &after), Vec::<String>::new());
-    // What it reports besides is shown with who it is, and no longer once it is silent.
+    // Its other reports are shown with its name, and no longer once it is silent.
     let warning =
         ReportRequests { warnings: vec!["of 20\u{1b} requests".to_owned()], ..of(vec![]) };
     reports.take(warning, now).unwrap();

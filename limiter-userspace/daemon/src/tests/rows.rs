@@ -1,4 +1,4 @@
-//! The row of a source: what drops most of it, wherever a row stands.
+//! The row of a source names the rule that drops most of it, wherever the row appears.
 
 use std::collections::BTreeMap;
 

@@ -58,8 +58,8 @@ impl Daemon {
 const OTHER_RULES: [&str; 2] = ["every source 100/s file", "198.51.100.0/24 5/s file"];
 const FILE_RULES: [&str; 2] = ["every source 100/s file", "192.0.2.0/24 1000/s file"];
 
-/// Rules of the arguments are a rule set as one of files: applied rules outlive a restart with the
-/// same ones, and a reload ends them. No notice speaks of files that changed.
+/// Rules in the arguments work like those of files: applied rules outlive a restart with the same
+/// arguments, and a reload ends them. No report mentions changed files.
 #[test]
 fn rules_of_the_arguments_are_in_force_as_those_of_files() {
     let Daemon { directory, fake, service, stop } = Daemon::start(&[]);
@@ -210,7 +210,7 @@ fn a_warning_is_reported_by_the_change_that_brings_it() {
     rate_limit: {unit: second, requests_per_unit: 100, burst: 20}
     action: {ban: {evidence: none}}
 ";
-    // The other one is of the start, and not of the rules.
+    // The other warning is about the start, not about the rules.
     let reported = |daemon: &Daemon| {
         let mut warnings = daemon.service.status().unwrap().warnings;
         warnings.retain(|warning| !warning.contains("no address is safe from the limits"));
@@ -383,7 +383,7 @@ budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5}, shadow_mod
             (_, answer) => panic!("{text}\n{peer}: {answer:?}"),
         }
     }
-    // Without a session there is nobody to lock out.
+    // Without a session, nobody can be locked out.
     daemon.apply(&[OTHER]).unwrap();
 }
 
@@ -445,8 +445,8 @@ fn an_export_is_what_is_in_force() {
     assert!(exported.contains("      rate: 8kbit/s\n      burst: 1522\n"), "{exported}");
 }
 
-/// An export has the words of the author, of what is in force: not of the files on disk, and none
-/// of a rule that `limiter set` replaced.
+/// An export has the author's text of the rules in force: not that of the files on disk, and not
+/// that of a rule replaced by `limiter set`.
 #[test]
 fn an_export_has_the_words_of_the_author() {
     let mut daemon = Daemon::start(&[]);
@@ -464,7 +464,8 @@ descriptors:
     daemon.write(file);
     daemon.service.reload().unwrap();
     assert_eq!(daemon.export(false), file);
-    // What was saved since is not in force, and a restart takes what was applied from its own file.
+    // Files saved since then are not in force, and a restart reads the applied rules from their own
+    // file.
     daemon.write("descriptors: []\n");
     assert_eq!(daemon.export(false), file);
     daemon.write(file);
@@ -490,7 +491,7 @@ descriptors:
     daemon.service.set(&for_an_hour).unwrap();
     let exported = daemon.export(false);
     assert!(exported.contains("  # For a time: `limiter set` ends it at 2"), "{exported}");
-    // Files without blocks, and large ones, are written anew, and say so.
+    // Files without blocks, and large files, are rewritten, and the answer says so.
     let json = r#"{"descriptors": [{"key": "vlan", "rate_limit": {"rate": "5/s"}}]}"#;
     daemon.apply(&[json]).unwrap();
     assert!(daemon.export(false).starts_with("# The rule files could not be joined"));
@@ -500,7 +501,8 @@ descriptors:
     assert!(daemon.compare(&[&large]).unwrap().same);
 }
 
-/// Rules for requests are in the export as they were written, or the answer says whose are not.
+/// Rules for requests are exported as written, or the answer names the files whose rules are left
+/// out.
 #[test]
 fn an_export_has_the_rules_for_requests_or_says_whose_are_left_out() {
     let mut daemon = Daemon::start(&[]);
@@ -588,11 +590,11 @@ fn what_becomes_of_those_who_have_used_theirs_is_said_and_so() {
     }
 }
 
-/// So it is with a limit for one address, over the one of everybody, and with a trial.
+/// The same holds for a limit on one address above the limit for all, and for a trial.
 #[test]
 fn a_limit_that_is_set_and_a_trial_say_what_becomes_of_those_who_have_used_theirs() {
     let mut daemon = Daemon::start(&[]);
-    // Nobody has sent anything yet: there is nothing to say.
+    // No packet came yet, so there is nothing to report.
     for rate in ["200/s", "100/s"] {
         assert_eq!(daemon.set("203.0.113.9", rate, None).unwrap().used, None);
         assert_eq!(daemon.set("192.0.2.0/24", rate, None).unwrap().used, None);
@@ -602,7 +604,7 @@ fn a_limit_that_is_set_and_a_trial_say_what_becomes_of_those_who_have_used_their
     for source in [[203, 0, 113, 9], [192, 0, 2, 7]] {
         daemon.fake.send(Source::V4(source), 1, 60);
     }
-    // A rule of its own takes the address over from everybody's.
+    // A rule of its own takes the address over from the rule for all.
     let raised = daemon.set("203.0.113.9", "200/s", None).unwrap();
     assert_eq!(raised.used.as_deref(), Some(GOES_ON));
     let cut = daemon.unset("203.0.113.9").unwrap();
@@ -621,13 +623,13 @@ fn a_limit_that_is_set_and_a_trial_say_what_becomes_of_those_who_have_used_their
     daemon.fake.send(Source::V4([192, 0, 2, 7]), 1, 60);
     let back = daemon.service.revert().unwrap();
     assert_eq!(back.used.as_deref(), Some(GOES_ON));
-    // What stays says nothing new.
+    // An unchanged limit reports nothing new.
     daemon.service.apply_rules(&trial).unwrap();
     assert_eq!(daemon.service.confirm().unwrap().used, None);
 }
 
-/// A smaller limit on trial leaves what the one before would have left if it is taken back. If it
-/// is confirmed, nobody owes more than it allows.
+/// A smaller limit on trial leaves as much as the previous limit would have left, if it is taken
+/// back. If it is confirmed, no source owes more than the limit allows.
 #[test]
 fn a_smaller_limit_on_trial_says_that_what_was_used_counts_in_full() {
     let mut daemon = Daemon::start(&[]);

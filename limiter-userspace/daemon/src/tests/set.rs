@@ -1,5 +1,4 @@
-//! Limits of `limiter set` on ports, over prefixes, with a name and for a time; and what is
-//! answered.
+//! Limits of `limiter set` on ports, over prefixes, with a name and for a time; and the answers.
 
 use super::*;
 use crate::api::lists::{ListName, SetList};
@@ -50,7 +49,7 @@ fn a_limit_on_a_port_has_keys_a_name_and_a_unit() {
     assert_eq!(limits.len(), 5);
 }
 
-/// What has no limit by one rule may have others by its port.
+/// A source exempt from one rule may still be limited by rules for ports.
 #[test]
 fn what_limits_an_exempt_source_all_the_same_is_said() {
     let mut daemon = Daemon::start(&[]);
@@ -75,8 +74,8 @@ fn what_limits_an_exempt_source_all_the_same_is_said() {
     assert!(!done(&mut daemon, &exempt("203.0.113.55")).contains("others"));
 }
 
-/// A slow rate on a port of TCP is asked about, as packets of it stop open sessions. What was said
-/// is taken, with a warning.
+/// A slow rate on a TCP port needs a confirmation, because it stops packets of open sessions. An
+/// explicit request is accepted, with a warning.
 #[test]
 fn a_slow_rate_on_a_port_of_tcp_is_asked_about() {
     let mut daemon = Daemon::start(&["192.0.2.99"]);
@@ -125,7 +124,7 @@ fn a_short_burst_is_reported_when_it_is_set() {
     assert_eq!(daemon.set("192.0.2.9", "20mbit/s", None).unwrap().warnings, [""; 0]);
 }
 
-/// A limit takes the place of a rule with all that it had: that is said.
+/// A limit replaces a rule with everything that it had, and the answer says so.
 #[test]
 fn what_a_limit_does_not_take_over_is_said() {
     let mut daemon = Daemon::start(&["192.0.2.99"]);

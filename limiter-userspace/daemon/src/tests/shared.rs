@@ -56,7 +56,7 @@ fn without_a_cluster_a_shared_budget_is_this_node_s_and_that_is_reported() {
     assert!(!crate::render::text(&limits).contains("over all nodes"));
 }
 
-/// The limits are shown as those of all nodes.
+/// The limits are shown as those of all nodes together.
 #[test]
 fn a_shared_budget_is_listed_with_what_all_nodes_have() {
     let daemon = Daemon::among(Some(4));
@@ -71,14 +71,14 @@ fn a_shared_budget_is_listed_with_what_all_nodes_have() {
         budget.sharing.as_deref(),
         Some("over all nodes, sync 200 ms, share 25%, share_of_burst 10%, on_partition share")
     );
-    // Not the share's 62.5/s.
+    // Not the 62.5/s of the share.
     assert_eq!((budget.limit.as_str(), budget.burst), ("1000/s", Some(1000)));
     assert_eq!(budget.effective_per_second, Some(1000.0));
     let shown = crate::render::text(&limits);
     assert_eq!(shown.matches("over all nodes").count(), 1, "{shown}");
 }
 
-/// The leases are those of the rules in force, whatever is tried, and after a restart.
+/// The leases follow the rules in force, during any trial and after a restart.
 #[test]
 fn leases_go_with_the_rules_in_force() {
     let mut daemon = Daemon::among(Some(4));
@@ -109,7 +109,7 @@ fn leases_go_with_the_rules_in_force() {
         SharedTerms::Window { .. } => 0,
     };
     assert_eq!((nodes(&before), nodes(after)), (4, 2));
-    // Rules that are refused change nothing.
+    // Refused rules change nothing.
     let kept = after.clone();
     daemon.write(&SHARED.replace("requests_per_unit: 1000}", "requests_per_unit: 1000, burst: 9}"));
     let error = daemon.service.reload().unwrap_err().to_string();
@@ -124,7 +124,7 @@ const BY_SOURCE: &str = "descriptors:
     cluster: {sync: 200ms}
 ";
 
-/// Of a limit over all nodes, this one knows what it has: never what is left of all.
+/// For a limit over all nodes, a node knows only its own part, never the remainder of all.
 #[test]
 fn a_source_under_a_shared_rule_is_reported_with_what_holds_here() {
     let mut daemon = Daemon::among(Some(4));

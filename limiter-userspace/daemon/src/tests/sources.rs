@@ -133,14 +133,14 @@ fn whoever_begins_to_send_is_found_within_a_round() {
     for number in 0..60_000 {
         daemon.fake.send(source(number), 1, 60);
     }
-    // More than are kept have sent more than it, and are silent now.
+    // More sources than are kept have sent more than this one, and are silent now.
     for number in 0..300 {
         daemon.fake.send(source(number), 19, 60);
     }
     let mut found = None;
     for turn in 1..=10 {
         at(&daemon, 1000 + 1000 * turn);
-        // The last one that is read, and its bucket has drained when it is.
+        // The source that is read last, whose bucket has drained by then.
         daemon.fake.send(source(59_999), 1, 60);
         at(&daemon, 1500 + 1000 * turn);
         let top = look(&mut daemon, By::Rate);
@@ -165,7 +165,7 @@ fn who_comes_behind_the_reading_is_found_at_the_next_look() {
     }
     look(&mut daemon, By::DropRate);
     at(&daemon, 2000);
-    // The first one that would be read.
+    // The source that would be read first.
     daemon.fake.send(source(0), 40, 60);
     let top = look(&mut daemon, By::Dropped);
     assert_eq!(names(&top.sources).first(), Some(&"10.0.0.0"), "{:?}", top.sources);
@@ -179,7 +179,7 @@ fn whose_drops_are_reported_is_known_at_once() {
     for number in 0..60_000 {
         daemon.fake.send(source(number), 1, 60);
     }
-    // The last one that would be read.
+    // The source that would be read last.
     let late = source(59_998);
     daemon.fake.send(late, 40, 60);
     let event =
@@ -266,7 +266,7 @@ fn a_watched_source_is_reported_with_its_list_and_its_ban() {
     let row = watched(&mut daemon);
     assert_eq!((row.listed, row.banned_seconds), (Some(ListName::Deny), Some(3)));
     assert_eq!(row.passed_per_second, Some(5.0));
-    // A source that nobody tracks is reported, too.
+    // An untracked source is reported as well.
     let watch = Some("203.0.113.9".to_owned());
     let top = daemon.service.top(&AskTop { watch, ..AskTop::default() }).unwrap();
     assert_eq!(top.watched[0].passed, 0);
@@ -295,12 +295,12 @@ fn sources_of_rules_with_several_limits_are_reported_too() {
     daemon.fake.send(source(1), 60, 60);
     daemon.fake.send(Source::V6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 9]), 3, 60);
     at(&daemon, 60_000);
-    // The keyed table, which is asked first, remembers of it that it has no rule there.
+    // The keyed table, which is looked up first, remembers that the source has no rule there.
     daemon.fake.send(source(256), 30, 60);
 
     let view = daemon.service.source("10.0.0.1").unwrap();
     assert_eq!(view.rule.as_deref(), Some("every source"));
-    // One of them passed before.
+    // One of the packets passed before.
     assert_eq!((view.tracked, view.passed, view.dropped), (true, 21, 40));
     assert_eq!((view.burst, view.remaining), (Some(20), Some(15)));
     assert_eq!((view.full_in_ns, view.limits.len()), (5_000_000_000, 2));
@@ -333,7 +333,7 @@ fn sources_of_rules_with_several_limits_are_reported_too() {
     assert_eq!((top.dropped_by.sources, top.dropped_by.others), (Some(59), Some(0)));
 }
 
-/// Of each algorithm what is left is said, and of several limits the one that drops is named.
+/// The remainder is reported for each algorithm, and of several limits the one that drops is named.
 #[test]
 fn what_is_left_is_said_of_every_algorithm_and_of_the_limit_that_drops() {
     use crate::render::text;
@@ -369,7 +369,7 @@ fn what_is_left_is_said_of_every_algorithm_and_of_the_limit_that_drops() {
     let view = daemon.service.source("203.0.113.7").unwrap();
     assert_eq!((view.remaining, view.of, view.passed), (Some(0), Some(10), 10), "{view:?}");
     assert!(view.left[0].conforms && !view.left[1].conforms, "{:?}", view.left);
-    // The share that is used is of that limit, too.
+    // The used share belongs to that limit as well.
     daemon.fake.send(Source::V4([203, 0, 113, 9]), 3, 60);
     let list = listed(&daemon, &asked(By::Utilization, 2), || {}).unwrap();
     let used: Vec<_> = list.sources.iter().map(|row| row.utilization).collect();
@@ -380,7 +380,7 @@ fn what_is_left_is_said_of_every_algorithm_and_of_the_limit_that_drops() {
         "{said}"
     );
     assert!(said.contains("packets of 2500/s"), "{said}");
-    // What drops may be a budget that the rule is charged to.
+    // The limit that drops may be a budget to which the rule is charged.
     daemon.write(
         "budgets: [{name: all, rate_limit: {rate: 3/hour}}]\ndescriptors: [{key: remote_address, \
          budget: all}]",

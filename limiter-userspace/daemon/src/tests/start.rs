@@ -1,4 +1,4 @@
-//! The start of the daemon: what is refused, and what is left behind then.
+//! The start of the daemon: what is refused, and what a refused start leaves behind.
 
 use std::fs;
 use std::path::PathBuf;

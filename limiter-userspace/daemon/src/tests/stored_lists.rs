@@ -44,7 +44,7 @@ impl Daemon {
         state.wall = state.wall.map(|wall| wall + time);
     }
 
-    /// The maps are empty, and their clock begins anew.
+    /// Empties the maps and restarts their clock.
     fn reboot(self) -> Self {
         self.fake.state().clear_lists();
         self.fake.state().now = Ticks::from_nanos(5_000_000_000);
@@ -116,7 +116,7 @@ fn a_change_is_on_disk_before_it_is_answered() {
     daemon.deny_for(&["192.0.2.1", "192.0.2.2", "2001:db8::/48"], None);
     daemon.deny_for(&["192.0.2.3"], Some(100));
     daemon.unlist("192.0.2.1");
-    // Nothing was done from time to time.
+    // No housekeeping has run.
     let expected: Listed = [
         ("192.0.2.2".to_owned(), (ListName::Deny, None)),
         ("192.0.2.3".to_owned(), (ListName::Deny, Some(100))),
@@ -267,7 +267,7 @@ fn what_cannot_be_read_is_reported_and_kept() {
     let end = ": this change and those after it were left out".to_owned()
         + &kept(&["lists.json", "lists.journal"]);
     assert!(warnings[0].ends_with(&end), "{warnings:?}");
-    // Sources that are none, which version 0.1 only reported.
+    // Invalid sources, which version 0.1 only reported.
     fs::remove_file(daemon.at("lists.journal")).unwrap();
     let text = r#"{"entries":[{"source":"192.0.2.300","list":"deny"},{"source":"192.0.2.3","list":"deny"}]}"#;
     fs::write(daemon.at("lists.json"), text).unwrap();
@@ -275,7 +275,7 @@ fn what_cannot_be_read_is_reported_and_kept() {
     assert_eq!(listed, 1);
     assert!(warnings[0].contains("lists.json: 1 of its entries cannot be: "), "{warnings:?}");
     assert!(warnings[0].ends_with(&kept(&["lists.json"])), "{warnings:?}");
-    // All of it, and no text either.
+    // The whole file is damaged, and is not even text.
     fs::write(daemon.at("lists.json"), [0xff, 0, 7]).unwrap();
     let daemon = daemon.reboot();
     assert!(daemon.sources().is_empty());
@@ -353,7 +353,7 @@ fn the_file_of_a_list_that_is_over_is_short() {
     assert!(left < 1000, "{left} bytes");
 }
 
-/// A change is in force all the same, and stored as soon as that is possible.
+/// A change is in force even if it cannot be stored, and is stored as soon as possible.
 #[test]
 fn a_change_that_cannot_be_stored_is_stored_later() {
     let mut daemon = Daemon::stored();
@@ -421,7 +421,7 @@ fn a_reason_stays_with_its_entry() {
         crate::api::explain::AskExplain { from: "192.0.2.7".to_owned(), ..Default::default() };
     let steps = daemon.service.explain(&asked).unwrap().steps;
     assert!(steps.iter().any(|step| step.says == "denied for ever (ticket 4711)"), "{steps:?}");
-    // One that is allowed instead is not allowed for that reason.
+    // A source that is allowed instead does not keep the reason of its denial.
     let (list, sources) = (ListName::Allow, vec!["192.0.2.0/24".to_owned()]);
     daemon.service.list(&SetList { list, sources, ..SetList::default() }).unwrap();
     assert_eq!(reasons(&daemon)[0].1, None);

@@ -47,8 +47,8 @@ fn find<'a>(entries: &'a [LimitEntry], source: &str) -> &'a LimitEntry {
     entries.iter().find(|entry| entry.source == source).unwrap_or_else(|| panic!("no {source}"))
 }
 
-/// A tag that the card took off is not in the frame, so a rule for it is said to be without effect;
-/// as long as that is so, and only of rules that ask for tags.
+/// A tag that the card removed is not in the frame, so a rule for it is reported to have no effect:
+/// as long as this holds, and only for rules that match tags.
 #[test]
 fn a_rule_for_a_vlan_is_reported_where_tags_are_taken_off() {
     const BY_TAG: &str = "descriptors:
@@ -73,8 +73,8 @@ fn a_rule_for_a_vlan_is_reported_where_tags_are_taken_off() {
     assert_eq!(warnings(&daemon), [""; 0]);
 }
 
-/// A rule for an interface that is there and not limited is said to meet nothing, when it is set in
-/// force and in the status, and only such a rule.
+/// A rule for an existing interface without limiter is reported to meet nothing, when it is put in
+/// force and in the status; other rules are not.
 #[test]
 fn a_rule_for_an_interface_without_limiter_is_reported() {
     let rule = |name: &str| {
@@ -181,7 +181,7 @@ fn a_source_is_shown_with_all_of_its_limits() {
     assert_eq!((view.limits.len(), view.action.as_deref()), (2, Some("reject")));
     assert_eq!((view.burst, view.remaining), (Some(20), Some(20)));
     let view = daemon.service.source("192.0.2.1").unwrap();
-    // What is left is that of the budget.
+    // The remainder is that of the budget.
     assert_eq!((view.limit.as_deref(), view.of), (Some("budget customer"), Some(5)));
 }
 
@@ -306,7 +306,7 @@ fn drops_are_reported_by_what_drops_them() {
         let index = usize::try_from(reason.index()).unwrap();
         daemon.fake.state().reasons[index] = tally(packets);
     }
-    // The budget is one of the rules of sources, whose buckets count, too.
+    // The budget counts as a rule of sources, whose buckets count as well.
     let by = DroppedBy { sources: Some(543), others: Some(0), lists: 13 };
     let top = daemon.service.top(&AskTop::default()).unwrap();
     assert_eq!((top.dropped, top.dropped_by), (556, by));
@@ -333,8 +333,8 @@ descriptors:
     assert_eq!(others(&format!("{class}  - {{key: dscp, budget: slow}}\n")), None);
 }
 
-/// Nothing is said not to be limited that a rule on other keys, a ban or the rule on martians may
-/// drop.
+/// A source is not reported as unlimited if a rule on other keys, a ban or the rule on martians may
+/// drop its packets.
 #[test]
 fn what_else_may_drop_a_source_is_named() {
     let limit = "rate_limit: {unit: second, requests_per_unit: 5}";

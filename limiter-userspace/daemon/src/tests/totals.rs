@@ -1,5 +1,4 @@
-//! One total of each source: `show`, `sources` and `top` say the same, and no rate is of two
-//! counters.
+//! One total for each source: `show`, `sources` and `top` agree, and no rate mixes two counters.
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -92,7 +91,7 @@ fn drops_of_all_rules_are_one_total_in_every_answer() {
         let [by] = <[_; 1]>::try_from(row(rows).by).unwrap();
         assert_eq!((by.dropped, by.exact, by.rule_name.as_deref()), (8, true, Some("datagrams")));
     }
-    // All drops of all sources are those of the rules that count each.
+    // All drops of all sources are those of the rules that count each source.
     let by = (list.dropped_by.sources, list.dropped_by.others, list.dropped_by.lists);
     assert_eq!(by, (Some(8 + 3), Some(0), 0));
     // They rank, and have a rate.
@@ -112,7 +111,8 @@ fn drops_of_all_rules_are_one_total_in_every_answer() {
     assert_eq!(list.sources[0].dropped_per_second, Some(7.0), "{list:?}");
 }
 
-/// Without a rule on sources a source stands there as well, and what else may have passed is said.
+/// A source without a rule on sources is listed as well, and the answer says what else may have
+/// passed.
 #[test]
 fn a_source_without_a_rule_of_its_own_is_counted_by_others() {
     let mut daemon = with(
@@ -159,7 +159,7 @@ fn drops_that_nobody_counts_by_source_make_a_total_at_least() {
     at(&daemon, 90);
     daemon.service.housekeep().unwrap();
     assert_eq!(shown(&daemon.service.source(ADDRESS).unwrap()), (5, 7, false, true));
-    // Nothing was reported of one that is denied now, and more is not denied.
+    // No drop of this source, which is denied now, was reported.
     let (sources, list) = (vec!["203.0.113.12".to_owned()], ListName::Deny);
     let denied = SetList { list, sources, seconds: None, ..SetList::default() };
     daemon.service.list(&denied).unwrap();
@@ -191,7 +191,7 @@ fn ten_more(daemon: &mut Daemon, seconds: &mut u64) -> Option<f64> {
     row.passed_per_second.zip(row.dropped_per_second).map(|(passed, dropped)| passed + dropped)
 }
 
-/// Each rate is of the packets that came, or not known for a look or two.
+/// Each rate is that of the packets sent, or unknown for a look or two.
 fn known(daemon: &mut Daemon, seconds: &mut u64, what: &str) {
     for look in 0..4 {
         let rate = ten_more(daemon, seconds);
@@ -200,7 +200,7 @@ fn known(daemon: &mut Daemon, seconds: &mut u64, what: &str) {
     }
 }
 
-/// Whatever becomes of the rules, a rate is that of the packets that came, or is not known.
+/// Whatever happens to the rules, a rate is that of the packets sent, or unknown.
 #[test]
 fn no_rate_is_of_two_counters() {
     let mut daemon = with(PLAIN);

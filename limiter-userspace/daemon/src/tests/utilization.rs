@@ -1,4 +1,4 @@
-//! Utilization over the data path in memory: what is counted of whom, and the answers.
+//! Utilization over the data path in memory: the counts and the answers.
 
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -213,8 +213,8 @@ fn a_round_that_nobody_asks_for_reads_a_few_a_second() {
     assert_eq!((reported.buckets, rule(&reported).tracked), (5000, 5000));
 }
 
-/// In lines most places are empty: a round of few sources does not take minutes, and who comes
-/// after it is reported.
+/// Most places in lines are empty: a round over few sources does not take minutes, and later
+/// sources are reported.
 #[test]
 fn empty_places_hold_no_round_up() {
     let mut daemon = Daemon::start(&[]);
@@ -231,7 +231,7 @@ fn empty_places_hold_no_round_up() {
     assert_eq!(rule(&reported(&daemon)).sent, 30, "they are new, and all of theirs counts");
 }
 
-/// The last line has the words about the reading, and begins with none that were replaced.
+/// The last line describes the reading, and no character of the text was replaced.
 #[test]
 fn the_text_ends_with_how_it_was_read() {
     let daemon = Daemon::start(&[]);
@@ -253,7 +253,7 @@ fn of_many_a_share_is_followed_and_all_are_counted() {
     let of_all = rule(&first);
     assert_eq!((first.buckets, of_all.tracked, of_all.tenths[2]), (1000, 1000, 1000));
     assert!((1..=64).contains(&of_all.sent), "{of_all:?}");
-    // Buckets that are followed stay the same.
+    // Followed buckets stay the same.
     at(&daemon, 20);
     send(&daemon, 0..1000, 25);
     let second = reported(&daemon);

@@ -1,5 +1,5 @@
-//! A change of the rule files is found however it is made, and comes in force only where somebody
-//! means it.
+//! A change of the rule files is found however it is made, and is put in force only if the options
+//! ask for it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,10 +12,10 @@ use crate::api::status::Status;
 use crate::service::lock;
 use crate::watch::{Watch, watch};
 
-/// Far beyond what any step takes: a test that waits for it has failed.
+/// Far longer than any step takes: a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Longer than [`PATIENCE`]: what is found within it was reported by the kernel.
+/// Longer than [`PATIENCE`]: a change found within that was reported by the kernel.
 const NEVER: Duration = Duration::from_hours(1);
 
 /// Longer than any test, by the clock of the data path, which stands still.
@@ -176,7 +176,7 @@ fn a_file_that_changes_is_reported_and_never_in_force_by_itself() {
         assert_eq!((daemon.rate(), daemon.status().changed_on_disk), ("2/s".into(), None));
         fs::write(daemon.at("r.yaml"), rules(3)).unwrap();
         assert_eq!(daemon.until_reported().await, None);
-        // As it was.
+        // The file is as before.
         fs::write(daemon.at("r.yaml"), rules(2)).unwrap();
         daemon.until(|status| status.changed_on_disk.is_none()).await;
         assert_eq!(daemon.metric("ok"), "0");
@@ -270,7 +270,7 @@ fn a_reload_does_not_lock_out_the_session_that_types_it() {
     assert_eq!(daemon.rate(), "5/week");
 }
 
-/// An editor that truncates the file and pauses, and one that is given up.
+/// One editor truncates the file and pauses; another one is aborted.
 #[test]
 fn a_file_that_is_emptied_for_a_while_lifts_no_limit() {
     let daemon = Watched::start(one_file);

@@ -1,4 +1,4 @@
-//! Rules that are in force on trial: confirmed, taken back, or gone when their time is over.
+//! Rules on trial: confirmed, taken back, or ended after their time.
 
 use super::*;
 
@@ -140,7 +140,7 @@ fn an_interface_that_comes_back_does_not_end_a_trial() {
         daemon.service.look_after_links();
         daemon.service.look_after_links();
         let afterwards = daemon.fake.state().commits;
-        // A smaller limit that is confirmed comes in force anew.
+        // A confirmed smaller limit is put in force again.
         assert_eq!(afterwards, commits + if confirmed { 2 } else { 1 });
         assert_eq!(daemon.rules(), if confirmed { OTHER_RULES } else { FILE_RULES });
     }
