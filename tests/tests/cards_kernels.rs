@@ -1,6 +1,6 @@
 //! limiter on cards, each with a driver of its own and a cable to another card: attached or
 //! refused, and what its limit lets through while the card and its link change. `cargo xtask vm
-//! --cards` runs it where an emulator has the cards, and makes a table of docs/tested-on.md of what
+//! --cards` runs it where an emulator has the cards, and makes a table of docs/devices.md of what
 //! it prints.
 //!
 //! One limiter is started for each hook and mode, and gets every card by a pattern of names.

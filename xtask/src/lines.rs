@@ -26,7 +26,7 @@ const LONGEST: usize = 1800;
 const LEAD: usize = 250;
 
 /// Pages that may be longer, or begin with tables: nobody reads them from the top.
-const LOOKED_UP: [(&str, &str); 10] = [
+const LOOKED_UP: [(&str, &str); 11] = [
     ("rules-reference.md", "fields and keys of rule files, by name"),
     ("requests-reference.md", "the fine print of requests, by subject"),
     ("operations-reference.md", "reasons, files and variables, by name"),
@@ -34,7 +34,8 @@ const LOOKED_UP: [(&str, &str); 10] = [
     ("packets.md", "a row for each kind of packet"),
     ("floods.md", "what happens in each table that is full"),
     ("shaping-figures.md", "tables that a measurement writes"),
-    ("tested-on.md", "tables that a test writes"),
+    ("devices.md", "tables that a test writes"),
+    ("tested-on.md", "a table that a test writes"),
     ("performance.md", "tables that a measurement writes"),
     ("accuracy.md", "tables that a measurement writes"),
 ];

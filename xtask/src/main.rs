@@ -13,6 +13,7 @@ mod failure;
 mod fuzz;
 mod lines;
 mod measure;
+mod partners;
 mod plots;
 mod privilege;
 mod process;
@@ -46,6 +47,8 @@ enum Command {
     Run(run::Arguments),
     /// Run the tests: host, kernel, end to end
     Test(test::Arguments),
+    /// Try limiter beside real proxies, stores, engines and others: the table of docs/tested-on.md
+    Partners(partners::Arguments),
     /// Run the kernel tests on other kernels, emulated
     Vm(vm::Arguments),
     /// Draw the plots of docs/ again, and write the tables of the results in bench/results into its
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Build(arguments) => build::main(&arguments),
         Command::Run(arguments) => run::main(&arguments),
         Command::Test(arguments) => test::main(&arguments),
+        Command::Partners(arguments) => partners::main(&arguments),
         Command::Vm(arguments) => vm::main(&arguments),
         Command::Plots(arguments) => plots::main(&arguments),
         Command::Accuracy(arguments) => measure::main("limiter-accuracy", &arguments),

@@ -99,6 +99,25 @@ pub fn add_source(sender: &Netns, address: &str) -> Result<()> {
     Ok(())
 }
 
+/// [`add_source`] of an address which the receiving end `interface` can answer, too: no ARP mixes
+/// with what is counted.
+///
+/// # Errors
+///
+/// When the address cannot be added.
+pub fn add_peer(
+    sender: &Netns,
+    (receiver, interface): (&Netns, &str),
+    address: &str,
+) -> Result<()> {
+    add_source(sender, address)?;
+    let address = address.split('/').next().unwrap_or(address);
+    let mac = mac_text(SENDER.mac);
+    let to = ["lladdr", &mac, "dev", interface, "nud", "permanent"];
+    receiver.ip(["neighbour", "replace", address].into_iter().chain(to))?;
+    Ok(())
+}
+
 /// Switches segmentation and checksum offloads off at both ends, so that one packet of a tool is
 /// one frame on the wire. The sandbox's own generator sends finished frames and does not need it.
 ///

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 use crate::netns::Netns;
-use crate::veth::{self, End, RECEIVER, SENDER};
+use crate::veth::{self, End, RECEIVER};
 use crate::work_dir::WorkDir;
 
 /// The interface that the pages name.
@@ -29,7 +29,7 @@ const ENDED_WITHIN: Duration = Duration::from_mins(1);
 
 /// Commands that the shell begins with. Its mounts are seen by nobody else, and gone with its last
 /// process.
-const PREPARE: &str = r#"
+pub const PREPARE: &str = r#"
 set -e
 mkdir "$FOLLOWED/top"
 mount -t tmpfs tmpfs "$FOLLOWED/top"
@@ -134,13 +134,7 @@ impl Place {
     ///
     /// When the address cannot be added.
     pub fn add_peer(&self, address: &str) -> Result<()> {
-        veth::add_source(&self.peer, address)?;
-        // No ARP mixes with what is counted.
-        let address = address.split('/').next().unwrap_or(address);
-        let mac = SENDER.mac.map(|byte| format!("{byte:02x}")).join(":");
-        let to = ["lladdr", &mac, "dev", ETH0.interface, "nud", "permanent"];
-        self.here.ip(["neighbour", "replace", address].into_iter().chain(to))?;
-        Ok(())
+        veth::add_peer(&self.peer, (&self.here, ETH0.interface), address)
     }
 
     /// Puts a text into a file.

@@ -31,13 +31,8 @@ pub(super) fn installed(package: &str) -> Option<String> {
 
 /// Packages that Debian starts a service of when it installs them, and the service: a test wants
 /// the program, and nobody asked for something that listens.
-const SERVICES: [(&str, &str); 5] = [
-    ("nginx-light", "nginx"),
-    ("haproxy", "haproxy"),
-    ("caddy", "caddy"),
-    ("redis-server", "redis-server"),
-    ("prometheus", "prometheus"),
-];
+const SERVICES: [(&str, &str); 3] =
+    [("nginx-light", "nginx"), ("redis-server", "redis-server"), ("prometheus", "prometheus")];
 
 impl Plan {
     /// Installs it. Output of apt-get and cargo goes to standard error as it comes.

@@ -39,6 +39,8 @@ pub(crate) enum Tools {
     /// Tools of the sandbox, the traffic tools of the end-to-end tests, and the limiters that the
     /// bench's tests compare with.
     Test,
+    /// Tools that the tests beside real partners call; the partners are unpacked.
+    Partners,
     /// Tools of the sandbox, and the limiters that the measurements compare with.
     Peers,
     /// Tools that the kernel tests call on other kernels.
@@ -80,9 +82,14 @@ const SERVICE: &[Tool] = &[
 ];
 /// The proxy that asks about requests.
 const PROXY: &[Tool] = &[Tool { program: "nginx", package: "nginx-light" }];
-/// Others, for the tests alone.
-const PROXIES: &[Tool] =
-    &[Tool { program: "haproxy", package: "haproxy" }, Tool { program: "caddy", package: "caddy" }];
+/// Tools that unpack packages and ask what is in them.
+const UNPACK: &[Tool] = &[
+    Tool { program: "curl", package: "curl" },
+    Tool { program: "pip3", package: "python3-pip" },
+    Tool { program: "strip", package: "binutils" },
+    // Which docker needs and Debian's package only recommends.
+    Tool { program: "iptables", package: "iptables" },
+];
 /// The store of limits over many nodes.
 const STORE: &[Tool] = &[Tool { program: "redis-server", package: "redis-server" }];
 /// For the tests of its TLS.
@@ -139,9 +146,10 @@ impl Tools {
             Self::Run => &[SANDBOX],
             Self::Cluster => &[SANDBOX, STORE],
             Self::Requests => &[SANDBOX, PROXY],
-            Self::Test => &[
-                SANDBOX, TRAFFIC, PROXY, PROXIES, PEERS, SERVICE, STORE, TLS, DEB, ALERTS, BROWSER,
-            ],
+            Self::Test => {
+                &[SANDBOX, TRAFFIC, PROXY, PEERS, SERVICE, STORE, TLS, DEB, ALERTS, BROWSER]
+            }
+            Self::Partners => &[SANDBOX, GUEST, UNPACK],
             Self::Peers => &[SANDBOX, PEERS, STORE],
             Self::Vm => &[SANDBOX, GUEST],
             Self::VmCross => &[SANDBOX, GUEST, CROSS],

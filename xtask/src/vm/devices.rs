@@ -1,5 +1,5 @@
 //! `cargo xtask vm --devices` and `--cards`: which device takes which hook in which mode, and what
-//! limiter does on cards, of the cells that the tests print, as the tables of docs/tested-on.md.
+//! limiter does on cards, of the cells that the tests print, as the tables of docs/devices.md.
 
 mod table;
 
@@ -19,7 +19,7 @@ use crate::{process, workspace};
 pub(super) const TOOLS: &[&str] = &["ip", "ping", "tc", "ethtool", "wg"];
 
 /// The page, in the checkout.
-const PAGE: &str = "docs/tested-on.md";
+const PAGE: &str = "docs/devices.md";
 
 /// Runs the tests, one kernel after the other, prints the tables, and writes them or compares them
 /// with the page. A difference counts as a failure.

@@ -71,7 +71,7 @@ pub(crate) struct Arguments {
     /// kernel, of 6.12
     #[arg(long, conflicts_with_all = ["quick", "devices", "cards"])]
     figures: bool,
-    /// Instead of the tests, which device takes which hook: the tables of docs/tested-on.md, which
+    /// Instead of the tests, which device takes which hook: the tables of docs/devices.md, which
     /// are compared
     #[arg(long, conflicts_with_all = ["quick", "arch", "system"])]
     devices: bool,

@@ -27,7 +27,7 @@ pub(super) enum Scope {
 }
 
 impl Scope {
-    /// True where the tests make the tables of docs/tested-on.md.
+    /// True where the tests make the tables of docs/devices.md.
     pub(super) fn is_of_tables(self) -> bool {
         matches!(self, Self::Devices | Self::Cards)
     }

@@ -1,4 +1,4 @@
-//! What the kernel takes on each kind of device, by docs/tested-on.md, with which a test compares.
+//! What the kernel takes on each kind of device, by docs/devices.md, with which a test compares.
 
 use limiter_datapath::machine::{Link, forgets_program};
 
@@ -30,7 +30,7 @@ const KINDS: [(&str, &[&str], Native); 11] = [
 /// Drivers of cards in which no kernel has native XDP, by the same page.
 const WITHOUT: [&str; 2] = ["e1000", "e1000e"];
 
-/// True if a program does not stay on the device, by docs/tested-on.md.
+/// True if a program does not stay on the device, by docs/devices.md.
 pub(super) fn forgets(link: &Link) -> bool {
     link.driver.as_deref().is_some_and(forgets_program)
 }
@@ -49,7 +49,7 @@ mod tests {
 
     use super::*;
 
-    const PAGE: &str = include_str!("../../../../docs/tested-on.md");
+    const PAGE: &str = include_str!("../../../../docs/devices.md");
 
     /// The cells of native XDP, generic XDP and tc of a row, each with its kernels.
     fn cells(row: &str) -> Vec<[&'static str; 5]> {
@@ -72,7 +72,7 @@ mod tests {
                 let is_tried = |cell: &&str| !matches!(*cell, "not there" | "-");
                 let tried: Vec<_> =
                     cells.iter().filter(|[_, cells @ ..]| cells.iter().any(is_tried)).collect();
-                assert!(!tried.is_empty(), "{row}: docs/tested-on.md has no kernel with it");
+                assert!(!tried.is_empty(), "{row}: docs/devices.md has no kernel with it");
                 for [_, at_native, at_generic, at_tc @ ..] in tried {
                     // Of a cell that was not run nothing follows.
                     if *at_native != "-" {

@@ -11,7 +11,6 @@ mod grpc;
 mod hostile;
 mod matching;
 mod oracle;
-mod proxies;
 mod queue_access;
 mod queue_store;
 mod queues;
