@@ -76,13 +76,11 @@ impl Limiter {
         if limits.any(|of| !of.limits.are_rates()) {
             request.at.moment = moment.with_wall();
         }
-        match request.settle() {
-            Err(Waits) => Attempt::Waits(request),
-            Ok(()) => {
-                request.charge_afterwards();
-                Attempt::Settled(request)
-            }
+        if request.settle().is_err() {
+            return Attempt::Waits(request);
         }
+        request.charge_afterwards();
+        Attempt::Settled(request)
     }
 }
 

@@ -121,7 +121,7 @@ mod tests {
             message.nested_type.iter().filter_map(|of| self::message(&name, of, met)).collect();
         kept.enum_type.retain(|of| met.contains(&format!("{name}.{}", of.name())));
         (kept.reserved_range, kept.reserved_name) = (Vec::new(), Vec::new());
-        kept.options = kept.options.filter(|options| options.map_entry());
+        kept.options = kept.options.filter(prost_types::MessageOptions::map_entry);
         for one_of in &mut kept.oneof_decl {
             one_of.options = None;
         }
@@ -224,7 +224,9 @@ mod tests {
         }
         let mut files: Vec<_> = envoy.file.iter().filter_map(|of| file(of, &met)).collect();
         let names: Met = files.iter().map(|file| file.name().to_owned()).collect();
-        files.iter_mut().for_each(|file| file.dependency.retain(|of| names.contains(of)));
+        for file in &mut files {
+            file.dependency.retain(|of| names.contains(of));
+        }
         let made = FileDescriptorSet { file: files };
         if std::env::var_os("LIMITER_UPDATE_DESCRIBED").is_some() {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/doors/described.bin");
