@@ -58,8 +58,8 @@ fn row<'a>(rows: &'a Value, source: &str) -> Result<&'a Value> {
     list.iter().find(|row| row["source"] == source).with_context(|| format!("{source}: {rows}"))
 }
 
-/// What is said of the player: 180 packets of 200 a second, or of those that a busy machine sends, by
-/// `game` alone.
+/// What is said of the player: 180 packets of 200 a second, or of those that a busy machine sends,
+/// by `game` alone.
 fn is_of_the_player(row: &Value) -> Result<()> {
     let by = row["by"].as_array().with_context(|| format!("{row}"))?;
     ensure!(by.len() == 1 && by[0]["rule_name"] == "game", "{row}");

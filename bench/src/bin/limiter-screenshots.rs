@@ -1,5 +1,5 @@
-//! Takes the pictures of `limiter top` and of the page for the documentation. Exit codes: 0 they were taken; 1 the
-//! run broke off; 2 it could not run.
+//! Takes the pictures of `limiter top` and of the page for the documentation. Exit codes: 0 they
+//! were taken; 1 the run broke off; 2 it could not run.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -108,7 +108,8 @@ fn page(bed: &Testbed, output: &Path) -> Result<()> {
     let (width, height) = SIZE;
     browser.look_as(width, height, "light")?;
     browser.open(&format!("http://{PAGE}/"))?;
-    browser.wait("a source that is dropped", "return document.querySelector('tr.dropping') !== null")?;
+    let dropped = "return document.querySelector('tr.dropping') !== null";
+    browser.wait("a source that is dropped", dropped)?;
     thread::sleep(WHILE / 6);
     let path = output.join("page.png");
     fs::write(&path, browser.picture()?).with_context(|| format!("cannot write {}", path.display()))

@@ -39,8 +39,8 @@ const TURN: Duration = Duration::from_millis(100);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Keys:\n  \
     arrows, j, k  choose a row\n  \
-    Enter         show one source; there b denies it for a time, d for good, a allows it,\n                \
-    l limits it, u undoes that\n  \
+    Enter         show one source; there b denies it for a time, d for good, a allows it,\n\
+    \x20               l limits it, u undoes that\n  \
     1 to 5, Tab   sources, events, rules, interfaces, requests\n  \
     s, S          sort by another column\n  \
     /, f          filter by a prefix, by a rule\n  \

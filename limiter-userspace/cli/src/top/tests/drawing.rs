@@ -192,8 +192,8 @@ fn the_first_line_and_the_keys_are_never_cut() {
     assert!(keys.starts_with("b deny for a time   a allow ") && keys.ends_with("q quit"), "{keys}");
 }
 
-/// Without an answer the first line says so, and since when, as long as that lasts; the last numbers
-/// stay, and nothing of the remedy is cut.
+/// Without an answer the first line says so, and since when, as long as that lasts; the last
+/// numbers stay, and nothing of the remedy is cut.
 #[test]
 fn a_daemon_that_is_gone_is_said_in_the_first_line() {
     let mut fake = fake();
