@@ -187,7 +187,7 @@ impl Reason {
             Self::Truncated => "truncated",
             Self::Malformed => "malformed",
             // Labels of metrics and answers still use this name.
-            Self::Bypass => "brake",
+            Self::Bypass => "bypass",
             Self::Untracked => "untracked",
             Self::OverLimit => "over-limit",
             Self::Contended => "contended",

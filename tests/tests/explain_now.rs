@@ -192,7 +192,7 @@ fn what_is_said_of_a_packet_becomes_of_it() -> Result<()> {
     }
     limiter.ok(["off"])?;
     let question = ["203.0.113.21", "--to", "9/udp"];
-    ensure!(reasons(&bed, &limiter, &question, &udp(from(21), 9), 1)? == ["brake"]);
+    ensure!(reasons(&bed, &limiter, &question, &udp(from(21), 9), 1)? == ["bypass"]);
     limiter.close()?;
     bed.close()
 }

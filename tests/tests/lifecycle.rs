@@ -161,10 +161,10 @@ fn the_bypass_works_with_and_without_a_daemon() -> Result<()> {
     limiter.start()?;
     ensure!(arrive_of_ten(&bed)? == 5);
     limiter.on_pins("off")?;
-    ensure!(limiter.json(&["status"])?["brake"] == true);
+    ensure!(limiter.json(&["status"])?["bypass"] == true);
     ensure!(arrive_of_ten(&bed)? == 10, "the bypass is on, but packets are dropped");
     limiter.on_pins("on")?;
-    ensure!(limiter.json(&["status"])?["brake"] == false);
+    ensure!(limiter.json(&["status"])?["bypass"] == false);
     ensure!(arrive_of_ten(&bed)? == 0, "the bypass is off, but packets pass");
     limiter.terminate()?;
     limiter.on_pins("off")?;

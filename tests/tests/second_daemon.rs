@@ -203,9 +203,9 @@ fn a_bypass_past_the_daemon_is_reported_by_it() -> Result<()> {
     let mut past = another(&bed, RECEIVER.interface, 8)?;
     past.listen_at(&bed.dir.path().join("nobody.sock"));
     past.on_pins("off")?;
-    ensure!(first.json(&["status"])?["brake"] == true);
+    ensure!(first.json(&["status"])?["bypass"] == true);
     past.on_pins("on")?;
-    ensure!(first.json(&["status"])?["brake"] == false);
+    ensure!(first.json(&["status"])?["bypass"] == false);
     past.pin_in(&bed.bpffs.path().join("none"));
     first.close()?;
     past.close()?;

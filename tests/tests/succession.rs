@@ -252,7 +252,7 @@ fn an_unknown_layout_is_replaced_and_what_is_lost_is_named() -> Result<()> {
     ensure!(said.contains("bans could not be read, and are forgotten"), "{said}");
     ensure!(said.contains("the lists are those of the state directory"), "{said}");
     ensure!(limiter.json(&["bans"])?["entries"].as_array().context("no list")?.is_empty());
-    ensure!(limiter.json(&["status"])?["brake"] == true, "{}", limiter.json(&["status"])?);
+    ensure!(limiter.json(&["status"])?["bypass"] == true, "{}", limiter.json(&["status"])?);
     limiter.close()?;
     bed.close()
 }

@@ -167,7 +167,7 @@ fn those_who_stand_out_are_found_and_dealt_with() -> Result<()> {
         Ok(names(&order("rate", "3")?) == [HEAVY[0].0, BUSY.0, HEAVY[1].0])
     })?;
     wait_until("who passes most", || Ok(names(&order("passed", "1")?) == [BUSY.0]))?;
-    let near = order("nearness", "1000")?;
+    let near = order("utilization", "1000")?;
     ensure!(expected.iter().all(|name| names(&near).contains(name)), "{:?}", names(&near));
 
     // `limiter top` shows that order, by a part of all sources at each look.

@@ -45,7 +45,7 @@ pub(super) fn bypass(
     if let Way::Pins(pin_dir, notes) = way(client, pin_dir)? {
         return on_pins(&pin_dir, notes);
     }
-    let asked = client.within(PATIENCE).put::<BypassNow>("/v1/brake", &wanted);
+    let asked = client.within(PATIENCE).put::<BypassNow>("/v1/bypass", &wanted);
     match asked {
         Ok(bypass) => Ok((bypass, Notes::new())),
         Err(error) if error.no_daemon() => on_pins(&unnamed(client, pin_dir)?, Notes::new()),

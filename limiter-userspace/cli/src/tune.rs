@@ -153,7 +153,7 @@ pub(super) fn tune(
 ) -> Result<Answer, Failure> {
     let output = if ask.json { Output::Json } else { output };
     if ask.load.is_none() && ask.pcap.is_empty() && ask.time.is_none() {
-        let utilization = client.get::<Utilization>("/v1/nearness")?;
+        let utilization = client.get::<Utilization>("/v1/utilization")?;
         let text = output.document(&utilization)?.unwrap_or_else(|| render::text(&utilization));
         return Ok(text.into());
     }

@@ -20,7 +20,7 @@ fn said(output: &Output) -> String {
 }
 
 fn bypassed(limiter: &Limiter) -> Result<bool> {
-    limiter.json(&["status"])?["brake"].as_bool().context("status has no `brake`")
+    limiter.json(&["status"])?["bypass"].as_bool().context("status has no `bypass`")
 }
 
 /// A command with a directory of pins, whatever its exit code.

@@ -134,7 +134,7 @@ fn request(limiter: &Limiter, request: &str, when: &str) -> Result<String> {
 
 fn bypass(limiter: &Limiter, engaged: bool, when: &str) -> Result<()> {
     let body = format!("{{\"engaged\":{engaged}}}");
-    let head = format!("PUT /v1/brake HTTP/1.1\r\nhost: x\r\ncontent-length: {}", body.len());
+    let head = format!("PUT /v1/bypass HTTP/1.1\r\nhost: x\r\ncontent-length: {}", body.len());
     request(limiter, &format!("{head}\r\n\r\n{body}"), when).map(drop)
 }
 

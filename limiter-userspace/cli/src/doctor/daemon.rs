@@ -81,7 +81,7 @@ pub(super) mod tests {
     /// A status without a fault, with these changes.
     pub(in super::super) fn status(change: &serde_json::Value) -> Status {
         let mut status = json!({
-            "version": "0.1.0", "pid": 7, "generation": 1, "rules": 3, "brake": false,
+            "version": "0.1.0", "pid": 7, "generation": 1, "rules": 3, "bypass": false,
             "interfaces": [{"name": "eth0", "mode": "native", "ifindex": 2, "program_id": 5,
                 "adopted": false, "attached": true}],
             "sources": {"max_v4": 1, "max_v6": 1}, "rules_files": ["r.yaml"], "edits": 0,

@@ -116,7 +116,7 @@ fn names_of_sources_and_of_the_daemon_do_neither() {
         "limits": [view, view], "action": "NAME", "budget": "NAME",
     }));
     rendered::<Status>(&json!({
-        "version": "NAME", "pid": 1, "generation": 2, "rules": 3, "brake": false, "edits": 0,
+        "version": "NAME", "pid": 1, "generation": 2, "rules": 3, "bypass": false, "edits": 0,
         "interfaces": [
             {"name": "NAME", "mode": "NAME", "ifindex": 1, "program_id": 2, "adopted": false},
             {"name": "NAME", "mode": "x", "ifindex": 1, "program_id": 2, "adopted": false, "attached": false},

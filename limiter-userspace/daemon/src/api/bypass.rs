@@ -8,7 +8,7 @@ use super::rules::Session;
 use super::words;
 use crate::render::{Render, line};
 
-/// `PUT /v1/brake`.
+/// `PUT /v1/bypass`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bypass {
@@ -22,7 +22,7 @@ pub struct Bypass {
     pub session: Option<Session>,
 }
 
-/// The answer to `PUT /v1/brake`.
+/// The answer to `PUT /v1/bypass`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BypassNow {
     /// True if limiter lets every packet pass.

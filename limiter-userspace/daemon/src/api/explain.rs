@@ -143,7 +143,7 @@ pub struct ExplainedNow {
 /// A thing that the program asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainStep {
-    /// `brake`, `lists`, `bans`, `martians`, `table` with its number, `remote_address`.
+    /// `bypass`, `lists`, `bans`, `martians`, `table` with its number, `remote_address`.
     pub step: String,
     /// True if the program comes to it.
     pub reached: bool,

@@ -43,8 +43,6 @@ pub enum By {
     /// Packets dropped a second now
     DropRate,
     /// The share of the burst that is used now
-    #[serde(rename = "nearness")] // Requests keep this name.
-    #[value(name = "nearness")]
     Utilization,
 }
 
@@ -60,7 +58,7 @@ impl By {
             Self::Passed => "passed",
             Self::Rate => "rate",
             Self::DropRate => "drop-rate",
-            Self::Utilization => "nearness",
+            Self::Utilization => "utilization",
         }
     }
 
@@ -204,7 +202,6 @@ pub struct SourceRow {
     /// Packets that were dropped a second; none likewise.
     pub dropped_per_second: Option<f64>,
     /// The share of the burst that is used now, from 0 to 1; none without such a limit.
-    #[serde(rename = "nearness")] // Answers keep this name.
     pub utilization: Option<f64>,
     /// The rule on sources that it falls under, if any, whatever drops packets of it.
     pub rule: Option<String>,

@@ -27,7 +27,6 @@ pub struct Status {
     /// Rules in force.
     pub rules: usize,
     /// True if limiter lets every packet pass: `limiter off`.
-    #[serde(rename = "brake")] // Answers keep this name.
     pub bypass: bool,
     /// Interfaces under limits, and those that are to be.
     pub interfaces: Vec<Interface>,

@@ -43,7 +43,6 @@ pub struct Top {
     /// The rule set in force.
     pub generation: u64,
     /// True if limiter lets every packet pass: `limiter off`.
-    #[serde(rename = "brake")] // Answers keep this name.
     pub bypass: bool,
     /// Packets that went on, since the maps were made.
     pub passed: u64,

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::sources::percent;
 use crate::render::{Render, line, number, push, table, titled};
 
-/// `GET /v1/nearness`: the rules in force that have buckets, those that need a look first.
+/// `GET /v1/utilization`: the rules in force that have buckets, those that need a look first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Utilization {
     /// Seconds since the reading of all buckets that this is from began.

@@ -121,7 +121,7 @@ fn requests_reach_the_service() {
     assert_eq!(changed.generation, 5);
     drop::<Changed>(client.delete("/v1/limits?source=2001:db8::/64").unwrap());
     let bypass: BypassNow =
-        client.put("/v1/brake", &Bypass { engaged: true, ..Bypass::default() }).unwrap();
+        client.put("/v1/bypass", &Bypass { engaged: true, ..Bypass::default() }).unwrap();
     assert!(bypass.engaged);
     let limits: Limits = client.get("/v1/limits").unwrap();
     assert_eq!(limits.warnings, ["3"]);
@@ -181,7 +181,7 @@ fn others_may_read_but_not_change() {
     assert_eq!(refused(client.post::<Detached>("/v1/detach")).0, 403);
     assert_eq!(
         refused(
-            client.put::<BypassNow>("/v1/brake", &Bypass { engaged: true, ..Bypass::default() })
+            client.put::<BypassNow>("/v1/bypass", &Bypass { engaged: true, ..Bypass::default() })
         )
         .0,
         403
@@ -375,7 +375,7 @@ fn the_client_names_what_is_wrong_with_the_socket() {
     let change = || {
         let client = Client::new(path.clone(), Duration::from_millis(300));
         client
-            .put::<BypassNow>("/v1/brake", &Bypass { engaged: true, ..Bypass::default() })
+            .put::<BypassNow>("/v1/bypass", &Bypass { engaged: true, ..Bypass::default() })
             .unwrap_err()
     };
     let error = change();

@@ -12,13 +12,13 @@ use crate::lists::UNCHANGED;
 use crate::service::{Service, Shared};
 
 pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/brake", put(bypass)).at("/v1/detach", post(detach))
+    Routes::default().at("/v1/bypass", put(bypass)).at("/v1/detach", post(detach))
 }
 
 /// Turns the bypass on or off
 #[utoipa::path(
     put,
-    path = "/v1/brake",
+    path = "/v1/bypass",
     request_body = Bypass,
     responses((status = 200, description = "Done.", body = BypassNow))
 )]

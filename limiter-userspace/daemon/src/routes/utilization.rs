@@ -9,13 +9,13 @@ use crate::control::{Answer, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::service::{Service, Shared};
 
 pub(super) fn routes() -> Routes<Service> {
-    Routes::default().at("/v1/nearness", get(utilization))
+    Routes::default().at("/v1/utilization", get(utilization))
 }
 
 /// How near sources come to the limits in force, and whether these fit
 #[utoipa::path(
     get,
-    path = "/v1/nearness",
+    path = "/v1/utilization",
     responses((status = 200, description = "Done.", body = Utilization))
 )]
 pub(super) async fn utilization(

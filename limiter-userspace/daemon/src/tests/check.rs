@@ -149,7 +149,7 @@ fn the_order_is_the_program_s() {
     at(&daemon, 7_000);
     assert_eq!(reported(&check(&mut daemon)).0, "denied", "the entry has expired");
     daemon.service.bypass(Bypass { engaged: true, ..Bypass::default() }).unwrap();
-    assert_eq!(reported(&check(&mut daemon)), ("brake", true, true));
+    assert_eq!(reported(&check(&mut daemon)), ("bypass", true, true));
 }
 
 #[test]

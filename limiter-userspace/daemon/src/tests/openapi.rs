@@ -408,7 +408,7 @@ fn the_description_is_served() {
 #[test]
 fn an_answer_that_is_not_as_described_is_found() {
     let description = description();
-    let of = &description["paths"]["/v1/brake"]["put"];
+    let of = &description["paths"]["/v1/bypass"]["put"];
     let check = |status, kind: &str, body: &str| {
         let answer = (status, kind.to_owned(), body.as_bytes().to_vec());
         check_answer(&description, of, &answer)

@@ -204,7 +204,7 @@ fn nothing_that_changes_is_served_beside_the_page() {
         "/v1/stats",
         "/v1/sources/{address}",
         "/v1/events",
-        "/v1/nearness",
+        "/v1/utilization",
         "/v1/requests",
     ];
     let server = Server::start();
@@ -246,7 +246,7 @@ fn a_browser_changes_nothing_on_the_socket() {
         ("accept-language", "en"),
         ("user-agent", "Mozilla/5.0 (X11; Linux x86_64)"),
     ] {
-        let answer = asked("PUT", "/v1/brake", &[host, header]);
+        let answer = asked("PUT", "/v1/bypass", &[host, header]);
         assert_eq!(answer.status, 405, "{header:?}");
         assert!(answer.body.contains("copy the command"), "{}", answer.body);
         assert_eq!(asked("GET", "/v1/status", &[host, header]).status, 200, "{header:?}");
@@ -257,6 +257,6 @@ fn a_browser_changes_nothing_on_the_socket() {
     let page = asked("GET", "/", &[host, ("accept-language", "en")]);
     assert_eq!((page.status, page.body), (200, server.page().body));
     // Programs go on as ever, under whatever name.
-    assert_eq!(asked("PUT", "/v1/brake", &[("host", "limiter")]).status, 200);
+    assert_eq!(asked("PUT", "/v1/bypass", &[("host", "limiter")]).status, 200);
     assert!(server.service.lock().unwrap().status().unwrap().bypass);
 }

@@ -1,4 +1,4 @@
-//! How near sources come to the limits in force: `GET /v1/nearness`. All buckets are read in
+//! How near sources come to the limits in force: `GET /v1/utilization`. All buckets are read in
 //! rounds, a few a second, and the rest of a round at once when a client asks. A share of the
 //! buckets is followed over a window; packets between two readings bound what the readings cannot
 //! see.

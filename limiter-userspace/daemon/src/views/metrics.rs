@@ -110,7 +110,7 @@ fn daemon(
         .add(&[], facts.edits);
     page.metric("limiter_warnings", Gauge, "Warnings that `limiter status` shows.")
         .add(&[], facts.warnings);
-    page.metric("limiter_brake", Gauge, "1 while every packet passes: `limiter off`.")
+    page.metric("limiter_bypass", Gauge, "1 while every packet passes: `limiter off`.")
         .add(&[], u8::from(datapath.bypass()?));
     let mut interfaces = page.metric(
         "limiter_interface_info",
@@ -426,7 +426,7 @@ fn utilization(page: &mut Exposition, subjects: &[Subject], of: &Utilization) {
         tight.add(&subject.labels(&[]), u8::from(is_tight));
     }
     page.metric(
-        "limiter_nearness_followed_one_of",
+        "limiter_utilization_followed_one_of",
         Kind::Gauge,
         "One source or key in so many is followed for limiter_rule_near.",
     )

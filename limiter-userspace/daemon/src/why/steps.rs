@@ -130,7 +130,7 @@ fn before_rules(
         |until| format!("{} {}", Reason::Banned.name(), ends(until)),
     );
     let mut steps = vec![
-        step("brake", limiter_model::Step::Bypass, if looked.bypass { "brake" } else { "off" }),
+        step("bypass", limiter_model::Step::Bypass, if looked.bypass { "bypass" } else { "off" }),
         step("lists", limiter_model::Step::Lists, &listed),
         step(BANS, limiter_model::Step::Bans, &banned),
     ];

@@ -276,7 +276,7 @@ pub(super) fn routes() -> Routes<Echo> {
             }),
         )
         .at(
-            "/v1/nearness",
+            "/v1/utilization",
             get(|echo: To, peer: Who| async move {
                 sliced(echo.0, peer.0, JSON, |echo| Ok(echo.document(&Utilization::default())))
                     .await
@@ -306,7 +306,7 @@ pub(super) fn routes() -> Routes<Echo> {
             }),
         )
         .at(
-            "/v1/brake",
+            "/v1/bypass",
             put(|echo: To, peer: Who, JsonBody(bypass): JsonBody<Bypass>| async move {
                 change(&echo, &peer, |echo| {
                     echo.changes += 1;

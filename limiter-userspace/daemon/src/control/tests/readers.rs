@@ -4,7 +4,7 @@
 use super::*;
 
 const CHANGE: &[u8] =
-    b"PUT /v1/brake HTTP/1.1\r\nhost: x\r\ncontent-length: 16\r\n\r\n{\"engaged\":true}";
+    b"PUT /v1/bypass HTTP/1.1\r\nhost: x\r\ncontent-length: 16\r\n\r\n{\"engaged\":true}";
 
 fn ask(running: &Running, request: &[u8]) -> UnixStream {
     let mut stream = UnixStream::connect(running.socket()).unwrap();
@@ -89,7 +89,7 @@ fn readers_that_do_not_read_keep_nobody_out() {
     let client = running.client();
     for _ in 0..10 {
         let bypass: BypassNow =
-            client.put("/v1/brake", &Bypass { engaged: true, ..Bypass::default() }).unwrap();
+            client.put("/v1/bypass", &Bypass { engaged: true, ..Bypass::default() }).unwrap();
         assert!(bypass.engaged);
         let limits: Limits = client.get("/v1/limits").unwrap();
         assert_eq!(limits.generation, 1);

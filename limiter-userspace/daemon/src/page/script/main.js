@@ -24,7 +24,7 @@ class Page {
     this.requests = new Requests();
     this.tune = new Tune();
     this.stats = new Seldom(EVERY, () => ask("/v1/stats"));
-    this.utilization = new Seldom(10_000, () => ask("/v1/nearness"));
+    this.utilization = new Seldom(10_000, () => ask("/v1/utilization"));
     this.failures = 0;
     this.listen();
   }
@@ -220,14 +220,14 @@ class Page {
 
   head(top, status) {
     tell(byId("version"), clean(status.version));
-    tell(byId("limits"), top.brake ? "limits are off" : "limits on");
-    byId("limits").className = `badge ${top.brake ? "bad" : "good"}`;
+    tell(byId("limits"), top.bypass ? "limits are off" : "limits on");
+    byId("limits").className = `badge ${top.bypass ? "bad" : "good"}`;
     const words = [`up ${span(top.uptime_seconds)}`, `generation ${top.generation}`,
       counted(status.rules, "rule"), status.interfaces.map((at) => at.name).join(", ")];
     tell(byId("facts"), clean(words.join(" · ")) + (this.news ? ` · ${this.news}` : ""));
     tell(byId("headline"), clean(top.headline ?? "Measuring: rates take two looks."));
     byId("headline").classList.toggle("bad", this.all.now?.packets?.dropped > 0);
-    title(top.brake ? "limits are off" : "");
+    title(top.bypass ? "limits are off" : "");
   }
 
   healed() {

@@ -42,7 +42,7 @@ class Sources {
       },
       {
         head: "Used", number: true, make: () => make("div", { class: "meter" }, make("i"),
-          make("span")), set: setUsed, by: (row) => row.nearness,
+          make("span")), set: setUsed, by: (row) => row.utilization,
       },
       { head: "State", text: stateOf },
       { head: "Copy", make: (row) => copyButton(command("show", place(row.source))) },
@@ -82,7 +82,7 @@ class Sources {
     const [v4, v6] = [number(top.tracked_v4), number(top.tracked_v6)];
     const order = byId("order").value;
     // It is of the rule on sources, whatever drops.
-    this.table.element.classList.toggle("used", order === "nearness");
+    this.table.element.classList.toggle("used", order === "utilization");
     const byDrops = ["drop-rate", "dropped"].includes(order);
     const quiet = byDrops && !searched() && top.lose_nothing > 0
       ? `${shown > 0 ? "and " : ""}${number(top.lose_nothing)} of which no drop was seen. ` : "";
@@ -131,11 +131,11 @@ const wordsOf = (row) => (prefixSearched() ? [searched()]
 // The colour of a row: whether packets of it are dropped now, or nothing is left of its limit.
 function kindOf(row) {
   if (row.dropped_per_second > 0) return "dropping";
-  return row.nearness >= 0.9 ? "full" : "";
+  return row.utilization >= 0.9 ? "full" : "";
 }
 
 // The used share of the limit as a bar.
-function setUsed(cell, { nearness: utilization }) {
+function setUsed(cell, { utilization }) {
   const [bar, text] = cell.firstChild.children;
   bar.style.width = `${Math.min(utilization ?? 0, 1) * 100}%`;
   cell.firstChild.classList.toggle("high", utilization >= 0.9);

@@ -9,7 +9,7 @@ function states(top, status) {
   const add = (kind, text, ...commands) => line(false, kind, text, commands);
   const keep = (kind, text, ...commands) => line(true, kind, text, commands);
   const off = status.interfaces.filter((at) => !at.attached);
-  if (top.brake) {
+  if (top.bypass) {
     keep("bad", "Limits are off: every packet passes.", command("on"));
   }
   for (const at of off) keep("bad", `${at.name}: ${OFF[at.state] ?? at.state}.`);

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use crate::netns::Netns;
-use crate::packet::Mac;
 
 /// The sending end of the cable.
 pub const SENDER: End = End {
@@ -27,6 +26,9 @@ pub const RECEIVER: End = End {
 
 /// Much longer than the kernel needs to report a carrier, also on a busy machine.
 const CARRIER_WITHIN: Duration = Duration::from_secs(30);
+
+/// An Ethernet address.
+pub type Mac = [u8; 6];
 
 /// One end of the cable. The addresses are from the documentation prefixes (RFC 5737, RFC 3849).
 #[derive(Clone, Copy, Debug)]

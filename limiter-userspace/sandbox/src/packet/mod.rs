@@ -21,8 +21,7 @@ pub use transport::Transport;
 
 use network::Network;
 
-/// An Ethernet address.
-pub type Mac = [u8; 6];
+pub use crate::veth::Mac;
 
 /// The largest frame that byte bursts are checked against, in bytes.
 pub const MAX_FRAME: u64 = 1522;
