@@ -46,8 +46,8 @@ fn try_it(version: &mut String) -> Result<()> {
     ensure!(passes().is_err(), "the first request passes");
     until("an assignment", passes)?;
     // The bound of the page: burst + rate x (t + life), the first life being of 30 s.
-    let (passed, seconds) = offer(&machine, 20)?;
-    ensure!((60..=10 + 10 * (seconds + 30)).contains(&passed), "{passed} in {seconds} s");
+    let (hits, seconds) = offer(&machine, 20)?;
+    ensure!((60..=10 + 10 * (seconds + 30)).contains(&hits), "{hits} in {seconds} s");
     machine.signal("serve", "STOP")?;
     passes().or_else(|_| until("an assignment in force", passes))?;
     until("an assignment that ends while limiter hangs", || {
