@@ -10,6 +10,7 @@ use super::{DatapathError, Hook, Interface, PinDir, foreign, hook, programs};
 /// A program at a hook of an interface that does not belong to this limiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
+    /// Where it stands.
     pub hook: Hook,
     /// The kernel's id of the program.
     pub program_id: u32,
