@@ -6,8 +6,8 @@
 //! - [`clock`]: the clock with which the kernel compares times;
 //! - [`account`] and [`window`]: what the store does with a key;
 //! - [`cap`]: the most that a node takes of it;
-//! - [`key`]: state machine of one key on one node, which drives a lease line; [`quota`]: the same
-//! for one window;
+//! - [`key`]: state machine of one key on one node, which drives a lease line;
+//! - [`quota`]: the same for one window;
 //! - [`leases`]: the lease lines of a node, which the data path reads.
 
 pub mod account;

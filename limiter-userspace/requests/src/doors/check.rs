@@ -49,8 +49,9 @@ pub(crate) fn add_headers(answer: &Answer, headers: &mut HeaderMap) {
     let counting = counting(answer);
     let over = counting.iter().filter(|status| status.over || !answer.over);
     let nearest = over.filter_map(|status| Some((*status, status.nearest.as_ref()?)));
-    // Report the refusing limit with the longest wait; if none refuses, the one with the least left.
-    // What is left of one that other nodes use as well is not known, and counts as less than that.
+    // Report the refusing limit with the longest wait; if none refuses, the one with the least
+    // left. What is left of one that other nodes use as well is not known, and counts as less than
+    // that.
     let nearest = nearest.min_by_key(|(status, (limit, left))| {
         if status.over {
             (0, u64::MAX - left.wait.unwrap_or(u64::MAX))

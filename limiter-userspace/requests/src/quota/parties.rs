@@ -99,8 +99,8 @@ impl Quotas {
     }
 }
 
-/// The max-min fair share of one client: its demand, capped at an equal split, plus an equal part of
-/// what others leave unused. Those who send no reports get one such part, too, and every demand
+/// The max-min fair share of one client: its demand, capped at an equal split, plus an equal part
+/// of what others leave unused. Those who send no reports get one such part, too, and every demand
 /// counts as at least an eighth of an equal split.
 pub(super) fn share(own: u64, demands: &[u64], capacity: u64) -> u64 {
     let count = u64::try_from(demands.len()).unwrap_or(u64::MAX).max(1);

@@ -1,5 +1,5 @@
-//! Limits that several nodes share by leases: the part of a rule, the leases, and the node that asks
-//! the store for them.
+//! Limits that several nodes share by leases: the part of a rule, the leases, and the node that
+//! asks the store for them.
 
 pub(crate) mod contact;
 pub(crate) mod decide;
