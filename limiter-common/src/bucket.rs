@@ -3,7 +3,7 @@
 //! *Word* holds the theoretical arrival time and one *scale bit*. *Resolved* holds the limit under
 //! which the source is charged, the previous limit, the generation in which they were looked up,
 //! and its own scale bit. The scale bits agree except while the TAT must still be converted to a
-//! changed limit. Whoever finds them different converts first. Because the bit is part of the
+//! changed limit. A CPU that finds them different converts first. Because the bit is part of the
 //! compared word, the conversion happens exactly once, and a charge computed under the old limit
 //! cannot be stored after it.
 

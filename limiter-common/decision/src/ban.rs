@@ -5,8 +5,8 @@
 //! twice as long, up to the maximum, until the source has had no ban for as long as the rule
 //! remembers.
 //!
-//! `history` decides: whoever exchanges it for one with a new ban sets the end of the ban. The end
-//! only moves later, so a late CPU cannot shorten a ban by another.
+//! `history` decides: the CPU that exchanges it for one with a new ban sets the end of the ban. The
+//! end only moves later, so a late CPU cannot shorten a ban that another CPU set.
 
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::Action;

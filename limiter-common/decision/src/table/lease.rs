@@ -65,7 +65,7 @@ impl<L: Lease> LeaseRef<L> {
     /// The total to which a packet would raise `used`; `None` if it does not fit.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     fn room(&self, used: u64, arrival: &Arrival) -> Option<u64> {
-        // The daemon stores `granted` first: whoever sees the new end also sees the new grant.
+        // The daemon stores `granted` first: a CPU that sees the new end also sees the new grant.
         let lives = arrival.now < self.lease.expires();
         self.lease.used().acquire_fence();
         let left = self.lease.granted().saturating_sub(used);
