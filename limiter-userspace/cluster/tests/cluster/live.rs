@@ -310,6 +310,8 @@ fn answers_of_somebody_else_are_refused() {
     let Some(server) = Server::start(&[]) else { return };
     let mut settings = server.settings();
     settings.servers = Servers::One(Address::Unix(path));
+    // None of these answers is late, also where the thread above waits for a CPU.
+    settings.timeout = Duration::from_secs(20);
     let store = RedisStore::new(settings).expect("a good prefix");
     let runtime = runtime();
     let mut errors = Vec::new();
