@@ -80,7 +80,7 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
-    /// Measure what building and testing limiter costs, and write CONTRIBUTING.md
+    /// Measure what building and testing limiter costs
     Build(cost::Arguments),
 }
 

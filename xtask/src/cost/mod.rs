@@ -1,9 +1,9 @@
 //! `cargo xtask bench build`: the cost of building and testing limiter, for this checkout and, if
-//! one is named, for another revision beside it; written into CONTRIBUTING.md.
+//! one is named, for another revision beside it.
 
 mod clone;
-mod page;
 mod spent;
+mod table;
 mod units;
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
 
 use self::clone::Clone;
-use self::page::{Column, Figure};
+use self::table::{Column, Figure};
 use self::units::Units;
 use crate::setup::{self, Tools};
 use crate::summary::Tally;
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// Fetch all crates and build bpf-linker anew for each revision
     #[arg(long)]
     fresh: bool,
-    /// Measure only these parts, and print the table instead of writing it
+    /// Measure only these parts
     #[arg(long, value_name = "PART", value_enum, conflicts_with = "suite")]
     only: Vec<Part>,
     // The parent command has no --help: that one goes to a program of bench/.
@@ -77,7 +77,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     // Before the clock runs: an installation of packages would be part of the first revision only.
     let tools = if arguments.has(Part::Suite) { Tools::Test } else { Tools::Run };
     let toolchain = setup::ensure(tools)?;
-    let head = page::head(arguments.fresh, &toolchain)?;
+    let head = table::head(arguments.fresh, &toolchain)?;
     let mut columns = Vec::new();
     if let Some(revision) = other {
         let (figures, _) = measure(arguments, &toolchain, &revision)?;
@@ -85,17 +85,8 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     let (figures, twice) = measure(arguments, &toolchain, &revision)?;
     columns.push(Column { revision, figures });
-    let table = page::table(&columns);
-    println!("{table}");
-    if arguments.only.is_empty() {
-        let path = root.join(page::PAGE);
-        let text =
-            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let text = page::splice(&text, &format!("{head}\n{table}"))
-            .with_context(|| format!("{} has not the marks of this command", path.display()))?;
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        println!("{}", path.display());
-    }
+    let shown = table::table(&columns);
+    println!("{head}\n{shown}");
     for line in &twice {
         println!("compiled more than once for one target: {line}");
     }

@@ -1,4 +1,4 @@
-//! The part of CONTRIBUTING.md that the measurement writes.
+//! What the measurement prints.
 
 use std::fs;
 
@@ -6,12 +6,6 @@ use anyhow::{Context as _, Result};
 
 use super::spent::Spent;
 use crate::process;
-
-/// The page, in the checkout.
-pub(super) const PAGE: &str = "CONTRIBUTING.md";
-
-const BEGIN: &str = "<!-- made by cargo xtask bench build: begin -->\n";
-const END: &str = "<!-- made by cargo xtask bench build: end -->\n";
 
 /// A row of the table, of one revision.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,13 +79,6 @@ fn ratio(this: f64, other: f64) -> String {
     if other > 0.0 { format!("{:.2}", this / other) } else { String::new() }
 }
 
-/// The page with `part` between the marks; `None` when it has none.
-pub(super) fn splice(page: &str, part: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}{part}{END}{after}"))
-}
-
 /// The lines above the table: the machine, and what was there before the builds.
 pub(super) fn head(fresh: bool, toolchain: &str) -> Result<String> {
     let read = |path: &str| fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
@@ -124,10 +111,7 @@ pub(super) fn head(fresh: bool, toolchain: &str) -> Result<String> {
         ("load average before", load.split(' ').next().unwrap_or_default().to_owned()),
     ];
     let rows = rows.map(|(name, value)| row(&[name.to_owned(), value])).concat();
-    Ok(format!(
-        "Made by `cargo xtask bench build`; do not edit up to the next heading. One run each, in \
-         the same hour, on one machine.\n\n| | |\n|---|---|\n{rows}"
-    ))
+    Ok(format!("One run each, in the same hour, on one machine.\n\n| | |\n|---|---|\n{rows}"))
 }
 
 /// The name of the processor, in the text of /proc/cpuinfo.
@@ -139,7 +123,6 @@ fn processor(cpuinfo: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace;
 
     fn column(revision: &str, wall: f64, twice: u64) -> Column {
         let spent = Spent { wall, processor: 2.0 * wall };
@@ -171,19 +154,6 @@ mod tests {
         let table = table(&[column("bbb", 50.0, 0)]);
         assert!(table.starts_with("|  | `bbb` |\n|---|--:|\n| run, s | 50.0 |\n"), "{table}");
         assert_eq!(super::table(&[]), "");
-    }
-
-    #[test]
-    fn only_the_part_between_the_marks_is_replaced() {
-        let page = |part: &str| format!("a\n{BEGIN}{part}{END}b\n");
-        assert_eq!(splice(&page("old\n"), "new\n"), Some(page("new\n")));
-        assert_eq!(splice("a\n", "new\n"), None);
-    }
-
-    #[test]
-    fn the_page_has_the_marks() {
-        let page = fs::read_to_string(workspace::root().unwrap().join(PAGE)).unwrap();
-        assert!(splice(&page, "").is_some());
     }
 
     #[test]
