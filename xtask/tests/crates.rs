@@ -131,9 +131,14 @@ fn what_judges_offline_takes_no_aya() {
     let mut all = locked(&fs::read_to_string(root().join("Cargo.lock")).unwrap());
     all.extend(ours);
     assert!(reached(&all, "limiter-datapath").contains("aya-obj"), "the search finds nothing");
-    for name in
-        ["limiter-rules", "limiter-import", "limiter-replay", "limiter-requests", "limiter-model"]
-    {
+    for name in [
+        "limiter-api",
+        "limiter-rules",
+        "limiter-import",
+        "limiter-replay",
+        "limiter-requests",
+        "limiter-model",
+    ] {
         let mut reached = reached(&all, name).into_iter();
         assert_eq!(reached.find(|need| need.split('-').next() == Some("aya")), None, "{name}");
     }

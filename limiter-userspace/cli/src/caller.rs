@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use limiter_daemon::api::rules::Session;
+use limiter_api::rules::Session;
 use limiter_daemon::ssh;
 
 /// More of the query of a change: the SSH session in which it is typed, and whether it is forced.

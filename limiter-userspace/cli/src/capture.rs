@@ -7,11 +7,11 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use limiter_api::capture::{AskCapture, CaptureReport, CapturedVerdict, Captures, NUMBER};
+use limiter_api::client::{Client, ClientError};
+use limiter_api::render;
 use limiter_common::wire::MAX_SNAP;
-use limiter_daemon::api::capture::{AskCapture, CaptureReport, CapturedVerdict, Captures, NUMBER};
-use limiter_daemon::control::{Client, ClientError};
 use limiter_daemon::own_files;
-use limiter_daemon::render;
 use limiter_decision::event::MAX_PER_SECOND;
 use limiter_text::stderr::say;
 

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
+use limiter_api::client::Client;
+use limiter_api::render;
+use limiter_api::status::Status;
 use limiter_common::bucket::MAX_SLOTS;
-use limiter_daemon::api::status::Status;
 use limiter_daemon::check;
 use limiter_daemon::check::Checked;
-use limiter_daemon::control::Client;
-use limiter_daemon::render;
 use serde::Serialize;
 
 use super::answer::Answer;

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use humantime::format_duration;
+use limiter_api::render::{Render, line};
 use limiter_daemon::check::Mistake;
-use limiter_daemon::render::{Render, line};
 use limiter_requests::{Limiter, Moment};
 use limiter_rules::file::requests::{
     For, Level, Queue, RequestAggregate, RequestFile, RequestLimit, RequestRule, RequestTerms,

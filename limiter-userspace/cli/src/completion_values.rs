@@ -8,11 +8,11 @@ use std::time::Duration;
 use clap::Command;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::{CompleteEnv, env};
-use limiter_daemon::api::bans::Bans;
-use limiter_daemon::api::limits::{Limits, Origin};
-use limiter_daemon::api::lists::Lists;
-use limiter_daemon::api::sources::SourceList;
-use limiter_daemon::control::Client;
+use limiter_api::bans::Bans;
+use limiter_api::client::Client;
+use limiter_api::limits::{Limits, Origin};
+use limiter_api::lists::Lists;
+use limiter_api::sources::SourceList;
 use limiter_text::plain::is_plain;
 
 use super::args::defaults::SOCKET;

@@ -6,9 +6,9 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use limiter_daemon::api::events::{Line, text};
-use limiter_daemon::control::Client;
-use limiter_daemon::moment::{Bound, Zone};
+use limiter_api::client::Client;
+use limiter_api::events::{Line, text};
+use limiter_api::moment::{Bound, Zone};
 use limiter_daemon::{EventOptions, HookOptions, HookUrl};
 use limiter_decision::event::{MAX_PER_SECOND, MIN_PER_SECOND};
 

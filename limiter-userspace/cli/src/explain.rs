@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 
+use limiter_api::Counts;
+use limiter_api::render::{self, duration, exact, number, push, table};
+use limiter_api::stats::outcomes;
+use limiter_api::stats::{ReasonCounts, RuleCounts};
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_daemon::api::Counts;
-use limiter_daemon::api::stats::outcomes;
-use limiter_daemon::api::stats::{ReasonCounts, RuleCounts};
-use limiter_daemon::render::{self, duration, exact, number, push, table};
 use limiter_daemon::rule_files;
 use limiter_replay::explain::{
     Arrivals, BySource, Captured, Explained, Explainer, Incoming, LeftOut, Match, Settings,

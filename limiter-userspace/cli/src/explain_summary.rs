@@ -1,10 +1,10 @@
 //! The sums of a capture by source: `limiter explain --pcap --summary`.
 
+use limiter_api::Counts;
+use limiter_api::render::{line, number, push, table, titled};
 use limiter_common::source::Source;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Tally;
-use limiter_daemon::api::Counts;
-use limiter_daemon::render::{line, number, push, table, titled};
 use limiter_replay::explain::{BySource, Explainer, MAX_REPORTED, Others, SourceSums};
 use limiter_replay::tune::{FEW_PACKETS, Seldom};
 use limiter_rules::model::TriePrefix;

@@ -7,10 +7,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use limiter_daemon::api::rules::Exported;
-use limiter_daemon::control::Client;
+use limiter_api::client::Client;
+use limiter_api::render::Render;
+use limiter_api::rules::Exported;
 use limiter_daemon::own_files;
-use limiter_daemon::render::Render;
 use serde::Serialize;
 
 use super::failure::Failure;

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
+use limiter_api::client::ClientError;
 use limiter_daemon::StartError;
-use limiter_daemon::control::{ClientError, Refusal};
+use limiter_daemon::control::Refusal;
 use limiter_datapath::DatapathError;
 #[cfg(feature = "replay")]
 use limiter_replay::explain::{CaptureError, ExplainError};

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use limiter_daemon::api::rules::Document;
+use limiter_api::rules::Document;
 use limiter_rules::file::ExactFile;
 use limiter_rules::model::rule_sentence;
 use limiter_rules::model::{Direction, Limits, RuleLimit};

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use limiter_daemon::api::limits::SetLimit;
-use limiter_daemon::api::rules::Changed;
-use limiter_daemon::control::Client;
+use limiter_api::client::Client;
+use limiter_api::limits::SetLimit;
+use limiter_api::rules::Changed;
 use limiter_daemon::ssh;
 use limiter_rules::model::Direction;
 use limiter_rules::{RateText, RateTextError, Target, rate_text, source_text};

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
-use limiter_daemon::api::lists::{ListName, ListsChanged, SetList, Timed};
-use limiter_daemon::api::rules::Session;
-use limiter_daemon::control::Client;
+use limiter_api::client::Client;
+use limiter_api::lists::{ListName, ListsChanged, SetList, Timed};
+use limiter_api::rules::Session;
 use limiter_daemon::ssh;
 use limiter_rules::feed::{Bad, Feed};
 use limiter_rules::target_text::named_port;

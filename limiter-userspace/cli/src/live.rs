@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use limiter_api::client::Client;
+use limiter_api::render::{duration, number};
+use limiter_api::status::Status;
 use limiter_common::source::Source;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, LEVELS};
-use limiter_daemon::api::status::Status;
-use limiter_daemon::control::Client;
-use limiter_daemon::render::{duration, number};
 use limiter_datapath::{Backend, Observed, Sweep};
 use limiter_replay::tune::{Observation, Tuner};
 use limiter_rules::Selector;

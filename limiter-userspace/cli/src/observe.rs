@@ -10,10 +10,10 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use limiter_api::capture::AskCapture;
+use limiter_api::client::Client;
+use limiter_api::render::{Render, line, number};
 use limiter_common::wire::LEVELS;
-use limiter_daemon::api::capture::AskCapture;
-use limiter_daemon::control::Client;
-use limiter_daemon::render::{Render, line, number};
 use serde::Serialize;
 
 use super::args::time::interval;

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
-use limiter_daemon::api::bypass::{Bypass, BypassNow, Detached};
-use limiter_daemon::control::Client;
+use limiter_api::bypass::{Bypass, BypassNow, Detached};
+use limiter_api::client::Client;
 use limiter_datapath::Backend;
 
 use super::args::defaults::{PIN_DIR, SOCKET};

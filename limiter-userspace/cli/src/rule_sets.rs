@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal as _};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use limiter_daemon::api::rules::Changed;
-use limiter_daemon::api::rules::{ApplyRules, CompareRules, Document, RuleLine, RulesDiff};
-use limiter_daemon::control::Client;
-use limiter_daemon::render;
+use limiter_api::client::Client;
+use limiter_api::render;
+use limiter_api::rules::Changed;
+use limiter_api::rules::{ApplyRules, CompareRules, Document, RuleLine, RulesDiff};
 use limiter_daemon::{rule_files, ssh};
 use limiter_text::plain::clean;
 

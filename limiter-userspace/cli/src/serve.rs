@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use limiter_api::client::Client;
 use limiter_cluster::Config;
-use limiter_daemon::control::Client;
 use limiter_requests::{Listen, Options, ServeError, StateOptions};
 
 use super::answer::Answer;

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use limiter_daemon::api::bans::{
+use limiter_api::bans::{
     RequestBanAnswer, RequestBanBecame, RequestBans, SetRequestBan, SetRequestBans,
 };
-use limiter_daemon::api::requests::{
+use limiter_api::client::{Client, ClientError};
+use limiter_api::requests::{
     MOST_ADDRESSES, MOST_LINES, MOST_RULES, OtherRequestRules, ReportRequests, ReportedFile,
     ReportedRequests, ReportedRule, RequestCounts,
 };
-use limiter_daemon::control::{Client, ClientError};
 use limiter_requests::{
     AskedBan, BanAnswer, Daemon, MOST_REPORTED, NotReported, Report, RequestCounts as Counts,
     RuleReport,

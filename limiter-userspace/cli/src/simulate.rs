@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use limiter_daemon::render::{self, Render, duration, line, number, push, table};
+use limiter_api::render::{self, Render, duration, line, number, push, table};
 use limiter_daemon::rule_files;
 use limiter_replay::explain::{Captured, Incoming, Settings};
 use limiter_replay::simulate::{MAX_CANDIDATES, Report, Simulation, figure, in_every_algorithm};

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use limiter_daemon::api::sources::{By, MOST_SOURCES, SOURCES, SourceList};
-use limiter_daemon::control::Client;
+use limiter_api::client::Client;
+use limiter_api::sources::{By, MOST_SOURCES, SOURCES, SourceList};
 use limiter_rules::source_text;
 
 use super::failure::Failure;

@@ -14,11 +14,11 @@ mod service;
 
 use clap::CommandFactory as _;
 use clap::Parser as _;
-use limiter_daemon::api::Counts;
-use limiter_daemon::api::bypass::BypassNow;
-use limiter_daemon::api::limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
-use limiter_daemon::api::source::SourceView;
-use limiter_daemon::render;
+use limiter_api::Counts;
+use limiter_api::bypass::BypassNow;
+use limiter_api::limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
+use limiter_api::render;
+use limiter_api::sources::source::SourceView;
 use limiter_fake::Fake;
 
 use super::args::{Args, Command};
@@ -359,7 +359,7 @@ others   may drop packets of it, too: destination_port=53 remote_address; vl\u{f
 /// Sources without drops are no sign that nothing is dropped.
 #[test]
 fn drops_that_sources_do_not_have_are_reported() {
-    use limiter_daemon::api::sources::{DroppedBy, SourceList};
+    use limiter_api::sources::{DroppedBy, SourceList};
     let by = |sources, others, lists| {
         let dropped_by = DroppedBy { sources, others, lists };
         render::text(&SourceList { dropped_by, ..SourceList::default() })

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use limiter_daemon::render::number;
+use limiter_api::render::number;
 
 pub(super) const PAUSE: Duration = Duration::from_millis(200);
 

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use limiter_api::client::Client;
+use limiter_api::render::{self, number};
+use limiter_api::utilization::Utilization;
 use limiter_common::wire::Count;
-use limiter_daemon::api::utilization::Utilization;
-use limiter_daemon::control::Client;
-use limiter_daemon::render::{self, number};
 use limiter_datapath::Backend;
 use limiter_replay::explain::Captured;
 use limiter_replay::tune::{Observation, Settings, Tuner, rule_file};

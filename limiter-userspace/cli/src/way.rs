@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use limiter_daemon::api::status::Status;
-use limiter_daemon::control::Client;
+use limiter_api::client::Client;
+use limiter_api::status::Status;
 
 use super::args::defaults::{PIN_DIR, SOCKET};
 use super::failure::Failure;

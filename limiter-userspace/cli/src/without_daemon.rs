@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use limiter_daemon::control::{Client, Refusal};
-use limiter_daemon::{from_maps, render};
+use limiter_api::client::Client;
+use limiter_api::render;
+use limiter_daemon::control::Refusal;
+use limiter_daemon::from_maps;
 use limiter_datapath::{Backend, DatapathError, LinkState, Observed, interfaces_of};
 use serde::de::DeserializeOwned;
 

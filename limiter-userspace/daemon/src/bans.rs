@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use limiter_api::bans::BannedSource;
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::Ban;
 use limiter_datapath::BANNED_BEFORE;
@@ -12,7 +13,6 @@ use limiter_decision::ban::{BanTerms, History, Strike, strike};
 use limiter_rules::Selector;
 use limiter_rules::model::TriePrefix;
 
-use crate::api::bans::BannedSource;
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::request_bans::{self, RequestRules};
@@ -76,7 +76,7 @@ pub(crate) fn author(
     let ban = datapath.ban(&views::key(address))?;
     let Some(ban) = ban.filter(|ban| Ticks::new(ban.until) > now) else { return Ok(None) };
     let names = views::rule_names(datapath, effective);
-    Ok(Some(BannedSource::of(Selector::address(address), ban, (&names, requests), now).author()))
+    Ok(Some(banned_source(Selector::address(address), ban, (&names, requests), now).author()))
 }
 
 /// Number of sources whose ban has not ended.
@@ -120,28 +120,26 @@ fn lengthened(before: Ban, length: Ticks, now: Ticks, by: u64) -> Ban {
     Ban { until: until.get(), history, rule: by }
 }
 
-impl BannedSource {
-    /// Describes a ban at `now`. `names` are the titles of the rules by number, and `requests` the
-    /// rules for requests.
-    pub(crate) fn of(
-        source: Selector,
-        ban: Ban,
-        (names, requests): (&BTreeMap<u32, Title>, &RequestRules),
-        now: Ticks,
-    ) -> Self {
-        let rule = u32::try_from(ban.rule).ok().and_then(|number| names.get(&number));
-        Self {
-            source: source.to_string(),
-            ends_in_seconds: Ticks::new(ban.until).since(now).as_nanos().div_ceil(1_000_000_000),
-            bans: History::from_raw(ban.history).level(),
-            rule: rule.map(|title| title.rule.clone()),
-            rule_name: rule.and_then(|title| title.name.clone()),
-            by_hand: ban.rule == BY_HAND,
-            by_node: ban.rule == BY_NODE,
-            by_requests: request_bans::number(ban.rule).is_some(),
-            request_rule: requests.of(ban.rule).cloned(),
-            before_upgrade: ban.rule == BANNED_BEFORE,
-            warning: None,
-        }
+/// Describes a ban at `now`. `names` are the titles of the rules by number, and `requests` the
+/// rules for requests.
+pub(crate) fn banned_source(
+    source: Selector,
+    ban: Ban,
+    (names, requests): (&BTreeMap<u32, Title>, &RequestRules),
+    now: Ticks,
+) -> BannedSource {
+    let rule = u32::try_from(ban.rule).ok().and_then(|number| names.get(&number));
+    BannedSource {
+        source: source.to_string(),
+        ends_in_seconds: Ticks::new(ban.until).since(now).as_nanos().div_ceil(1_000_000_000),
+        bans: History::from_raw(ban.history).level(),
+        rule: rule.map(|title| title.rule.clone()),
+        rule_name: rule.and_then(|title| title.name.clone()),
+        by_hand: ban.rule == BY_HAND,
+        by_node: ban.rule == BY_NODE,
+        by_requests: request_bans::number(ban.rule).is_some(),
+        request_rule: requests.of(ban.rule).cloned(),
+        before_upgrade: ban.rule == BANNED_BEFORE,
+        warning: None,
     }
 }

@@ -7,6 +7,8 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use limiter_api::render::{self, Render, line, push, rate_of, table};
+use limiter_api::rules::Document;
 use limiter_rules::compile::{RuleError, compile, effective_of_spec};
 use limiter_rules::file::Problem;
 use limiter_rules::model::{
@@ -24,8 +26,6 @@ use super::layers::Layers;
 use super::limit_ends;
 use super::lists;
 use super::rule_files;
-use crate::api::rules::Document;
-use crate::render::{self, Render, line, push, rate_of, table};
 use crate::warnings;
 
 /// Relative error of a rate below which it is not reported.

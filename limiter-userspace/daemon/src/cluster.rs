@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use ipnet::IpNet;
+use limiter_api::render;
 use limiter_cluster::keeping::Kept;
 use limiter_cluster::status::RefusedChange;
 use limiter_cluster::{Change, Cluster, Notice, Status};
@@ -20,7 +21,6 @@ use crate::error::ServiceError;
 use crate::heard;
 use crate::layers::Layers;
 use crate::refusals::Refusals;
-use crate::render;
 use crate::state_dir::{StateDir, StateError};
 use crate::store_guard;
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use limiter_api::limits::Origin;
 use limiter_common::wire::field;
 use limiter_rules::compile::{BANS, REPLIES};
 use limiter_rules::model::{Limits, Martians, Over, Part};
@@ -11,8 +12,6 @@ use limiter_rules::read_back::{Known, ReadBudget, ReadRule, ReadSet};
 use limiter_rules::warnings::Warnings;
 use limiter_rules::{Budget, RateLimit, Rule, RuleSet, Selector, Terms};
 use limiter_sharing::SharedSet;
-
-use crate::api::limits::Origin;
 
 #[derive(Clone, Debug)]
 pub(super) struct Effective {

@@ -6,6 +6,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use limiter_api::limits::Limits;
+use limiter_api::sources::source::SourceView;
+use limiter_api::stats::Stats;
 use limiter_common::bucket::Generation;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Control, Listed, Table, is_daemon_lost};
@@ -14,9 +17,6 @@ use limiter_rules::Selector;
 use limiter_rules::read_back::{Beside, read_back};
 use serde::de::DeserializeOwned;
 
-use super::api::limits::Limits;
-use super::api::source::SourceView;
-use super::api::stats::Stats;
 use super::bans;
 use super::effective::EffectiveSet;
 use super::error::ServiceError;

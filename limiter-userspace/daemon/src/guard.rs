@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use ipnet::IpNet;
+use limiter_api::lists::ListName;
+use limiter_api::rules::Session;
 use limiter_common::time::Ticks;
 use limiter_datapath::Observed;
 use limiter_rules::compile::{RuleId, TableForm};
@@ -24,8 +26,6 @@ use super::effective::{Effective, EffectiveSet};
 use super::error::ServiceError;
 use super::layers::Layers;
 use super::lists::{Changes, Laid, ListStore, Standing};
-use crate::api::lists::ListName;
-use crate::api::rules::Session;
 use crate::views::key;
 
 /// The author of a change.

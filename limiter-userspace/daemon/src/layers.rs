@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use limiter_api::limits::{Origin, shown_origin};
 use limiter_rules::file::{FilePlace, Problem};
 use limiter_rules::{
     Path, PlanError, Rule, RuleFileError, RuleFiles, RuleSet, Selector, Subject, Terms,
 };
 
-use crate::api::limits::{Origin, shown_origin};
 use crate::effective::{Effective, EffectiveSet};
 use crate::rule_files::Texts;
 use crate::store_guard::STORE;

@@ -1,12 +1,11 @@
 //! The daemon: owns the rules and the data path, and serves the control socket.
 //!
 //! [`run`] starts it. `Service` puts its parts together: the rule sets, the lists, the events, the
-//! gauges and the node of a cluster. [`api`] has the documents of requests and stands below the
-//! parts; `routes` answers the requests and stands above the service.
+//! gauges and the node of a cluster. `limiter-api` has the documents of requests and stands below
+//! the parts; `routes` answers the requests and stands above the service.
 //! [`Datapath`](limiter_datapath::Datapath) is all that the daemon needs of the kernel.
 
 mod alarm;
-pub mod api;
 mod attached;
 mod bans;
 mod capture;
@@ -27,7 +26,6 @@ mod links;
 mod listeners;
 mod lists;
 mod memory;
-pub mod moment;
 mod not_ip;
 mod notify;
 pub mod own_files;
@@ -36,7 +34,6 @@ mod page;
 mod readable;
 mod recent;
 mod refusals;
-pub mod render;
 mod repeated_errors;
 mod request_bans;
 mod request_reports;
@@ -62,6 +59,7 @@ pub use events::{EventOptions, HookOptions, HookUrl};
 pub use run::{RunOptions, run};
 pub use state_dir::StateError;
 pub use views::key as source_of;
+pub use warnings::delays_warning;
 pub use watch::Watch;
 
 #[cfg(test)]

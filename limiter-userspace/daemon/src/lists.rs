@@ -17,6 +17,7 @@ mod store;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use limiter_api::lists::{ListName, ListsChanged, RULE_FILE, UnsetList};
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 use limiter_datapath::Datapath;
@@ -24,7 +25,6 @@ use limiter_rules::{Selector, source_text};
 
 use super::error::ServiceError;
 use super::state_dir::{Damage, StateDir, StateError};
-use crate::api::lists::{ListName, ListsChanged, RULE_FILE, UnsetList};
 use entries::{Entries, Entry};
 use saved::Reasons;
 use store::Store;

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use limiter_api::Counts;
+use limiter_api::status::history::{AskHistory, History, Mark, MarkKind, Point, Rates};
 use limiter_common::header::Direction;
 use limiter_common::wire::InterfaceCounters;
 use limiter_datapath::{Datapath, LinkState};
 
-use crate::api::Counts;
-use crate::api::history::{AskHistory, History, Mark, MarkKind, Point, Rates};
 use crate::error::ServiceError;
 use crate::views;
 

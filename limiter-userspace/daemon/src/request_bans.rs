@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use limiter_api::bans::RequestRule;
 use limiter_common::time::Ticks;
 use limiter_common::window::WallOffset;
 use limiter_common::wire::{LimitSpec, WORDS};
@@ -18,7 +19,6 @@ use limiter_rules::model::LimitList;
 use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 
-use crate::api::bans::RequestRule;
 use crate::error::ServiceError;
 use crate::state_dir::{Damage, Prepared, StateDir, StateError};
 
@@ -109,12 +109,10 @@ fn store(state: &StateDir, kept: &Kept) -> Result<(), StateError> {
     state.prepare(FILE, &text).and_then(Prepared::publish)
 }
 
-impl RequestRule {
-    /// A rule as named by `limiter serve`, in plain text of bounded length.
-    pub(crate) fn named(domain: &str, rule: &str) -> Self {
-        let bounded = |text: &str| clean(&text.chars().take(MOST_TEXT).collect::<String>());
-        Self { domain: bounded(domain), rule: bounded(rule) }
-    }
+/// A rule as named by `limiter serve`, in plain text of bounded length.
+pub(crate) fn named(domain: &str, rule: &str) -> RequestRule {
+    let bounded = |text: &str| clean(&text.chars().take(MOST_TEXT).collect::<String>());
+    RequestRule { domain: bounded(domain), rule: bounded(rule) }
 }
 
 /// Budget for new bans by rules for requests: the same rate as for packets.

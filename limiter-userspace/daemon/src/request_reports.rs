@@ -4,14 +4,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use limiter_text::plain::clean;
-
-use crate::api::bans::RequestRule;
-use crate::api::requests::{
+use limiter_api::bans::RequestRule;
+use limiter_api::requests::{
     MOST_ADDRESSES, MOST_LINES, MOST_RULES, ReportRequests, ReportedFile, ReportedRequests,
     ReportedRule, RequestCounts, RequestProcess, RequestRates, RequestRow, Requests,
 };
+use limiter_text::plain::clean;
+
 use crate::control::Refusal;
+use crate::request_bans;
 use crate::rule_files::RequestPart;
 
 /// Most processes whose reports are kept.
@@ -207,7 +208,7 @@ fn shown(report: ReportRequests, before: Option<&Known>) -> RequestProcess {
         .collect();
     let nanos = before.and_then(|known| report.clock_ns.checked_sub(known.clock_ns));
     let row = |ReportedRule { domain, rule, name, counts }: ReportedRule| {
-        let RequestRule { domain, rule } = RequestRule::named(&domain, &rule);
+        let RequestRule { domain, rule } = request_bans::named(&domain, &rule);
         let then = counts_before.get(&(domain.as_str(), rule.as_str()));
         let rates = then.zip(nanos).and_then(|(then, nanos)| rates(then, &counts, nanos));
         RequestRow { name: name.as_deref().map(bounded), domain, rule, counts, rates }

@@ -6,13 +6,12 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use limiter_api::rules::Document;
 use limiter_rules::file::requests::{For, RequestFile, whom_for};
 use limiter_rules::file::{MAX_BYTES, Place, Problem};
 use limiter_rules::{RuleFile, RuleFileError, RuleFiles};
 use limiter_sharing::fnv::Fnv;
 use rustix::fs::OFlags;
-
-use crate::api::rules::Document;
 
 /// Source of the rules with which a daemon starts, and which a reload reads again.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::api::rules::Session;
+use limiter_api::rules::Session;
 
 /// Most ancestors to look at: more than any nesting of shells.
 const MAX_ANCESTORS: usize = 64;

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use limiter_api::rules::Document;
 use limiter_rules::RuleFiles;
 use limiter_text::plain::clean;
 use limiter_text::second_daemon::SECOND_DAEMON;
@@ -14,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use super::own_files;
 use super::rule_files;
 use super::sealed;
-use crate::api::rules::Document;
 
 /// Reason why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use limiter_api::moment;
+use limiter_api::rules::Document;
 use limiter_rules::RuleFileError;
 use serde::{Deserialize, Serialize};
 
-use crate::api::rules::Document;
-use crate::moment;
 use crate::own_files::is_absent;
 use crate::rule_files::{Digest, RuleSource};
 use crate::state_dir::{Damage, Prepared, StateDir, StateError};

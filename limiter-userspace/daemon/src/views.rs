@@ -1,5 +1,6 @@
 //! The daemon's state as the documents of the control interface.
 
+mod attachments;
 mod census;
 mod cluster;
 mod counted;
@@ -10,6 +11,7 @@ mod interfaces;
 mod keys;
 mod limits;
 mod metrics;
+mod node;
 mod others;
 mod reported;
 mod source;
@@ -17,6 +19,7 @@ mod stats;
 mod tables;
 mod unmet;
 
+pub(crate) use attachments::{interface, mode, other_program, refused_interface, then_program};
 pub(crate) use census::Census;
 pub(crate) use counted::{
     CountsEach, Shadows, Title, counts_each, dropped_by, marked, names as rule_names, numbered,
@@ -29,6 +32,7 @@ pub use keys::key;
 pub(crate) use keys::of_key;
 pub(crate) use limits::LimitsText;
 pub(crate) use metrics::{Facts, Trials, metrics};
+pub(crate) use node::{cluster, refused_change};
 pub(crate) use reported::Reported;
 pub(crate) use source::{view as source, whole};
 pub(crate) use stats::StatsText;

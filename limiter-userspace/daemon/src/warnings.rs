@@ -5,6 +5,8 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv6Net};
+use limiter_api::limits::Origin;
+use limiter_api::render::seconds;
 use limiter_common::header;
 use limiter_common::time::{MAX_TICKS, Ticks};
 use limiter_common::wire::field;
@@ -14,10 +16,11 @@ use limiter_rules::warnings::Warnings;
 use limiter_rules::{Path, Rule, RuleSet, Selector, Subject, Terms};
 
 use super::effective::{Effective, EffectiveSet};
-use crate::api::limits::Origin;
-use crate::render::seconds;
 
 mod delays;
+
+pub(crate) use delays::delays;
+pub use delays::delays_warning;
 
 /// Warnings that follow only from the rules and from the lists of their files. A limit set on the
 /// command line states itself whether its sources share it.

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use limiter_api::render::exact;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tokio::time::{sleep, timeout};
 
 use super::readable::Readable;
-use super::render::exact;
 use super::rule_files::{self, Digest};
 use super::rule_sets::RuleSets;
 use super::service::{Service, lock};

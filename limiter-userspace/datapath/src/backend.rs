@@ -21,12 +21,12 @@ use limiter_common::wire::{
 use limiter_model::Reading;
 use limiter_rules::{Installed, Plan, Selector};
 use limiter_sharing::Leases;
+use limiter_text::pattern::Pattern;
 
 use super::words::header_of;
 use super::{
     Attachment, CapturedPacket, DatapathError, Hook, LeftBehind, LinkChange, ModeChoice, Neighbour,
-    Options, Pattern, Queueing, Refused, SourceTable, Sweep, Then, ThenChange, TrialOutcome,
-    Wanted,
+    Options, Queueing, Refused, SourceTable, Sweep, Then, ThenChange, TrialOutcome, Wanted,
 };
 
 /// Keys of tables with their buckets, and where to continue.

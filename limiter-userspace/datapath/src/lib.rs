@@ -100,5 +100,5 @@ pub use source_table::SourceTable;
 pub use tc_order::TcOrder;
 pub use then::{Then, ThenChange};
 pub use then_fault::ThenFault;
-pub use wanted::{Pattern, Wanted};
+pub use wanted::Wanted;
 pub use xdp::Xdp;

@@ -29,12 +29,13 @@ use limiter_common::wire::{
 };
 use limiter_datapath::{
     Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, LinkChange, LinkState,
-    Mode, ModeChoice, Neighbour, Observed, Options, Pattern, Queueing, Reading as _, Refused,
-    SourceTable, Then, Wanted,
+    Mode, ModeChoice, Neighbour, Observed, Options, Queueing, Reading as _, Refused, SourceTable,
+    Then, Wanted,
 };
 use limiter_decision::outcome::Outcome;
 use limiter_model::Model;
 use limiter_rules::{Installed, Selector};
+use limiter_text::pattern::Pattern;
 
 use opened::Opened;
 

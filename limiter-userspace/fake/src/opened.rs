@@ -9,11 +9,11 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Ban, CaptureBudget, CaptureFilter, Event, EventBudget, ListEntry, map};
 use limiter_datapath::{
-    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Pattern, Refused, Then,
-    TrialOutcome,
+    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Refused, Then, TrialOutcome,
 };
 use limiter_rules::{Installed, Plan, Selector};
 use limiter_sharing::Leases;
+use limiter_text::pattern::Pattern;
 
 use super::Fake;
 

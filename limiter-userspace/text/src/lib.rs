@@ -2,6 +2,7 @@
 //! standard error, metrics for Prometheus, and the remedy for two daemons that use one place.
 
 pub mod exposition;
+pub mod pattern;
 pub mod plain;
 pub mod second_daemon;
 pub mod spoken;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use limiter_daemon::api::status::Status;
-use limiter_daemon::control::ClientError;
+use limiter_api::client::ClientError;
+use limiter_api::status::Status;
 
 use super::command::to_daemon;
 use super::finding::Finding;

@@ -1,6 +1,6 @@
 //! A finding of one check, and the report of all.
 
-use limiter_daemon::render::{Render, line};
+use limiter_api::render::{Render, line};
 use limiter_datapath::DatapathError;
 use serde::Serialize;
 

@@ -1,7 +1,8 @@
 //! Frames that a card or another program changes before the program sees them, and queues.
 
+use limiter_api::status::Status;
 use limiter_common::header::Direction;
-use limiter_daemon::api::status::Status;
+use limiter_daemon::delays_warning;
 use limiter_datapath::machine::Queues;
 use limiter_datapath::{DatapathError, Hook, Offloads, Queueing, STRIPS_TAGS, keep_tags};
 
@@ -146,7 +147,7 @@ pub(super) fn waiting(
     let is_limited =
         |status: &Status| status.interfaces.iter().any(|at| at.name == name && at.mode == outgoing);
     let warning = delays.filter(|_| status.is_some_and(is_limited));
-    let warning = warning.and_then(|delays| delays.warning(name, queueing));
+    let warning = warning.and_then(|delays| delays_warning(delays, name, queueing));
     let finding = match (warning, queueing) {
         (Some(warning), _) if status.is_some_and(|status| status.warnings.contains(&warning)) => {
             return None;

@@ -19,11 +19,11 @@ mod ssh;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use limiter_api::client::Client;
+use limiter_api::lists::{ListName, Lists};
+use limiter_api::render;
+use limiter_api::status::Status;
 use limiter_common::header::Direction;
-use limiter_daemon::api::lists::{ListName, Lists};
-use limiter_daemon::api::status::Status;
-use limiter_daemon::control::Client;
-use limiter_daemon::render;
 use limiter_daemon::ssh::own_session;
 use limiter_datapath::machine::{self, Link};
 use limiter_datapath::{DatapathError, Wanted, offloads, queueing};

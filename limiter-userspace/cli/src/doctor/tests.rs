@@ -1,8 +1,8 @@
 //! Judgements on fixed facts about interfaces, and the report.
 
+use limiter_api::render;
+use limiter_api::status::Status;
 use limiter_common::header::Direction;
-use limiter_daemon::api::status::Status;
-use limiter_daemon::render;
 use limiter_datapath::machine::{Below, Link, NativeMode, Queues};
 use limiter_datapath::{
     DatapathError, Fq, Framing, Hook, Interface, Mode, Neighbour, Offloads, OtherPins, Queueing,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use limiter_daemon::render::number;
+use limiter_api::render::number;
 use limiter_replay::explain::{LeftOut, Own};
 
 /// Argument of the commands that read captures: whose packets are not judged.

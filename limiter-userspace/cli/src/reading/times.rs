@@ -1,6 +1,6 @@
 //! Remarks about the times of packets, and about their lengths.
 
-use limiter_daemon::render::{duration, number};
+use limiter_api::render::{duration, number};
 
 const SECOND: u64 = 1_000_000_000;
 

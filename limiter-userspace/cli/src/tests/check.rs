@@ -275,7 +275,7 @@ descriptors:
     ] {
         assert!(answer.text.contains(wanted), "{wanted}\n{}", answer.text);
     }
-    let end = limiter_daemon::moment::local("2020-01-02T00:00:00Z");
+    let end = limiter_api::moment::local("2020-01-02T00:00:00Z");
     let over = format!("a.yaml:3:5: the entry 192.0.2.54 of the allow list ended at {end}");
     let said = [answer.text.clone(), answer.errors.join("\n")].concat();
     assert!(said.contains(&over), "{said}");

@@ -1,19 +1,19 @@
 //! Names that would steer a terminal or begin lines of their own, in every answer. Rule files may
 //! not have them; a daemon of another version may.
 
-use limiter_daemon::api::bans::Bans;
-use limiter_daemon::api::bypass::Detached;
-use limiter_daemon::api::events::{Events, Line};
-use limiter_daemon::api::explain::ExplainedNow;
-use limiter_daemon::api::limits::Limits;
-use limiter_daemon::api::lists::Lists;
-use limiter_daemon::api::rules::Changed;
-use limiter_daemon::api::rules::RulesDiff;
-use limiter_daemon::api::source::SourceView;
-use limiter_daemon::api::sources::SourceList;
-use limiter_daemon::api::stats::Stats;
-use limiter_daemon::api::status::Status;
-use limiter_daemon::render::{self, Render};
+use limiter_api::bans::Bans;
+use limiter_api::bypass::Detached;
+use limiter_api::events::{Events, Line};
+use limiter_api::explain::ExplainedNow;
+use limiter_api::limits::Limits;
+use limiter_api::lists::Lists;
+use limiter_api::render::{self, Render};
+use limiter_api::rules::Changed;
+use limiter_api::rules::RulesDiff;
+use limiter_api::sources::SourceList;
+use limiter_api::sources::source::SourceView;
+use limiter_api::stats::Stats;
+use limiter_api::status::Status;
 use limiter_text::plain::is_plain;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -166,7 +166,7 @@ fn names_in_what_is_reported_packets_do_neither() {
             line[field] = json!(value);
         }
         line["packets"] = json!(5);
-        reported::<Line>(&line, limiter_daemon::api::events::text);
+        reported::<Line>(&line, limiter_api::events::text);
     }
     let line = json!({"subject": "NAME", "text": "NAME"});
     let diff = json!({

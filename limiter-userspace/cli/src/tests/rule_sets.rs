@@ -1,6 +1,6 @@
 //! `limiter diff`, `apply` and `export`, as far as they need no daemon.
 
-use limiter_daemon::api::rules::{ChangedRule, RuleLine, RulesDiff};
+use limiter_api::rules::{ChangedRule, RuleLine, RulesDiff};
 
 use super::*;
 use crate::failure::Failure;

@@ -1,8 +1,8 @@
 //! Filters of the lists: a prefix of sources, and words of a rule.
 
-use limiter_daemon::api::events::Episode;
-use limiter_daemon::api::requests::RequestRow;
-use limiter_daemon::api::sources::SourceRow;
+use limiter_api::events::Episode;
+use limiter_api::requests::RequestRow;
+use limiter_api::sources::SourceRow;
 use limiter_rules::{Selector, source_text};
 
 use super::state::RuleRow;

@@ -2,20 +2,20 @@
 
 use std::fmt::Write as _;
 
-use limiter_daemon::api::bans::Unbanned;
-use limiter_daemon::api::events::Events;
-use limiter_daemon::api::history::History;
-use limiter_daemon::api::limits::SetLimit;
-use limiter_daemon::api::lists::{ListName, ListsChanged, SetList};
-use limiter_daemon::api::requests::Requests;
-use limiter_daemon::api::rules::Changed;
-use limiter_daemon::api::source::SourceView;
-use limiter_daemon::api::sources::{By, MOST_SOURCES};
-use limiter_daemon::api::stats::Stats;
-use limiter_daemon::api::status::Status;
-use limiter_daemon::api::top::Top;
-use limiter_daemon::control::{Client, ClientError};
-use limiter_daemon::render;
+use limiter_api::bans::Unbanned;
+use limiter_api::client::{Client, ClientError};
+use limiter_api::events::Events;
+use limiter_api::limits::SetLimit;
+use limiter_api::lists::{ListName, ListsChanged, SetList};
+use limiter_api::render;
+use limiter_api::requests::Requests;
+use limiter_api::rules::Changed;
+use limiter_api::sources::source::SourceView;
+use limiter_api::sources::top::Top;
+use limiter_api::sources::{By, MOST_SOURCES};
+use limiter_api::stats::Stats;
+use limiter_api::status::Status;
+use limiter_api::status::history::History;
 use limiter_daemon::ssh;
 
 use crate::caller;

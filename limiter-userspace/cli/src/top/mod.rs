@@ -18,8 +18,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyEventKind};
-use limiter_daemon::api::sources::By;
-use limiter_daemon::control::Client;
+use limiter_api::client::Client;
+use limiter_api::sources::By;
 use limiter_rules::source_text;
 
 use super::answer::Answer;

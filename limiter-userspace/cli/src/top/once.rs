@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::Duration;
 
-use limiter_daemon::api::requests::Requests;
-use limiter_daemon::api::sources::{By, SourceList};
-use limiter_daemon::api::top::Top;
-use limiter_daemon::control::{Client, ClientError};
-use limiter_daemon::render;
+use limiter_api::client::{Client, ClientError};
+use limiter_api::render;
+use limiter_api::requests::Requests;
+use limiter_api::sources::top::Top;
+use limiter_api::sources::{By, SourceList};
 use limiter_text::plain::clean;
 
 use crate::answer::Answer;

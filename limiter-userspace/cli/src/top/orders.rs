@@ -2,10 +2,10 @@
 
 use std::cmp::Ordering;
 
-use limiter_daemon::api::events::Episode;
-use limiter_daemon::api::requests::{RequestCounts, RequestRates};
-use limiter_daemon::api::sources::By;
-use limiter_daemon::api::status::Interface;
+use limiter_api::events::Episode;
+use limiter_api::requests::{RequestCounts, RequestRates};
+use limiter_api::sources::By;
+use limiter_api::status::Interface;
 
 use super::state::{RequestRow, RuleRow, Tab};
 

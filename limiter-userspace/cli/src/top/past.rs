@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use limiter_daemon::api::history::{History, Mark, Point};
+use limiter_api::status::history::{History, Mark, Point};
 
 /// Points that are kept: as wide as any terminal's.
 const POINTS: usize = 600;

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use limiter_daemon::api::events::Episode;
-use limiter_daemon::api::requests::{self, Requests};
-use limiter_daemon::api::source::SourceView;
-use limiter_daemon::api::sources::{By, SourceRow};
-use limiter_daemon::api::stats::Stats;
-use limiter_daemon::api::status::{Interface, Status};
-use limiter_daemon::api::top::Top;
-use limiter_daemon::control::ClientError;
-use limiter_daemon::moment::Zone;
+use limiter_api::client::ClientError;
+use limiter_api::events::Episode;
+use limiter_api::moment::Zone;
+use limiter_api::requests::{self, Requests};
+use limiter_api::sources::source::SourceView;
+use limiter_api::sources::top::Top;
+use limiter_api::sources::{By, SourceRow};
+use limiter_api::stats::Stats;
+use limiter_api::status::{Interface, Status};
 
 use super::super::sources::rate;
 use super::filter::Filter;

@@ -5,18 +5,18 @@ mod pressing;
 
 use std::cell::RefCell;
 
-use limiter_daemon::api::Counts;
-use limiter_daemon::api::events::{Episode, Events, Sample};
-use limiter_daemon::api::history::{History, Mark, Point, Rates};
-use limiter_daemon::api::limits::LimitView;
-use limiter_daemon::api::lists::ListName;
-use limiter_daemon::api::requests::Requests;
-use limiter_daemon::api::source::SourceView;
-use limiter_daemon::api::sources::{DroppedBy, RuleDrops, SourceRow};
-use limiter_daemon::api::stats::{Outcomes, RuleCounts, Stats};
-use limiter_daemon::api::status::{Interface, InterfaceState, Reload, Reloads, Sources, Status};
-use limiter_daemon::api::top::Top;
-use limiter_daemon::control::ClientError;
+use limiter_api::Counts;
+use limiter_api::client::ClientError;
+use limiter_api::events::{Episode, Events, Sample};
+use limiter_api::limits::LimitView;
+use limiter_api::lists::ListName;
+use limiter_api::requests::Requests;
+use limiter_api::sources::source::SourceView;
+use limiter_api::sources::top::Top;
+use limiter_api::sources::{DroppedBy, RuleDrops, SourceRow};
+use limiter_api::stats::{Outcomes, RuleCounts, Stats};
+use limiter_api::status::history::{History, Mark, Point, Rates};
+use limiter_api::status::{Interface, InterfaceState, Reload, Reloads, Sources, Status};
 
 use super::link::{Action, Asking, Link};
 

@@ -1,6 +1,6 @@
 //! The answer of `limiter tune` as text, with what the observation cannot tell.
 
-use limiter_daemon::render::{Render, duration, line, number, push, table};
+use limiter_api::render::{Render, duration, line, number, push, table};
 use limiter_replay::tune::{
     AtRate, FEW_PACKETS, MAX_CURVES, MAX_SOURCES, Proposal, Report, SHARES,
 };

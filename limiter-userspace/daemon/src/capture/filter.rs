@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::num::NonZero;
 
+use limiter_api::capture::{AskCapture, CapturedVerdict};
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{CaptureFilter, LEVELS, MAX_SNAP};
 use limiter_datapath::{Datapath, capture_rate, random};
 use limiter_decision::event::{EventRate, MAX_PER_SECOND};
 use limiter_rules::source_text;
 
-use crate::api::capture::{AskCapture, CapturedVerdict};
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::views::{Title, rule_names};

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hyper::body::Bytes;
+use limiter_api::capture::{AskCapture, CaptureReport};
+use limiter_api::moment;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{CaptureBudget, CaptureFilter, LEVELS};
@@ -22,8 +24,6 @@ use tokio::sync::mpsc;
 use super::effective::EffectiveSet;
 use super::error::ServiceError;
 use super::views::Shadows;
-use crate::api::capture::{AskCapture, CaptureReport};
-use crate::moment;
 use missed::Missed;
 use pcapng::Writer;
 

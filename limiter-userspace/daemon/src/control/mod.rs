@@ -1,6 +1,6 @@
 //! The control interface: HTTP with JSON on a unix socket.
 //!
-//! [`Server`] and [`Client`] are the two sides, [`Routes`] maps paths to handlers, and [`change`],
+//! [`Server`] is the side of the daemon (`limiter-api` has the client), [`Routes`] maps paths to handlers, and [`change`],
 //! [`read`], [`sliced`], [`follow`] and [`stream`] are the ways to answer. The content of requests
 //! and answers belongs to the service; nothing here knows it. Anybody who may connect may read;
 //! changes are allowed to root and to the daemon's own user, but to no browser. [`TcpServer`]
@@ -8,7 +8,6 @@
 
 mod answer;
 mod browser;
-pub mod client;
 mod connection_limit;
 mod follow;
 mod line;
@@ -26,12 +25,11 @@ mod turns;
 
 pub use answer::{Answer, JSON, Sliced, Step, change, follow, read, respond, sliced, stream};
 pub use browser::harden;
-pub use client::{Client, ClientError};
 pub use follow::Lines;
 pub use loopback::{Loopback, NoLoopback};
 pub use over_tcp::TcpServer;
 pub use peer::Peer;
-pub use refusal::{ErrorBody, Failure, Refusal};
+pub use refusal::{Failure, Refusal};
 pub use request::{Asked, JsonBody, MAX_RULES_BODY, Named};
 pub use routes::{Routes, Shared};
 pub use server::Server;

@@ -3,16 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
-/// The body of every answer that is not a success.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = Error)]
-pub struct ErrorBody {
-    /// Text of the error: the mistake, its place, and the remedy.
-    pub error: String,
-}
+use limiter_api::ErrorBody;
 
 /// Reason why a request is refused; the HTTP status follows from it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

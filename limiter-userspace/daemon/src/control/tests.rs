@@ -13,29 +13,30 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use limiter_api::bans::{Bans, Unban, Unbanned};
+use limiter_api::bypass::{Bypass, BypassNow, Detached};
+use limiter_api::check::{CheckSource, Checked};
+use limiter_api::client::{Client, ClientError};
+use limiter_api::events::{AskEvents, Events};
+use limiter_api::explain::{AskExplain, ExplainedNow};
+use limiter_api::limits::{Limits, SetLimit, UnsetLimit};
+use limiter_api::lists::{ListsChanged, SetList, UnsetList};
+use limiter_api::rules::{
+    ApplyRules, Changed, CompareRules, Document, ExportRules, Exported, ReloadRules, RulesDiff,
+};
+use limiter_api::sources::source::SourceView;
+use limiter_api::sources::top::{AskTop, Top};
+use limiter_api::sources::{AskSources, By, SourceList};
+use limiter_api::stats::Stats;
+use limiter_api::status::Status;
+use limiter_api::status::history::{AskHistory, History};
+use limiter_api::utilization::Utilization;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use self::echo::{Echo, routes};
 use super::server::Bounds;
 use super::*;
-use crate::api::bans::{Bans, Unban, Unbanned};
-use crate::api::bypass::{Bypass, BypassNow, Detached};
-use crate::api::check::{CheckSource, Checked};
-use crate::api::events::{AskEvents, Events};
-use crate::api::explain::{AskExplain, ExplainedNow};
-use crate::api::history::{AskHistory, History};
-use crate::api::limits::{Limits, SetLimit, UnsetLimit};
-use crate::api::lists::{ListsChanged, SetList, UnsetList};
-use crate::api::rules::{
-    ApplyRules, Changed, CompareRules, Document, ExportRules, Exported, ReloadRules, RulesDiff,
-};
-use crate::api::source::SourceView;
-use crate::api::sources::{AskSources, By, SourceList};
-use crate::api::stats::Stats;
-use crate::api::status::Status;
-use crate::api::top::{AskTop, Top};
-use crate::api::utilization::Utilization;
 
 struct Running {
     directory: TempDir,

@@ -2,9 +2,9 @@
 
 use std::time::SystemTime;
 
+use limiter_api::events::{AskEvents, Line};
 use limiter_rules::{Selector, source_text};
 
-use crate::api::events::{AskEvents, Line};
 use crate::error::ServiceError;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

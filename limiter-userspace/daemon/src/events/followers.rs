@@ -4,10 +4,10 @@
 use std::cmp::Reverse;
 
 use hyper::body::Bytes;
+use limiter_api::events::Line;
 use tokio::sync::mpsc;
 
 use super::filter::Filter;
-use crate::api::events::Line;
 use crate::control::gives_way;
 
 /// Most readers at once, because some connections of the control socket are for other requests.

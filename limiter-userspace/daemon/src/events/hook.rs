@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use limiter_api::events::Line;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -14,7 +15,6 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::webhook::{HookUrl, Webhook};
-use crate::api::events::Line;
 
 pub(super) const WAITING: usize = 64;
 

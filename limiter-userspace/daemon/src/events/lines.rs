@@ -1,9 +1,8 @@
 //! Lines about episodes in the daemon's own log.
 
+use limiter_api::events::{Episode, Line, packet};
+use limiter_api::render::seconds;
 use limiter_text::plain::clean;
-
-use crate::api::events::{Episode, Line, packet};
-use crate::render::seconds;
 
 /// Most lines in the log at once.
 const LOG_BURST: u64 = 20;

@@ -16,6 +16,8 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use hyper::body::Bytes;
+use limiter_api::events::{Dropped, Episode, EventCounts, Line, Phase, TableFull};
+use limiter_api::render::would_drop;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
@@ -29,8 +31,6 @@ use super::effective::EffectiveSet;
 use super::error::ServiceError;
 use super::request_bans::RequestRules;
 use super::views::{self, Shadows, Title};
-use crate::api::events::{Dropped, Episode, EventCounts, Line, Phase, TableFull};
-use crate::render::would_drop;
 use episodes::{Due, Episodes, Key, Open};
 use filter::Filter;
 use followers::Followers;
@@ -230,10 +230,10 @@ impl Events {
     pub(super) fn view(
         &self,
         datapath: &dyn Datapath,
-    ) -> Result<crate::api::events::Events, ServiceError> {
+    ) -> Result<limiter_api::events::Events, ServiceError> {
         let open = self.episodes.open();
         let open = open.iter().map(|(key, open)| view(key, open, false, datapath));
-        Ok(crate::api::events::Events {
+        Ok(limiter_api::events::Events {
             episodes: open.chain(self.ended.iter().map(|(_, episode)| episode.clone())).collect(),
             counts: self.counts(datapath)?,
             reach: None,

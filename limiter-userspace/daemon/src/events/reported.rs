@@ -1,14 +1,14 @@
 //! Converts events into their reported form.
 
+use limiter_api::events::{Episode, Sample};
+use limiter_api::render::would_drop;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Event;
 use limiter_datapath::Datapath;
 use limiter_rules::model::TriePrefix;
 
 use super::episodes::{Key, Open};
-use crate::api::events::{Episode, Sample};
 use crate::clocks::rfc3339;
-use crate::render::would_drop;
 
 /// The source of an episode.
 pub(super) fn source(key: &Key) -> String {

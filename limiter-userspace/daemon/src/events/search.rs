@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use limiter_api::events::Events as ReportedEvents;
 use limiter_common::time::Ticks;
 use limiter_datapath::Datapath;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -11,7 +12,6 @@ use super::filter::Filter;
 use super::log::{Answer, Drops, Found, Health, Log, PART};
 use super::reported::{reason, sample, source};
 use super::{Events, MOST_ENDED};
-use crate::api::events::Events as ReportedEvents;
 use crate::clocks::Clocks;
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;

@@ -3,6 +3,8 @@
 
 use std::ops::Bound;
 
+use limiter_api::lists::{ListName, ListedSource, ListsChanged};
+use limiter_api::render::seconds;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 use limiter_rules::Selector;
@@ -12,8 +14,6 @@ use super::ListStore;
 use super::entries::{Entry, name};
 use super::laid::Laid;
 use super::standing::{All, Changes, Standing, UNCHANGED};
-use crate::api::lists::{ListName, ListedSource, ListsChanged};
-use crate::render::seconds;
 
 impl ListStore {
     /// The sources after `last` in their order, with their reported entries, except expired ones.

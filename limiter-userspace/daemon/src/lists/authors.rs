@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use limiter_api::lists::{RULE_FILE, SetList, Skipped};
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 use limiter_rules::{Selector, source_text};
 
 use super::entries::{Entry, after};
 use super::{Changes, ListStore, reason, verdict};
-use crate::api::lists::{RULE_FILE, SetList, Skipped};
 use crate::error::ServiceError;
 
 /// Author of changes by other nodes of a cluster.

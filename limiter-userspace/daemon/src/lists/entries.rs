@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use limiter_api::lists::{ListName, RULE_FILE};
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 use limiter_rules::Selector;
 use limiter_text::plain::clean;
-
-use crate::api::lists::{ListName, RULE_FILE};
 
 pub(crate) type Entries = BTreeMap<Selector, Entry>;
 

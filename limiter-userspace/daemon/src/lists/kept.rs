@@ -1,6 +1,7 @@
 //! Entries of people, programs and other nodes: kept, counted, and put into the maps.
 
 use ipnet::IpNet;
+use limiter_api::lists::ListName;
 use limiter_common::wire::{ListEntry, Listed};
 use limiter_datapath::Datapath;
 use limiter_rules::Selector;
@@ -9,7 +10,6 @@ use limiter_rules::model::ROOM;
 use super::authors::{CLUSTER, Wanted};
 use super::entries::Entry;
 use super::{ListStore, MANY, verdict};
-use crate::api::lists::ListName;
 use crate::error::ServiceError;
 
 /// Most of the widest allowed prefixes that other nodes may have on a list at once.

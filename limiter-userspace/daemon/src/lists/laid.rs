@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use limiter_api::lists::RULE_FILE;
+use limiter_api::moment;
 use limiter_common::time::Ticks;
 use limiter_common::wire::ListEntry;
 use limiter_datapath::Datapath;
@@ -13,10 +15,8 @@ use limiter_rules::{Selector, Subject};
 
 use super::ListStore;
 use super::entries::{Entries, Entry, after, name};
-use crate::api::lists::RULE_FILE;
 use crate::error::ServiceError;
 use crate::layers::Layers;
-use crate::moment;
 
 /// Most warnings of one kind that are listed one by one.
 const MOST_REPORTED: usize = 5;

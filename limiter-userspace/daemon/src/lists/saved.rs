@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use limiter_api::lists::ListName;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 use limiter_rules::{Selector, source_text};
@@ -19,7 +20,6 @@ use serde::{Deserialize, Serialize};
 
 use super::entries::{Entries, Entry, after, name};
 use super::reason;
-use crate::api::lists::ListName;
 use crate::own_files;
 use crate::rule_files::Digest;
 use crate::sealed;

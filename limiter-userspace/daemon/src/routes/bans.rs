@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_api::bans::{BannedSource, Bans, SetBan, Unban, Unbanned};
+use limiter_api::lists::ListName;
 use limiter_cluster::Change;
 use limiter_common::time::Ticks;
 use limiter_common::wire::Ban;
 use limiter_rules::model::{TriePrefix, crowd_hit};
 use limiter_rules::{Selector, SourceTextError, source_text};
 
-use crate::api::bans::{BannedSource, Bans, SetBan, Unban, Unbanned};
-use crate::api::lists::ListName;
 use crate::bans::{self, BY_HAND};
 use crate::cluster::reported_prefix;
 use crate::control::parts::Parts;
@@ -117,7 +117,7 @@ impl Service {
         self.cluster.publish([Change::Ban { source: address, left }]);
         let names = views::rule_names(self.datapath()?, &self.rule_sets.effective);
         let names = (&names, &self.request_rules);
-        let banned = BannedSource::of(selector, ban, names, self.datapath()?.now());
+        let banned = bans::banned_source(selector, ban, names, self.datapath()?.now());
         let warnings = crowd_hit(&selector)
             .into_iter()
             .chain(cut(request.seconds, self.datapath()?))
@@ -217,7 +217,7 @@ impl Sliced<Service> for BansText {
                 break;
             };
             let Some(source) = source else { continue };
-            self.parts.item(&BannedSource::of(
+            self.parts.item(&bans::banned_source(
                 source,
                 ban,
                 (&self.names, &self.requests),

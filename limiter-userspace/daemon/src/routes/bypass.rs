@@ -2,14 +2,14 @@
 
 use axum::extract::{Extension, State};
 use axum::routing::{post, put};
+use limiter_api::bypass::{AskDetach, Bypass, BypassNow, Detached};
 
-use crate::api::bypass::{AskDetach, Bypass, BypassNow, Detached};
-use crate::api::neighbours::ThenProgram;
 use crate::control::{Answer, Asked, JsonBody, Peer, Refusal, Routes, change};
 use crate::error::ServiceError;
 use crate::guard::{self, Caller};
 use crate::lists::UNCHANGED;
 use crate::service::{Service, Shared};
+use crate::views;
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/bypass", put(bypass)).at("/v1/detach", post(detach))
@@ -61,7 +61,7 @@ impl Service {
         let datapath = self.datapath.get_mut()?;
         datapath.set_bypass(bypass.engaged)?;
         let engaged = datapath.bypass()?;
-        let then = datapath.then().map(ThenProgram::from);
+        let then = datapath.then().map(views::then_program);
         match &then {
             Some(then) if engaged => tracing::warn!(engaged, "bypass; {}", then.goes_on()),
             _ => tracing::warn!(engaged, "bypass"),

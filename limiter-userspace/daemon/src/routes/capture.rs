@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, State};
 use axum::routing::post;
+use limiter_api::capture::{AskCapture, CaptureReport, Captures, NUMBER};
 
-use crate::api::capture::{AskCapture, CaptureReport, Captures, NUMBER};
 use crate::control::{Answer, JsonBody, Lines, Peer, Refusal, Routes, change, read, stream};
 use crate::service::capture::read_on;
 use crate::service::{Service, Shared};

@@ -5,8 +5,8 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
+use limiter_api::check::{CheckSource, Checked};
 
-use crate::api::check::{CheckSource, Checked};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, respond};
 use crate::service::{Service, Shared};
 use crate::why::Question;

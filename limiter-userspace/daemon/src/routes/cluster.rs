@@ -2,11 +2,12 @@
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_api::cluster::Cluster;
 
-use crate::api::cluster::{Cluster, RefusedChange};
 use crate::control::{Answer, Peer, Refusal, Routes, read};
 use crate::refusals::Refusals;
 use crate::service::{Service, Shared};
+use crate::views;
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/cluster", get(cluster))
@@ -41,9 +42,11 @@ impl Service {
         let latest = refusals.iter().flat_map(|refusals| refusals.latest());
         Ok(Cluster {
             refused_changes: refusals.map_or(0, Refusals::count),
-            latest_refused: latest.map(|(at, refused)| RefusedChange::new(at, refused)).collect(),
+            latest_refused: latest
+                .map(|(at, refused)| views::refused_change(at, refused))
+                .collect(),
             warnings: self.cluster.warnings(&self.rule_sets.layers),
-            ..Cluster::from(&*status)
+            ..views::cluster(&status)
         })
     }
 }

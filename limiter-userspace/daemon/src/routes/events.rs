@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_api::events::{AskEvents, Events};
 
-use crate::api::events::{AskEvents, Events};
 use crate::control::{
     Answer, Asked, JSON, Lines, Peer, Refusal, Routes, Sliced, Step, follow, read, sliced,
 };

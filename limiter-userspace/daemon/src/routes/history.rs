@@ -2,8 +2,8 @@
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_api::status::history::{AskHistory, History};
 
-use crate::api::history::{AskHistory, History};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
 use crate::service::{Service, Shared};
 

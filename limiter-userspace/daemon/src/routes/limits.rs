@@ -2,9 +2,9 @@
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_api::limits::{Limits, SetLimit, UnsetLimit};
+use limiter_api::rules::Changed;
 
-use crate::api::limits::{Limits, SetLimit, UnsetLimit};
-use crate::api::rules::Changed;
 use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Routes, change, sliced};
 use crate::control::{Refusal, Sliced, Step};
 use crate::service::{Service, Shared};

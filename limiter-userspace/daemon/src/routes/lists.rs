@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_api::lists::{ListName, Lists, ListsChanged, SetList, UnsetList};
+use limiter_api::rules::Session;
 use limiter_cluster::{Change, List};
 use limiter_common::time::Ticks;
 use limiter_rules::model::crowd_hit;
 use limiter_rules::{Selector, Subject, source_text};
 
-use crate::api::lists::{ListName, Lists, ListsChanged, SetList, UnsetList};
-use crate::api::rules::Session;
 use crate::cluster::reported_prefix;
 use crate::control::parts::Parts;
 use crate::control::{

@@ -4,6 +4,7 @@ use std::time::UNIX_EPOCH;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_text::exposition::CONTENT_TYPE;
 
 use crate::bans;
 use crate::control::{Answer, Peer, Refusal, Routes, Sliced, Step, sliced};
@@ -11,7 +12,6 @@ use crate::error::ServiceError;
 use crate::refusals::Refusals;
 use crate::service::{Service, Shared};
 use crate::views::{self, Census, EventLog, Facts};
-use limiter_text::exposition::CONTENT_TYPE;
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/metrics", get(metrics))

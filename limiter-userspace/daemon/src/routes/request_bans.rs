@@ -3,19 +3,20 @@
 use axum::extract::{Extension, State};
 use axum::routing::put;
 use ipnet::IpNet;
+use limiter_api::bans::{
+    RequestBanAnswer, RequestBanBecame, RequestBans, SetRequestBan, SetRequestBans,
+};
+use limiter_api::lists::ListName;
 use limiter_common::time::Ticks;
 use limiter_decision::ban::{BanTerms, Strike};
 use limiter_rules::Selector;
 use limiter_rules::compile::DEFAULT_BANS;
 
 use super::bans::one_source;
-use crate::api::bans::{
-    RequestBanAnswer, RequestBanBecame, RequestBans, RequestRule, SetRequestBan, SetRequestBans,
-};
-use crate::api::lists::ListName;
 use crate::bans;
 use crate::control::{Answer, JsonBody, Peer, Refusal, Routes, change};
 use crate::guard::{self, LEAST};
+use crate::request_bans;
 use crate::service::{Service, Shared};
 
 /// Most bans in one request.
@@ -87,7 +88,7 @@ impl Service {
         if let Some(why) = guard::hazard(&selector, ListName::Deny, own, LEAST) {
             return Err(Refusal::Conflict(format!("{selector}: {why}")));
         }
-        let rule = RequestRule::named(&asked.domain, &asked.rule);
+        let rule = request_bans::named(&asked.domain, &asked.rule);
         let by = self.request_rules.author(&rule, self.datapath.get()?, &self.state)?;
         let ticks = |millis: u64| Ticks::from_nanos(millis.saturating_mul(1_000_000)).get();
         let terms = BanTerms {

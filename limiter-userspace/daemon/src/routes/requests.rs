@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use axum::extract::{DefaultBodyLimit, Extension, State};
 use axum::routing::get;
+use limiter_api::requests::{ReportRequests, ReportedRequests, Requests};
 
-use crate::api::requests::{ReportRequests, ReportedRequests, Requests};
 use crate::control::{Answer, JsonBody, Peer, Routes, change, read};
 use crate::service::{Service, Shared};
 

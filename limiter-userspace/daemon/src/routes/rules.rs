@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use axum::extract::{Extension, State};
 use axum::routing::{get, post};
-
-use crate::api::rules::{
+use limiter_api::rules::{
     ApplyRules, Changed, CompareRules, ConfirmRules, ExportRules, Exported, ReloadRules, RulesDiff,
     Session,
 };
+
 use crate::control::{
     Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, change, sliced,
 };

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_api::sources::source::SourceView;
+use limiter_api::words;
 use limiter_common::time::Ticks;
 use limiter_rules::{Selector, source_text};
 
-use crate::api::source::SourceView;
-use crate::api::words;
 use crate::control::{Answer, JSON, Named, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
 use crate::service::{Service, Shared};

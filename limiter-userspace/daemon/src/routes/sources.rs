@@ -2,8 +2,8 @@
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_api::sources::{AskSources, SourceList};
 
-use crate::api::sources::{AskSources, SourceList};
 use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
 use crate::service::{Service, Shared};

@@ -2,8 +2,8 @@
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_api::stats::Stats;
 
-use crate::api::stats::Stats;
 use crate::control::{Answer, JSON, Peer, Routes, sliced};
 use crate::control::{Refusal, Sliced, Step};
 use crate::service::{Service, Shared};

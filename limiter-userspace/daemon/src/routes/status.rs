@@ -2,8 +2,8 @@
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_api::status::Status;
 
-use crate::api::status::Status;
 use crate::control::{Answer, Peer, Routes, read};
 use crate::service::{Service, Shared};
 

@@ -2,10 +2,10 @@
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_api::sources::top::{AskTop, Top};
 use limiter_common::wire::EntryKind;
 use limiter_rules::source_text;
 
-use crate::api::top::{AskTop, Top};
 use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
 use crate::service::{Service, Shared};
 use crate::sources::{Known, Wanted, tracked};

@@ -2,9 +2,9 @@
 
 use axum::extract::{Extension, State};
 use axum::routing::get;
+use limiter_api::utilization::Utilization;
 use limiter_common::time::Ticks;
 
-use crate::api::utilization::Utilization;
 use crate::control::{Answer, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::service::{Service, Shared};
 

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, SystemTime};
 
+use limiter_api::rules::{
+    ApplyRules, Changed, ChangedRule, CompareRules, Document, ReloadRules, RuleLine, RulesDiff,
+};
+use limiter_api::status::Reload;
 use limiter_rules::{RuleFileError, Subject};
 
 use super::ground::Ground;
 use super::planned::Planned;
 use super::state::{OnDisk, RuleSets, TriedFrom};
-use crate::api::rules::{
-    ApplyRules, Changed, ChangedRule, CompareRules, Document, ReloadRules, RuleLine, RulesDiff,
-};
-use crate::api::status::Reload;
 use crate::attached::Attached;
 use crate::control::Refusal;
 use crate::error::ServiceError;

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use limiter_api::limits::{SetLimit, UnsetLimit};
+use limiter_api::lists::ListName;
+use limiter_api::render::exact;
+use limiter_api::rules::{Changed, Session};
 use limiter_common::wire::Count;
 use limiter_rules::file::render;
 use limiter_rules::model::{
@@ -15,15 +19,11 @@ use limiter_text::plain::is_plain;
 use super::ground::Ground;
 use super::planned::Planned;
 use super::state::RuleSets;
-use crate::api::limits::{SetLimit, UnsetLimit};
-use crate::api::lists::ListName;
-use crate::api::rules::{Changed, Session};
 use crate::control::Refusal;
 use crate::error::ServiceError;
 use crate::guard::{self, Caller, Scene};
 use crate::layers::Layers;
 use crate::limit_ends;
-use crate::render::exact;
 use crate::state_dir::EDITS;
 
 /// Domain of the file of edits.

@@ -1,10 +1,10 @@
 //! A rule set that can be put in force in the present state of the data path.
 
+use limiter_api::lists::ListName;
 use limiter_common::header::Direction;
 use limiter_datapath::{Datapath, Hook};
 use limiter_rules::{Environment, Plan};
 
-use crate::api::lists::ListName;
 use crate::attached::Attached;
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;

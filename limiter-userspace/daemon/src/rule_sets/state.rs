@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use limiter_api::rules::{Changed, Document, TrialEnd};
+use limiter_api::status::{Reload, Reloads, Watching};
 use limiter_common::time::Ticks;
 use limiter_datapath::Datapath;
 
 use super::machine::Machine;
-use crate::api::rules::{Changed, Document, TrialEnd};
-use crate::api::status::{Reload, Reloads, Watching};
 use crate::effective::EffectiveSet;
 use crate::layers::Layers;
 use crate::rule_files::{Digest, RuleSource};

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use limiter_api::render::exact;
+use limiter_api::rules::{Changed, Trial, TrialEnd};
 use limiter_common::time::Ticks;
 use limiter_datapath::TrialOutcome;
 use limiter_rules::Selector;
@@ -13,12 +15,10 @@ use super::ground::Ground;
 use super::in_force::is_used;
 use super::planned::{Planned, laid};
 use super::state::{RuleSets, TriedFrom, Trying};
-use crate::api::rules::{Changed, Trial, TrialEnd};
 use crate::attached::Attached;
 use crate::control::Refusal;
 use crate::error::ServiceError;
 use crate::layers::Layers;
-use crate::render::exact;
 use crate::rule_files::Digest;
 use crate::state_dir::{APPLIED, Applied, StateError};
 

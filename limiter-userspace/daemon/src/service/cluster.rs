@@ -3,11 +3,11 @@
 use std::error::Error;
 
 use ipnet::IpNet;
+use limiter_api::lists::{ListName, SetList, Skipped, UnsetList};
 use limiter_cluster::{Change, Cluster, Config, List, Notice, Notices};
 use limiter_rules::Selector;
 
 use super::Service;
-use crate::api::lists::{ListName, SetList, Skipped, UnsetList};
 use crate::bans::{self, BY_NODE};
 use crate::cluster::Order;
 use crate::control::Refusal;

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use limiter_api::lists::{ListName, ListsChanged, SetList};
 use limiter_rules::Selector;
 
 use super::Service;
-use crate::api::lists::{ListName, ListsChanged, SetList};
 use crate::error::ServiceError;
 use crate::guard::{self, LEAST, LEAST_OF_OTHERS};
 use crate::lists::{CLUSTER, Wanted};

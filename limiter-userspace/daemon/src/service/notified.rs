@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use limiter_datapath::{LinkState, Pattern};
+use limiter_datapath::LinkState;
+use limiter_text::pattern::Pattern;
 
 use super::Service;
-use crate::api::status::mode;
 use crate::notify::Notifier;
+use crate::views::mode;
 
 /// Most interfaces that the line names.
 const SHOWN: usize = 8;

@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use limiter_api::rules::{Changed, ReloadRules};
+
 use super::Service;
-use crate::api::rules::{Changed, ReloadRules};
 use crate::control::Refusal;
 
 impl Service {

@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
+use limiter_api::status::neighbours::OtherProgram;
+use limiter_api::status::{ChangedOnDisk, Interface, Sources, Status};
 use limiter_datapath::{Attachment, Datapath, LinkState};
 
 use super::Service;
-use crate::api::neighbours::{OtherProgram, ThenProgram};
-use crate::api::status::{ChangedOnDisk, Delays, Interface, Sources, Status};
 use crate::control::Refusal;
 use crate::error::ServiceError;
-use crate::views;
+use crate::{views, warnings};
 
 /// Index of an interface; 0 if it no longer exists.
 fn index_of(datapath: &dyn Datapath, name: &str) -> u32 {
@@ -22,7 +22,7 @@ pub(super) fn others(datapath: &dyn Datapath, at: &Attachment) -> Vec<OtherProgr
         tracing::debug!(%error, interface = at.interface, "not known which programs are there");
         Vec::new()
     });
-    found.iter().map(OtherProgram::from).collect()
+    found.iter().map(views::other_program).collect()
 }
 
 impl Service {
@@ -59,12 +59,13 @@ impl Service {
                 rates: rates(at)?,
                 label: label.cloned(),
                 others: others(datapath, at),
-                ..Interface::from(at)
+                ..views::interface(at)
             })
         });
         let mut interfaces = interfaces.collect::<Result<Vec<_>, _>>()?;
         for refused in datapath.refused() {
-            let entry = Interface::refused(&refused, index_of(datapath, &refused.interface));
+            let index = index_of(datapath, &refused.interface);
+            let entry = views::refused_interface(&refused, index);
             // The interface was there before, and is back.
             let is_it = |at: &&mut Interface| {
                 !at.attached && at.name == entry.name && at.mode == entry.mode
@@ -82,7 +83,7 @@ impl Service {
             bypass: datapath.bypass()?,
             interfaces,
             patterns: datapath.patterns().iter().map(ToString::to_string).collect(),
-            then: datapath.then().map(ThenProgram::from),
+            then: datapath.then().map(views::then_program),
             sources: Sources { max_v4: datapath.max_sources(), max_v6: datapath.max_sources() },
             rules_files: self.rule_sets.source.each_name(),
             pin_dir: self.pin_dir.as_ref().map(|path| path.display().to_string()),
@@ -90,7 +91,7 @@ impl Service {
             management: layers.management.keys().map(ToString::to_string).collect(),
             warnings: self.warnings(),
             unmet: views::unmet(datapath, &self.rule_sets.effective, self.rule_sets.seen)?,
-            delays: Delays::of(&self.rule_sets.effective),
+            delays: warnings::delays(&self.rule_sets.effective),
             over_soft_limit: self.gauges.alarms.raised(),
             no_room_for: self.gauges.floods.raised(),
             too_tight: self

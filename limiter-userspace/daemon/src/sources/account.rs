@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use ipnet::IpNet;
+use limiter_api::sources::RuleDrops;
+use limiter_api::sources::source::Total;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::TableKey;
@@ -14,8 +16,6 @@ use limiter_rules::model::Direction;
 
 use super::counters::{Counters, Rates};
 use super::keys::{self, KeyLine};
-use crate::api::source::Total;
-use crate::api::sources::RuleDrops;
 use crate::clocks::rfc3339;
 use crate::views::Title;
 

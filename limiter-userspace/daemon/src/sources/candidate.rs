@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use limiter_api::sources::By;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 
 use super::account::Account;
 use super::merit::{Best, Measure, measure};
-use crate::api::sources::By;
 
 /// Number of outstanding sources that are kept for each measure.
 pub(super) const KEPT: usize = 128;

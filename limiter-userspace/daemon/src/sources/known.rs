@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
+use limiter_api::sources::source::SourceView;
+use limiter_api::sources::{By, SourceRow};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Bucket, EntryKind, TableKey};
@@ -14,8 +16,6 @@ use super::account::Account;
 use super::counters::Counters;
 use super::ledger::{Ledger, own_table};
 use super::wanted::Wanted;
-use crate::api::source::SourceView;
-use crate::api::sources::{By, SourceRow};
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::events::Events;

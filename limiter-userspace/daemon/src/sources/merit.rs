@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+use limiter_api::sources::By;
 use limiter_common::bucket::{Resolved, Slot, Word};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -12,7 +13,6 @@ use limiter_datapath::Datapath;
 use super::account::Account;
 use super::counters::Rates;
 use super::known::Entry;
-use crate::api::sources::By;
 
 /// Value by which a source stands out, followed by values that order sources with the same first
 /// one.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use limiter_api::sources::{By, SourceList};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_datapath::Sweep;
@@ -14,7 +15,6 @@ use super::known::Known;
 use super::merit::{Best, Used, measure};
 use super::sums::Sums;
 use super::wanted::Wanted;
-use crate::api::sources::{By, SourceList};
 use crate::error::ServiceError;
 use crate::views;
 

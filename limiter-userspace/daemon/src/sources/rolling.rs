@@ -4,6 +4,8 @@
 
 use std::collections::HashMap;
 
+use limiter_api::sources::top::headline;
+use limiter_api::sources::{By, SourceRow};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::EntryKind;
@@ -19,8 +21,6 @@ use super::known::Known;
 use super::ledger::Ledger;
 use super::merit::{Best, Used};
 use super::wanted::Wanted;
-use crate::api::sources::{By, SourceRow};
-use crate::api::top::headline;
 use crate::error::ServiceError;
 use crate::views;
 

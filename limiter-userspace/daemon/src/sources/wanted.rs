@@ -1,10 +1,10 @@
 //! The request for sources.
 
+use limiter_api::sources::{By, MOST_SOURCES, SOURCES};
 use limiter_common::source::Source;
 use limiter_rules::{Selector, source_text};
 
 use super::known::address;
-use crate::api::sources::{By, MOST_SOURCES, SOURCES};
 use crate::error::ServiceError;
 
 /// The request for sources: number, measure and prefix.

@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
+use limiter_api::bans::Bans;
+use limiter_api::limits::Limits;
+use limiter_api::lists::{ListName, Lists, SetList};
+use limiter_api::rules::{ExportRules, Exported};
+use limiter_api::stats::Stats;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::*;
-use crate::api::bans::Bans;
-use crate::api::limits::Limits;
-use crate::api::lists::{ListName, Lists, SetList};
-use crate::api::rules::{ExportRules, Exported};
-use crate::api::stats::Stats;
 use crate::control::parts::PART;
 use crate::control::{Lines, Sliced, Step};
 use crate::events::filter::Filter;

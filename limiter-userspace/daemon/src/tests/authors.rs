@@ -2,10 +2,10 @@
 
 use std::fs;
 
+use limiter_api::lists::{ListName, ListsChanged, SetList, Timed, UnsetList};
 use limiter_common::time::Ticks;
 
 use super::*;
-use crate::api::lists::{ListName, ListsChanged, SetList, Timed, UnsetList};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -246,7 +246,7 @@ fn nothing_is_for_ever_that_is_not_saved() {
     assert_eq!(changed.done, [done]);
     let lists = daemon.service.lists().unwrap();
     assert!(lists.not_saved.is_some() && lists.entries[0].not_saved, "{lists:?}");
-    let table = crate::render::text(&lists);
+    let table = limiter_api::render::text(&lists);
     assert!(table.contains("at a reboot") && !table.contains("never"), "{table}");
     let warnings = daemon.service.status().unwrap().warnings;
     assert!(
@@ -283,7 +283,7 @@ fn a_denial_of_everybody_behind_an_address_is_reported() {
     assert_eq!(daemon.feed("a", &["2002:c000:204::1"]).warnings.len(), 1);
     let mut ban = |source: &str| {
         let source = source.to_owned();
-        let ban = crate::api::bans::SetBan { source, seconds: 60, ..Default::default() };
+        let ban = limiter_api::bans::SetBan { source, seconds: 60, ..Default::default() };
         daemon.service.ban(&ban).unwrap().warning
     };
     let reported = ban("2001:0:c000:204::1").unwrap();

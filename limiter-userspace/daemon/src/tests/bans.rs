@@ -1,13 +1,13 @@
 //! Bans, the clock and full tables over the data path in memory.
 
+use limiter_api::bans::{SetBan, Unban};
+use limiter_api::explain::AskExplain;
+use limiter_api::lists::SetList;
+use limiter_api::rules::Session;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Admission, Ban, EntryKind};
 
 use super::*;
-use crate::api::bans::{SetBan, Unban};
-use crate::api::explain::AskExplain;
-use crate::api::lists::SetList;
-use crate::api::rules::Session;
 use crate::views;
 
 impl Daemon {

@@ -4,10 +4,11 @@
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
+use limiter_api::bans::SetBan;
+use limiter_api::lists::{ListName, SetList, UnsetList};
+use limiter_api::rules::{ApplyRules, Document, Session};
+
 use super::*;
-use crate::api::bans::SetBan;
-use crate::api::lists::{ListName, SetList, UnsetList};
-use crate::api::rules::{ApplyRules, Document, Session};
 
 const PEER: &str = "203.0.113.7";
 

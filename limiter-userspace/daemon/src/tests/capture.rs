@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use axum::body::Body;
 use hyper::{Request, StatusCode};
 use hyper_util::service::TowerToHyperService;
+use limiter_api::capture::{AskCapture, CapturedVerdict};
 use limiter_common::header::Direction;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -13,7 +14,6 @@ use limiter_common::wire::{CaptureFilter, CaptureRecord, MAX_SNAP};
 use limiter_datapath::CapturedPacket;
 
 use super::*;
-use crate::api::capture::{AskCapture, CapturedVerdict};
 use crate::control::Lines;
 use crate::routes;
 

@@ -1,11 +1,11 @@
 //! `GET /v1/check` over the data path in memory.
 
+use limiter_api::check::{CheckSource, Checked};
+use limiter_api::lists::{ListName, SetList};
 use limiter_common::wire::{Admission, Ban, EntryKind};
 use limiter_fake::SOURCES;
 
 use super::*;
-use crate::api::check::{CheckSource, Checked};
-use crate::api::lists::{ListName, SetList};
 
 const SOURCE: Source = Source::V4([192, 0, 2, 1]);
 
@@ -55,7 +55,7 @@ fn neighbours_that_are_one_source_are_noted() {
         fs::write(&file, rules).unwrap();
         let checked = crate::check::check(&[file.clone()], &mut std::io::empty(), 1522, 64);
         assert_eq!(checked.errors, []);
-        let text = crate::render::text(&checked);
+        let text = limiter_api::render::text(&checked);
         assert_eq!(text.contains("note: to the rule"), !checked.notes.is_empty(), "{text}");
         checked.notes.len()
     };

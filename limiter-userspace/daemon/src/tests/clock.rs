@@ -3,11 +3,11 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use limiter_api::lists::{ListName, SetList};
+use limiter_api::rules::{ApplyRules, Document};
 use limiter_common::time::Ticks;
 
 use super::*;
-use crate::api::lists::{ListName, SetList};
-use crate::api::rules::{ApplyRules, Document};
 
 const NOW: Duration = Duration::from_secs(1_784_726_055);
 const YEAR: Duration = Duration::from_hours(365 * 24);

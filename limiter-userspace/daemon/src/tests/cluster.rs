@@ -8,6 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use limiter_api::bans::{SetBan, Unban};
+use limiter_api::cluster::{ClusterServer, ContactState};
+use limiter_api::lists::{ListName, SetList, UnsetList};
+use limiter_api::rules::{ApplyRules, Document};
 use limiter_cluster::membership::{Membership, Met};
 use limiter_cluster::memory::SharedMemory;
 use limiter_cluster::status::ServerStatus;
@@ -20,10 +24,6 @@ use limiter_sharing::{SharedSet, SharedTerms};
 
 use super::shared::SHARED;
 use super::*;
-use crate::api::bans::{SetBan, Unban};
-use crate::api::cluster::{ClusterServer, ContactState};
-use crate::api::lists::{ListName, SetList, UnsetList};
-use crate::api::rules::{ApplyRules, Document};
 
 /// A store in memory that can be out of reach; so can one of the two servers that it claims to
 /// have.
@@ -502,7 +502,7 @@ fn the_state_of_the_cluster_is_reported() {
         shown.nodes.iter().map(|node| (node.name.as_str(), node.here, &*node.rules)).collect();
     assert_eq!(nodes, [("a", true, digest.as_str()), ("b", false, "0000000000000abc")]);
     assert_eq!(shown.leases.iter().map(|lease| &*lease.name).collect::<Vec<_>>(), BOTH);
-    let text = crate::render::text(&shown);
+    let text = limiter_api::render::text(&shown);
     let first = text.lines().next().unwrap();
     assert!(first.starts_with("node a, connected for "), "{text}");
     assert!(first.ends_with(" s; shares are for 2 nodes"), "{text}");
@@ -566,7 +566,7 @@ fn troubles_are_warned_of_while_they_last() {
     assert_eq!(shown.contact, ContactState::CutOff);
     assert!(shown.warnings.contains(&warnings[0]), "{:?}", shown.warnings);
     assert!(shown.failed_calls > 0 && shown.last_error.is_some());
-    assert!(crate::render::text(&shown).contains("the latest error: "));
+    assert!(limiter_api::render::text(&shown).contains("the latest error: "));
     let metrics = node.daemon.service.metrics().unwrap();
     assert!(metrics.contains("limiter_cluster_connected 0\n"), "{metrics}");
     node.store.away.store(false, Ordering::Relaxed);
@@ -581,7 +581,7 @@ fn troubles_are_warned_of_while_they_last() {
     assert!(warnings[0].starts_with("no contact to 192.0.2.2:6379, one of "), "{warnings:?}");
     let shown = node.daemon.service.cluster().unwrap();
     assert_eq!(shown.contact, ContactState::Connected);
-    assert!(crate::render::text(&shown).contains("the machine is off"));
+    assert!(limiter_api::render::text(&shown).contains("the machine is off"));
     let metrics = node.daemon.service.metrics().unwrap();
     assert!(metrics.contains("limiter_cluster_server_up{server=\"192.0.2.2:6379\"} 0\n"));
     node.store.down.store(false, Ordering::Relaxed);

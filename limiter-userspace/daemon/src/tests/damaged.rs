@@ -5,8 +5,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use limiter_api::rules::{ApplyRules, Document};
+
 use super::*;
-use crate::api::rules::{ApplyRules, Document};
 use crate::limit_ends;
 use crate::lists::ListStore;
 
@@ -154,9 +155,9 @@ fn the_files_are_the_daemon_s_alone() {
     }
     daemon.set("203.0.113.7", "5/s", None).unwrap();
     applied(&mut daemon);
-    let deny = crate::api::lists::SetList {
+    let deny = limiter_api::lists::SetList {
         sources: vec!["192.0.2.9".to_owned()],
-        ..crate::api::lists::SetList::default()
+        ..limiter_api::lists::SetList::default()
     };
     daemon.service.list(&deny).unwrap();
     for entry in fs::read_dir(daemon.in_state("")).unwrap() {

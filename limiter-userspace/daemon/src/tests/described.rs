@@ -1,13 +1,12 @@
-//! docs/openapi.json, made from the types and the routes of `daemon/api`.
+//! docs/openapi.json, made from the types of `limiter-api` and the routes.
 
 use std::collections::BTreeSet;
 
+use limiter_api::{ErrorBody, words};
 use serde_json::{Value, json};
 use utoipa::OpenApi;
 
 use super::*;
-use crate::api::words;
-use crate::control::ErrorBody;
 // The description has the paths of this list as its tags.
 use crate::routes as api;
 

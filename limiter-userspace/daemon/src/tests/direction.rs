@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use limiter_api::explain::AskExplain;
+use limiter_api::limits::LimitEntry;
+use limiter_api::rules::{ApplyRules, Document, ExportRules, Session};
 use limiter_datapath::Backend as _;
 
 use super::*;
-use crate::api::explain::AskExplain;
-use crate::api::limits::LimitEntry;
-use crate::api::rules::{ApplyRules, Document, ExportRules, Session};
 use crate::control::Refusal;
 use crate::from_maps;
 

@@ -1,7 +1,8 @@
 //! Rule files from which the rules are gone, by mistake or on purpose.
 
+use limiter_api::rules::{ApplyRules, CompareRules, Document};
+
 use super::*;
-use crate::api::rules::{ApplyRules, CompareRules, Document};
 
 const NONE: &str = "descriptors: []\n";
 

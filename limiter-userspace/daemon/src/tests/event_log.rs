@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use limiter_api::events::{AskEvents, Events};
+use limiter_api::render;
+use limiter_api::sources::reach::Reach;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -12,11 +15,8 @@ use limiter_common::wire::{Event, EventBudget};
 
 use super::*;
 use crate::EventOptions;
-use crate::api::events::{AskEvents, Events};
-use crate::api::reach::Reach;
 use crate::control::{Sliced as _, Step};
 use crate::events::filter::Filter;
-use crate::render;
 use crate::routes::events::EventsText;
 
 /// 2026-11-27T14:00:00Z.

@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::time::Duration;
 
+use limiter_api::events::Line;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -11,7 +12,6 @@ use tokio::sync::mpsc::error::TryRecvError;
 
 use super::*;
 use crate::EventOptions;
-use crate::api::events::Line;
 
 fn seconds(seconds: u64) -> Ticks {
     Ticks::from_nanos(seconds * 1_000_000_000)
@@ -159,5 +159,5 @@ fn a_packet_that_went_out_is_reported_as_it_was_sent() {
     let last = &episodes[0].last;
     assert_eq!(last.direction.as_deref(), Some("out"));
     assert_eq!((last.source_port, last.destination_port), (Some(53), Some(40_000)));
-    assert_eq!(crate::api::events::packet(last), "out udp 53>40000 60 bytes fake0");
+    assert_eq!(limiter_api::events::packet(last), "out udp 53>40000 60 bytes fake0");
 }

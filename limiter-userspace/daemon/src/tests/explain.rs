@@ -3,14 +3,14 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use limiter_api::check::CheckSource;
+use limiter_api::explain::{AskExplain, ExplainStep, ExplainedNow};
+use limiter_api::rules::{ApplyRules, Document};
 use limiter_common::header::Direction as Way;
 use limiter_datapath::{Fq, Framing, Mode, Queueing};
 use limiter_model::Packet;
 
 use super::*;
-use crate::api::check::CheckSource;
-use crate::api::explain::{AskExplain, ExplainStep, ExplainedNow};
-use crate::api::rules::{ApplyRules, Document};
 
 const PORTS: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 100, burst: 20}}
@@ -98,7 +98,7 @@ fn what_is_not_given_is_named() {
     let happens = "it may be dropped by what was not looked at: rule for destination_port=22 \
                    remote_address, rule for destination_port=53";
     assert_eq!((reported.verdict.as_str(), reported.happens.as_str()), ("unknown", happens));
-    let text = crate::render::text(&reported);
+    let text = limiter_api::render::text(&reported);
     assert!(text.contains("\nverdict    unknown\n") && !text.contains("it passes"), "{text}");
     // The lists come first, so none of this matters.
     let from = "192.0.2.9".to_owned();
@@ -259,7 +259,7 @@ fn a_packet_that_waits_is_told_how_long() {
     // The rule that holds it back.
     assert_eq!(reported.rule, step(&reported, "direction=out remote_address").rule);
     assert!(reported.rule.is_some());
-    let text = crate::render::text(&reported);
+    let text = limiter_api::render::text(&reported);
     assert!(text.contains("waits 100 ms") && text.contains("pass: delayed"), "{text}");
     let reported = next(Queueing::Other("pfifo_fast".into()));
     let at_once = "it passes at once: fake0 has pfifo_fast, and with fq it would wait 200 ms, \

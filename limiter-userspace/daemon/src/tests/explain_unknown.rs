@@ -1,5 +1,6 @@
 //! `GET /v1/explain` of which not all is said: what was not looked at is not denied.
 
+use limiter_api::explain::{AskExplain, ExplainedNow};
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Event;
 use limiter_datapath::{Framing, Mode};
@@ -7,7 +8,6 @@ use limiter_fake::Fake;
 use limiter_model::Packet;
 
 use super::*;
-use crate::api::explain::{AskExplain, ExplainedNow};
 
 const BY_INTERFACE: &str = "descriptors:
   - {key: interface, rate_limit: {name: cable, unit: hour, requests_per_unit: 2, burst: 2}}
@@ -97,6 +97,6 @@ fn drops_that_were_reported_are_named() {
     let [drops] = explained.dropped_lately.as_slice() else { panic!("{explained:?}") };
     assert!(drops.starts_with("2 reported since "), "{drops}");
     assert!(drops.ends_with("over-limit, the last by fake0"), "{drops}");
-    let text = crate::render::text(&explained);
+    let text = limiter_api::render::text(&explained);
     assert!(text.contains("\ndropped    2 reported since "), "{text}");
 }

@@ -2,8 +2,9 @@
 
 use std::num::NonZeroU32;
 
+use limiter_api::rules::{ApplyRules, Document};
+
 use super::*;
-use crate::api::rules::{ApplyRules, Document};
 
 /// The disk fills up between the two steps of storing: the second one, onto a directory, fails for
 /// root as well.

@@ -4,12 +4,12 @@
 use std::fs;
 use std::time::Duration;
 
+use limiter_api::lists::{ListName, SetList, UnsetList};
+use limiter_api::rules::{ApplyRules, CompareRules, Document, ExportRules, RuleLine, Session};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Listed;
 
 use super::*;
-use crate::api::lists::{ListName, SetList, UnsetList};
-use crate::api::rules::{ApplyRules, CompareRules, Document, ExportRules, RuleLine, Session};
 
 /// 2026-01-01.
 const WALL: Duration = Duration::from_hours(490_896);
@@ -211,7 +211,7 @@ fn entries_end_at_their_time_and_those_of_the_past_are_reported() {
   - {address: 192.0.2.3, until: 2026-01-01}
 ";
     let changed = daemon.file(timed).unwrap();
-    let end = crate::moment::local("2025-12-31T00:00:00Z");
+    let end = limiter_api::moment::local("2025-12-31T00:00:00Z");
     let over = format!("the entry 192.0.2.1 of the allow list ended at {end}: remove it");
     assert!(changed.warnings.iter().any(|it| it.contains(&over)), "{:?}", changed.warnings);
     assert_eq!(daemon.verdicts(), ["192.0.2.2 Allow", "192.0.2.3 Allow"]);

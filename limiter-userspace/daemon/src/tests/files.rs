@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::PathBuf;
 
+use limiter_api::rules::{ApplyRules, Document};
 use tempfile::TempDir;
 
 use super::{Daemon, RULES};
-use crate::api::rules::{ApplyRules, Document};
 use crate::check::check;
 use crate::rule_files;
 
@@ -145,7 +145,7 @@ fn a_start_says_that_the_rule_files_are_others_than_before() {
     assert!(output.contains("this start took what is there"), "{output}");
     let text = daemon.service.status().unwrap();
     let mut shown = String::new();
-    crate::render::Render::render(&text, &mut shown);
+    limiter_api::render::Render::render(&text, &mut shown);
     assert!(shown.contains("at the start") && shown.contains("changed on disk since"), "{shown}");
     // Reported by that start alone, and ended by a reload.
     daemon.service.reload().unwrap();

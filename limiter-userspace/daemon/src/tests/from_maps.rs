@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
+use limiter_api::explain::ExplainLimit;
+use limiter_api::limits::{LimitEntry, Limits};
+use limiter_api::sources::source::SourceView;
+use limiter_api::sources::{RuleDrops, SourceRow};
+use limiter_api::stats::Stats;
 use limiter_common::source::Source;
 use limiter_common::wire::{Ban, RuleCounters, Tally};
 use limiter_datapath::{Backend as _, DatapathError, Observed};
 
 use super::*;
-use crate::api::explain::ExplainLimit;
-use crate::api::limits::{LimitEntry, Limits};
-use crate::api::source::SourceView;
-use crate::api::sources::{RuleDrops, SourceRow};
-use crate::api::stats::Stats;
 use crate::control::Refusal;
 use crate::from_maps;
 
@@ -105,7 +105,7 @@ fn the_maps_say_what_the_daemon_says_of_the_rules() {
     assert_eq!(entries(&read, |entry| entry), entries(&reported, without_names));
     assert!(reported.limits.len() == 7 && reported.budgets.len() == 3, "{reported:?}");
     assert!(reported.unknown.is_empty() && read.unknown.join(" ").contains("names of budgets"));
-    let text = crate::render::text(&read);
+    let text = limiter_api::render::text(&read);
     assert!(text.contains("budget (unknown 1)") && text.contains("management"), "{text}");
     assert_eq!(text.matches(" (unknown)\n").count(), 6 + 3, "{text}");
 }

@@ -3,12 +3,12 @@
 use std::fs;
 use std::time::Duration;
 
+use limiter_api::bans::SetBan;
+use limiter_api::lists::{ListName, SetList, UnsetList};
 use limiter_common::time::Ticks;
 use limiter_common::wire::{ListEntry, Listed};
 
 use super::*;
-use crate::api::bans::SetBan;
-use crate::api::lists::{ListName, SetList, UnsetList};
 
 impl Daemon {
     fn list(

@@ -81,7 +81,7 @@ fn rules_that_meet_nothing_are_named() {
     assert_eq!(met(&daemon), Some((all.clone(), 2, 2, 0)));
     daemon.fake.send(Source::V4([198, 51, 100, 7]), 1_200, 60);
     assert_eq!(met(&daemon), Some((office(), 1, 2, 1_200)));
-    let text = crate::render::text(&daemon.service.status().unwrap());
+    let text = limiter_api::render::text(&daemon.service.status().unwrap());
     assert!(text.contains("1 of 2 rules by none of 1,200 packets: office"), "{text}");
     // Warnings that earlier rules had do not count.
     daemon.service.reload().unwrap();

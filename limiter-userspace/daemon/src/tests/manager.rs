@@ -3,14 +3,14 @@
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
 
+use limiter_api::bypass::Bypass;
+use limiter_api::render;
+use limiter_api::status::InterfaceState;
 use limiter_common::header::Direction;
 use limiter_datapath::{Hook, LinkChange, Mode, Neighbour, Refused};
 
 use super::Daemon;
-use crate::api::bypass::Bypass;
-use crate::api::status::InterfaceState;
 use crate::notify::Notifier;
-use crate::render;
 
 /// A daemon with the socket of its manager.
 fn managed() -> (Daemon, UnixDatagram) {

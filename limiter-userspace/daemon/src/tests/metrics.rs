@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use limiter_api::Counts;
 use limiter_common::frame_size::FrameSize;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Admission, EntryKind};
@@ -9,7 +10,6 @@ use limiter_fake::SOURCES;
 use prometheus_parse::{Scrape, Value};
 
 use super::*;
-use crate::api::Counts;
 
 /// Packets or bytes.
 type Count = fn(&Counts) -> u64;

@@ -46,6 +46,10 @@ mod watch;
 use std::fs;
 use std::sync::Arc;
 
+use limiter_api::bypass::{Bypass, BypassNow};
+use limiter_api::limits::{Origin, SetLimit, UnsetLimit};
+use limiter_api::rules::Changed;
+use limiter_api::rules::ReloadRules;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_datapath::Then;
@@ -59,10 +63,6 @@ use super::rule_files::{self, Digest, RuleSource};
 use super::run::with_applied;
 use super::service::Service;
 use super::state_dir::StateDir;
-use crate::api::bypass::{Bypass, BypassNow};
-use crate::api::limits::{Origin, SetLimit, UnsetLimit};
-use crate::api::rules::Changed;
-use crate::api::rules::ReloadRules;
 use crate::control::Refusal;
 
 const RULES: &str = "descriptors:
@@ -412,16 +412,16 @@ fn the_bypass_names_the_program_that_goes_on() {
     let mut daemon = Daemon::start_on(fake, &[]);
     let answer = daemon.service.bypass(Bypass { engaged: true, ..Bypass::default() }).unwrap();
     assert_eq!(
-        crate::render::text(&answer),
+        limiter_api::render::text(&answer),
         "limits are off: limiter lets every packet pass until `limiter on`; what passes at XDP \
          goes on in program 9 (acl), which may drop it\n"
     );
-    let status = crate::render::text(&daemon.service.status().unwrap());
+    let status = limiter_api::render::text(&daemon.service.status().unwrap());
     assert!(status.contains("off: limiter lets every packet pass; the program of"), "{status}");
     let answer = daemon.service.bypass(Bypass { engaged: false, ..Bypass::default() }).unwrap();
-    assert_eq!(crate::render::text(&answer), "limits are on\n");
+    assert_eq!(limiter_api::render::text(&answer), "limits are on\n");
     let mut alone = Daemon::start(&[]);
     let answer = alone.service.bypass(Bypass { engaged: true, ..Bypass::default() }).unwrap();
     let text = "limits are off: every packet passes until `limiter on`\n";
-    assert_eq!(crate::render::text(&answer), text);
+    assert_eq!(limiter_api::render::text(&answer), text);
 }

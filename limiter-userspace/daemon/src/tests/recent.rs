@@ -2,14 +2,14 @@
 
 use std::num::NonZeroU32;
 
+use limiter_api::render;
+use limiter_api::rules::ApplyRules;
+use limiter_api::status::history::{AskHistory, History, MarkKind, Rates};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 
 use super::rule_sets::documents;
 use super::*;
-use crate::api::history::{AskHistory, History, MarkKind, Rates};
-use crate::api::rules::ApplyRules;
-use crate::render;
 
 const SECOND: u64 = 1_000_000_000;
 

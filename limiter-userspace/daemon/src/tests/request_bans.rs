@@ -1,14 +1,14 @@
 //! Bans that rules for requests ask for: the guards of other bans hold, and each names its rule.
 
+use limiter_api::bans::{RequestBanBecame, RequestRule, SetRequestBan, SetRequestBans, Unban};
+use limiter_api::explain::AskExplain;
+use limiter_api::lists::SetList;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Ban, Event, RULE_NONE};
 
 use super::*;
-use crate::api::bans::{RequestBanBecame, RequestRule, SetRequestBan, SetRequestBans, Unban};
-use crate::api::explain::AskExplain;
-use crate::api::lists::SetList;
 
 const SHOWN: &str = "requests of auth: auth_type=login remote_address";
 
@@ -44,7 +44,7 @@ impl Daemon {
     /// `192.0.2.1 60 s 1`: the source, the rest of its ban, and the number of its bans.
     fn banned(&self) -> Vec<String> {
         let bans = self.service.bans().unwrap().entries;
-        let shown = |ban: crate::api::bans::BannedSource| {
+        let shown = |ban: limiter_api::bans::BannedSource| {
             format!("{} {} s {} {}", ban.source, ban.ends_in_seconds, ban.bans, ban.author())
         };
         bans.into_iter().map(shown).collect()

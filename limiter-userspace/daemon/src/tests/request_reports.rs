@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::api::requests::{
+use limiter_api::render;
+use limiter_api::requests::{
     MOST_LINES, MOST_RULES, OtherRequestRules, ReportRequests, ReportedFile, ReportedRequests,
     ReportedRule, RequestCounts, RequestRates,
 };
-use crate::api::rules::Document;
+use limiter_api::rules::Document;
+
 use crate::control::Refusal;
-use crate::render;
 use crate::request_reports::{RequestReports, shown_digest};
 use crate::rule_files::request_parts;
 

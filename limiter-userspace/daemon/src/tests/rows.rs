@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use limiter_api::explain::AskExplain;
+use limiter_api::lists::{ListName, SetList};
+use limiter_api::sources::top::{AskTop, Top};
+use limiter_api::sources::{AskSources, By, RuleDrops, SourceRow};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
@@ -10,10 +14,6 @@ use proptest::prelude::*;
 
 use super::Daemon;
 use super::sources::listed;
-use crate::api::explain::AskExplain;
-use crate::api::lists::{ListName, SetList};
-use crate::api::sources::{AskSources, By, RuleDrops, SourceRow};
-use crate::api::top::{AskTop, Top};
 use crate::routes::explain::explained;
 
 /// `game` drops what `everybody` would let pass; a packet to another port is charged to a budget.
@@ -131,7 +131,7 @@ fn every_answer_names_what_drops_most_of_a_source() {
     let first = short(&list.sources[0]);
     assert_eq!(first, expected()[0], "{list:?}");
     assert_eq!((list.sources.len(), list.lose_nothing), (4, 2000));
-    let text = crate::render::text(&list);
+    let text = limiter_api::render::text(&list);
     assert!(text.contains("and 2,000 of which no drop was seen\n"), "{text}");
     // One source, and `limiter explain` of it.
     look(&mut daemon);
@@ -143,7 +143,7 @@ fn every_answer_names_what_drops_most_of_a_source() {
     let player = explained(&mut daemon.service, &ask(PLAYER)).unwrap();
     assert_eq!(player.drops.iter().map(short).collect::<Vec<_>>(), expected()[..1]);
     assert_eq!(player.verdict, "unknown");
-    let text = crate::render::text(&player);
+    let text = limiter_api::render::text(&player);
     assert!(text.contains("\nnow        dropped: 70/s by game (over-limit)\n"), "{text}");
     let nobody = explained(&mut daemon.service, &ask("203.0.113.99")).unwrap();
     assert_eq!((nobody.drops, nobody.verdict.as_str()), (vec![], "unknown"));

@@ -2,9 +2,10 @@
 
 mod trials;
 
+use limiter_api::lists::{ListName, SetList};
+use limiter_api::rules::{ApplyRules, CompareRules, Document, ExportRules, RulesDiff, Session};
+
 use super::*;
-use crate::api::lists::{ListName, SetList};
-use crate::api::rules::{ApplyRules, CompareRules, Document, ExportRules, RulesDiff, Session};
 
 pub(super) fn documents(texts: &[&str]) -> Vec<Document> {
     let name = |at: usize| format!("{}.yaml", char::from(b'a' + u8::try_from(at).unwrap()));
@@ -105,7 +106,7 @@ replies: {unit: second, requests_per_unit: 3}
 ";
     let diff = daemon.compare(&[text, "descriptors: []\n"]).unwrap();
     assert!(!diff.same);
-    let lines = |lines: &[crate::api::rules::RuleLine]| -> Vec<String> {
+    let lines = |lines: &[limiter_api::rules::RuleLine]| -> Vec<String> {
         lines.iter().map(|line| format!("{}: {}", line.subject, line.text)).collect()
     };
     assert_eq!(

@@ -1,7 +1,8 @@
 //! Limits of `limiter set` on ports, over prefixes, with a name and for a time; and the answers.
 
+use limiter_api::lists::{ListName, SetList};
+
 use super::*;
-use crate::api::lists::{ListName, SetList};
 use crate::limit_ends;
 
 fn limit(fields: SetLimit) -> SetLimit {

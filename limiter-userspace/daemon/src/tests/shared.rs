@@ -1,13 +1,13 @@
 //! Budgets that nodes share, with a cluster and without one.
 
+use limiter_api::explain::{AskExplain, Here};
+use limiter_api::rules::{ApplyRules, Document};
 use limiter_common::bucket::Slot;
 use limiter_common::wire::{BUDGET_LEASES, KeyLeases};
 use limiter_sharing::key::Words;
 use limiter_sharing::{Leases, SharedTerms};
 
 use super::*;
-use crate::api::explain::{AskExplain, Here};
-use crate::api::rules::{ApplyRules, Document};
 use crate::layers::Layers;
 
 pub(super) const SHARED: &str = "budgets:
@@ -53,7 +53,7 @@ fn without_a_cluster_a_shared_budget_is_this_node_s_and_that_is_reported() {
     assert_eq!(daemon.leases(), []);
     let limits = daemon.service.limits().unwrap();
     assert!(limits.budgets.iter().all(|budget| budget.sharing.is_none()));
-    assert!(!crate::render::text(&limits).contains("over all nodes"));
+    assert!(!limiter_api::render::text(&limits).contains("over all nodes"));
 }
 
 /// The limits are shown as those of all nodes together.
@@ -74,7 +74,7 @@ fn a_shared_budget_is_listed_with_what_all_nodes_have() {
     // Not the 62.5/s of the share.
     assert_eq!((budget.limit.as_str(), budget.burst), ("1000/s", Some(1000)));
     assert_eq!(budget.effective_per_second, Some(1000.0));
-    let shown = crate::render::text(&limits);
+    let shown = limiter_api::render::text(&limits);
     assert_eq!(shown.matches("over all nodes").count(), 1, "{shown}");
 }
 
@@ -136,7 +136,7 @@ fn a_source_under_a_shared_rule_is_reported_with_what_holds_here() {
         assert_eq!((view.burst, view.remaining, view.full_in_ns), (Some(1000), None, 0));
         let asked = AskExplain { from: "192.0.2.1".into(), ..AskExplain::default() };
         let why = daemon.service.explain(&asked).unwrap();
-        let shown = (crate::render::text(&view), crate::render::text(&why));
+        let shown = (limiter_api::render::text(&view), limiter_api::render::text(&why));
         (view.here, view.remaining_here, why, shown)
     };
     let (here, left, ..) = reported(&mut daemon);

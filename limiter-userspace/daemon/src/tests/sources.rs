@@ -1,15 +1,15 @@
 //! Sources that stand out, over the data path in memory.
 
+use limiter_api::check::CheckSource;
+use limiter_api::explain::AskExplain;
+use limiter_api::lists::{ListName, SetList};
+use limiter_api::sources::top::{AskTop, Top};
+use limiter_api::sources::{AskSources, By, SourceList};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Ban, Event};
 
 use super::{Daemon, select};
-use crate::api::check::CheckSource;
-use crate::api::explain::AskExplain;
-use crate::api::lists::{ListName, SetList};
-use crate::api::sources::{AskSources, By, SourceList};
-use crate::api::top::{AskTop, Top};
 use crate::control::Refusal;
 use crate::control::{Sliced as _, Step};
 use crate::routes::sources::SourcesText;
@@ -23,7 +23,7 @@ fn source(number: u16) -> Source {
     Source::V4([10, 0, high, low])
 }
 
-fn names(rows: &[crate::api::sources::SourceRow]) -> Vec<&str> {
+fn names(rows: &[limiter_api::sources::SourceRow]) -> Vec<&str> {
     rows.iter().map(|row| row.source.as_str()).collect()
 }
 
@@ -336,7 +336,7 @@ fn sources_of_rules_with_several_limits_are_reported_too() {
 /// The remainder is reported for each algorithm, and of several limits the one that drops is named.
 #[test]
 fn what_is_left_is_said_of_every_algorithm_and_of_the_limit_that_drops() {
-    use crate::render::text;
+    use limiter_api::render::text;
     for (limit, size) in [
         ("algorithm: fixed_window", Some(20)),
         ("algorithm: sliding_counter", Some(20)),

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use limiter_api::lists::{ListName, SetList, UnsetList};
 use limiter_common::time::Ticks;
 
 use super::*;
-use crate::api::lists::{ListName, SetList, UnsetList};
 use crate::lists::ListStore;
 
 /// Listed sources: on which list, and for how many seconds.
@@ -418,7 +418,7 @@ fn a_reason_stays_with_its_entry() {
     assert_eq!(view.listed_reason.as_deref(), Some("ticket 4711"));
     assert_eq!(daemon.service.source("198.51.100.1").unwrap().listed_reason, None);
     let asked =
-        crate::api::explain::AskExplain { from: "192.0.2.7".to_owned(), ..Default::default() };
+        limiter_api::explain::AskExplain { from: "192.0.2.7".to_owned(), ..Default::default() };
     let steps = daemon.service.explain(&asked).unwrap().steps;
     assert!(steps.iter().any(|step| step.says == "denied for ever (ticket 4711)"), "{steps:?}");
     // A source that is allowed instead does not keep the reason of its denial.

@@ -1,5 +1,8 @@
 //! Rules of every table, as the daemon shows them.
 
+use limiter_api::limits::LimitEntry;
+use limiter_api::sources::top::AskTop;
+use limiter_api::sources::{AskSources, DroppedBy};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -9,9 +12,6 @@ use limiter_rules::place::budget_tag;
 
 use super::sources::listed;
 use super::*;
-use crate::api::limits::LimitEntry;
-use crate::api::sources::{AskSources, DroppedBy};
-use crate::api::top::AskTop;
 
 const TABLES: &str = "budgets:
   - name: customer

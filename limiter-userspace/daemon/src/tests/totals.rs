@@ -1,5 +1,10 @@
 //! One total for each source: `show`, `sources` and `top` agree, and no rate mixes two counters.
 
+use limiter_api::lists::{ListName, SetList};
+use limiter_api::rules::ApplyRules;
+use limiter_api::sources::source::SourceView;
+use limiter_api::sources::top::{AskTop, Top};
+use limiter_api::sources::{AskSources, By, SourceRow};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -8,11 +13,6 @@ use limiter_common::wire::{Ban, Event};
 use super::Daemon;
 use super::rule_sets::documents;
 use super::sources::listed;
-use crate::api::lists::{ListName, SetList};
-use crate::api::rules::ApplyRules;
-use crate::api::source::SourceView;
-use crate::api::sources::{AskSources, By, SourceRow};
-use crate::api::top::{AskTop, Top};
 
 /// The first drops what the others would let pass.
 const TWO: &str = "descriptors:

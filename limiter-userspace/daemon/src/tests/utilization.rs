@@ -1,10 +1,10 @@
 //! Utilization over the data path in memory: the counts and the answers.
 
+use limiter_api::utilization::{Fit, Of, RuleUtilization, Utilization};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 
 use super::Daemon;
-use crate::api::utilization::{Fit, Of, RuleUtilization, Utilization};
 use crate::control::{Sliced as _, Step};
 use crate::routes::utilization::UtilizationText;
 use crate::utilization::Watch;
@@ -236,7 +236,7 @@ fn empty_places_hold_no_round_up() {
 fn the_text_ends_with_how_it_was_read() {
     let daemon = Daemon::start(&[]);
     send(&daemon, 0..3, 1);
-    let text = crate::render::text(&reported(&daemon));
+    let text = limiter_api::render::text(&reported(&daemon));
     assert!(text.ends_with("\n\n3 buckets, read just now\n"), "{text}");
     assert!(!text.contains('\u{fffd}'), "{text}");
 }

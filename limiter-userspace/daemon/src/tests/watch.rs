@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use limiter_api::status::Status;
+
 use super::*;
-use crate::api::status::Status;
 use crate::service::lock;
 use crate::watch::{Watch, watch};
 

@@ -1,8 +1,8 @@
 //! Judges whether a limit fits the traffic, with the evidence. docs/tuning.md gives the reasons for
 //! the bounds.
 
-use crate::api::utilization::{Fit, Of, RuleUtilization};
-use crate::render::number;
+use limiter_api::render::number;
+use limiter_api::utilization::{Fit, Of, RuleUtilization};
 
 /// Number of sources below which a share says nothing: each source would be more than 5 %.
 pub(super) const FEW: u64 = 20;

@@ -11,6 +11,7 @@ mod reported;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 
+use limiter_api::utilization::Of;
 use limiter_common::bucket::{Resolved, Slot};
 use limiter_common::time::Ticks;
 use limiter_common::window::WallOffset;
@@ -21,7 +22,6 @@ use limiter_decision::gcra;
 use self::followed::Followed;
 use self::read::{Place, Read, of_keyed, of_source};
 use super::error::ServiceError;
-use crate::api::utilization::Of;
 
 /// Buckets that are read in a second without a request: about a millisecond.
 const CALM: usize = 2048;

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use limiter_api::utilization::{Fit, Of, RuleUtilization, Utilization};
 use limiter_common::time::Ticks;
 use limiter_datapath::Observed;
 
 use super::judge::{HALF as TO_HALF, NEAR, judge};
 use super::{Watch, Watched};
-use crate::api::utilization::{Fit, Of, RuleUtilization, Utilization};
 use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::views;

@@ -2,7 +2,6 @@
 
 use limiter_cluster::status::{Contact, LeaseStatus};
 use limiter_cluster::{Status, keeping};
-
 use limiter_text::exposition::{Exposition, Kind};
 
 /// Selects a count of a lease.

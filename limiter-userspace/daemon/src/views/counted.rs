@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use limiter_api::sources::DroppedBy;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{ActionKind, RULE_NONE, RuleCounters, Tally};
 use limiter_datapath::Observed;
@@ -13,7 +14,6 @@ use limiter_rules::place::InstalledTables;
 use limiter_rules::{Installed, Subject, Terms};
 
 use super::reported::Result;
-use crate::api::sources::DroppedBy;
 use crate::effective::{Effective, EffectiveSet};
 use crate::error::ServiceError;
 

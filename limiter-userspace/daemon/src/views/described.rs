@@ -1,13 +1,12 @@
 //! Describes rules for people.
 
+use limiter_api::limits::{LimitView, UpperView};
 use limiter_rules::Terms;
 use limiter_rules::compile::{compile, display_rate, effective_of_spec};
 use limiter_rules::model::{
     LimitList, Limits, Meter, RuleLimit, limit_text, meter_text, over_text,
 };
 use limiter_rules::read_back::Known;
-
-use crate::api::limits::{LimitView, UpperView};
 
 /// The fields that all views of a rule have.
 #[derive(Debug, Default)]

@@ -1,7 +1,6 @@
 //! Events and their log as metrics.
 
 use limiter_datapath::{Datapath, DatapathError};
-
 use limiter_text::exposition::{Exposition, Kind};
 
 /// State of the log of events.

@@ -1,6 +1,7 @@
 //! `GET /v1/rules`, sent in parts: the rules of one rule set, as a rule file. The file is written
 //! first: in its author's words or, if it is large, rule by rule.
 
+use limiter_api::moment;
 use limiter_rules::file::{ExactFile, Others, as_written};
 use limiter_rules::model::until_text;
 use limiter_rules::{Path, RuleSet};
@@ -9,7 +10,6 @@ use super::reported::Result;
 use crate::control::Step;
 use crate::control::parts::Parts;
 use crate::layers::Layers;
-use crate::moment;
 
 /// Rules that are written before others have their turn.
 const SLICE: usize = 256;

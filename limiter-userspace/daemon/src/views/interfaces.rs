@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use limiter_api::stats::InterfaceCounts;
 use limiter_common::header::Direction;
 use limiter_common::wire::InterfaceCounters;
 use limiter_datapath::{Attachment, LinkState, Observed};
 
 use super::reported::Result;
-use crate::api::stats::InterfaceCounts;
 
 /// Packets of each attached interface, by name, with the labels of what is behind it.
 ///

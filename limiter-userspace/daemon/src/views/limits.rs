@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use limiter_api::limits::{LimitEntry, Origin};
 use limiter_common::wire::RuleCounters;
 use limiter_datapath::Observed;
 use limiter_rules::compile::{BANS, DEFAULT_BANS, REPLIES};
@@ -12,7 +13,6 @@ use super::census::Census;
 use super::counted;
 use super::described::{Described, describe, of_limits};
 use super::reported::{Reported, Result};
-use crate::api::limits::{LimitEntry, Origin};
 use crate::control::Step;
 use crate::control::parts::Parts;
 use crate::effective::{Effective, EffectiveSet};

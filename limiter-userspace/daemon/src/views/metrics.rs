@@ -6,25 +6,25 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use limiter_api::Counts;
+use limiter_api::limits::{LimitEntry, LimitView};
+use limiter_api::lists::ListsChanged;
+use limiter_api::stats::{InterfaceCounts, Outcomes};
+use limiter_api::status::Reloads;
+use limiter_api::utilization::{Fit, RuleUtilization, Utilization};
 use limiter_cluster::Status;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{EntryKind, RULE_RETIRED};
 use limiter_datapath::{Attachment, Datapath, DatapathError, Refused};
+use limiter_text::exposition::{Exposition, Kind};
 
+use super::attachments::mode;
 use super::census::Census;
 use super::events::EventLog;
 use super::limits;
 use super::reported::Result;
 use super::tables::kind_name;
-use crate::api::Counts;
-use crate::api::limits::{LimitEntry, LimitView};
-use crate::api::lists::ListsChanged;
-use crate::api::stats::{InterfaceCounts, Outcomes};
-use crate::api::status::Reloads;
-use crate::api::status::mode;
-use crate::api::utilization::{Fit, RuleUtilization, Utilization};
 use crate::effective::EffectiveSet;
-use limiter_text::exposition::{Exposition, Kind};
 
 /// Most rules with a name of their own. The others are summed up.
 const MAX_RULES: usize = 400;

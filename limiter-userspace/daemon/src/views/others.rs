@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use limiter_api::sources::source::SourceView;
 use limiter_common::time::Ticks;
 use limiter_datapath::Observed;
 use limiter_rules::model::{Martians, Part};
@@ -10,7 +11,6 @@ use limiter_rules::{Rule, Terms};
 
 use super::keys::key;
 use super::reported::Result;
-use crate::api::source::SourceView;
 use crate::effective::EffectiveSet;
 
 /// Most rules that are named; the others are counted.

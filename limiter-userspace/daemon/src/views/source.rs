@@ -2,6 +2,10 @@
 
 use std::net::IpAddr;
 
+use limiter_api::explain::ExplainLimit;
+use limiter_api::lists::RULE_FILE;
+use limiter_api::sources::RuleDrops;
+use limiter_api::sources::source::{SourceView, Total};
 use limiter_common::bucket::{Generation, Slot};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -15,10 +19,6 @@ use super::described::describe;
 use super::keys::key;
 use super::others::with_others;
 use super::reported::Result;
-use crate::api::explain::ExplainLimit;
-use crate::api::lists::RULE_FILE;
-use crate::api::source::{SourceView, Total};
-use crate::api::sources::RuleDrops;
 use crate::effective::{Effective, EffectiveSet};
 use crate::lists;
 use crate::why;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use limiter_api::Counts;
+use limiter_api::stats::{Outcomes, ReasonCounts, RuleCounts};
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{RULE_RETIRED, RuleCounters, Tally};
 use limiter_datapath::Observed;
@@ -10,8 +12,6 @@ use limiter_rules::Terms;
 use super::census::Census;
 use super::counted;
 use super::reported::{Reported, Result};
-use crate::api::Counts;
-use crate::api::stats::{Outcomes, ReasonCounts, RuleCounts};
 use crate::control::Step;
 use crate::control::parts::Parts;
 use crate::effective::{Effective, EffectiveSet};

@@ -1,14 +1,14 @@
 //! Rules in force that no packet has met.
 
+use limiter_api::render::titled;
+use limiter_api::status::Unmet;
 use limiter_common::wire::RuleCounters;
 use limiter_datapath::Observed;
 use limiter_rules::Terms;
 
 use super::counted;
 use super::reported::Result;
-use crate::api::status::Unmet;
 use crate::effective::EffectiveSet;
-use crate::render::titled;
 
 /// Most rules whose counters are read for an answer: a millisecond or two.
 const MOST_RULES: usize = 512;

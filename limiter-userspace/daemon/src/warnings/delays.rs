@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
+use limiter_api::render::bytes;
+use limiter_api::status::Delays;
 use limiter_common::header;
 use limiter_datapath::{Datapath, DatapathError, Hook, Queueing, memory_of};
 use limiter_rules::model::{Direction, Limits, Over};
 use limiter_rules::{Subject, Terms};
 
 use super::first_of;
-use crate::api::status::Delays;
 use crate::effective::EffectiveSet;
-use crate::render::bytes;
 
 /// Bytes of waiting packets from which on a warning gives the memory.
 const LARGE: u64 = 64_000_000;
@@ -68,56 +68,55 @@ pub(super) fn hold_incoming(set: &EffectiveSet, datapath: &mut dyn Datapath) -> 
     ))
 }
 
-impl Delays {
-    /// The delays of a rule set; `None` if none of its rules lets packets wait.
-    pub(crate) fn of(set: &EffectiveSet) -> Option<Self> {
-        waiting(set, Direction::Out).map(|(who, packets)| Self { who, packets })
-    }
+/// The delays of a rule set; `None` if none of its rules lets packets wait.
+pub(crate) fn delays(set: &EffectiveSet) -> Option<Delays> {
+    waiting(set, Direction::Out).map(|(who, packets)| Delays { who, packets })
+}
 
-    /// Reason why packets do not wait on an interface as they should, with the remedy; `None` if
-    /// they do.
-    pub fn warning(
-        &self,
-        interface: &str,
-        queueing: &Result<Queueing, DatapathError>,
-    ) -> Option<String> {
-        let Self { who, packets } = self;
-        // The usual limit of fq takes 23 MB.
-        let memory = match memory_of(*packets) {
-            ..LARGE => String::new(),
-            memory => format!(" (room for {packets} of 1,500 bytes takes {})", bytes(memory)),
-        };
-        match queueing {
-            Ok(Queueing::Fq(fq)) if u64::from(fq.flow_packets.min(fq.packets)) >= *packets => None,
-            Ok(found @ Queueing::Fq(fq)) => Some(format!(
-                "fq on {interface} has room for {} packets of a flow, and of {who} up to \
-                 {packets} may wait{memory}: fq drops the others, which limiter does not count: {}",
-                fq.flow_packets.min(fq.packets),
-                found.remedy(interface, *packets)
-            )),
-            Ok(found @ (Queueing::Other(kind) | Queueing::NoFq(kind))) => Some(format!(
-                "packets of {who} do not wait on {interface}, which has {kind} and not fq: those \
-                 that should wait go out at once, and count as `delayed`{memory}: {}",
-                found.remedy(interface, *packets)
-            )),
-            Err(error) => Some(format!(
-                "packets of {who} wait on {interface} only if it has fq, which is not known \
-                 ({error}): see tc qdisc show dev {interface}"
-            )),
-        }
+/// Reason why packets do not wait on an interface as they should, with the remedy; `None` if
+/// they do.
+pub fn delays_warning(
+    delays: &Delays,
+    interface: &str,
+    queueing: &Result<Queueing, DatapathError>,
+) -> Option<String> {
+    let Delays { who, packets } = delays;
+    // The usual limit of fq takes 23 MB.
+    let memory = match memory_of(*packets) {
+        ..LARGE => String::new(),
+        memory => format!(" (room for {packets} of 1,500 bytes takes {})", bytes(memory)),
+    };
+    match queueing {
+        Ok(Queueing::Fq(fq)) if u64::from(fq.flow_packets.min(fq.packets)) >= *packets => None,
+        Ok(found @ Queueing::Fq(fq)) => Some(format!(
+            "fq on {interface} has room for {} packets of a flow, and of {who} up to \
+             {packets} may wait{memory}: fq drops the others, which limiter does not count: {}",
+            fq.flow_packets.min(fq.packets),
+            found.remedy(interface, *packets)
+        )),
+        Ok(found @ (Queueing::Other(kind) | Queueing::NoFq(kind))) => Some(format!(
+            "packets of {who} do not wait on {interface}, which has {kind} and not fq: those \
+             that should wait go out at once, and count as `delayed`{memory}: {}",
+            found.remedy(interface, *packets)
+        )),
+        Err(error) => Some(format!(
+            "packets of {who} wait on {interface} only if it has fq, which is not known \
+             ({error}): see tc qdisc show dev {interface}"
+        )),
     }
 }
 
 /// Warnings about rules whose outgoing packets should wait, on interfaces where they do not.
 pub(super) fn of_outgoing(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
-    let Some(delays) = Delays::of(set) else {
+    let Some(delays) = delays(set) else {
         return Vec::new();
     };
     let outgoing = Hook::Tc(header::Direction::Out);
     let limited = datapath.attachments().iter().filter(|at| at.mode.hook() == outgoing);
     let limited = limited.map(|at| &at.interface);
-    let mut warnings: Vec<String> =
-        limited.filter_map(|name| delays.warning(name, &datapath.queueing(name))).collect();
+    let mut warnings: Vec<String> = limited
+        .filter_map(|name| delays_warning(&delays, name, &datapath.queueing(name)))
+        .collect();
     let more = warnings.len().saturating_sub(MOST_ALIKE);
     warnings.truncate(MOST_ALIKE);
     if more > 0 {

@@ -1,5 +1,8 @@
 //! `GET /v1/check`: the same answer in a form for proxies.
 
+use limiter_api::check::Checked;
+use limiter_api::explain::ExplainLimit;
+use limiter_api::lists::ListName;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Listed;
 
@@ -7,9 +10,6 @@ use super::Found;
 use super::in_force::{InForce, nanos_up};
 use super::question::Question;
 use super::steps::BY_SOURCE;
-use crate::api::check::Checked;
-use crate::api::explain::ExplainLimit;
-use crate::api::lists::ListName;
 use crate::error::ServiceError;
 
 impl InForce<'_> {

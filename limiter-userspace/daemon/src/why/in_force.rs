@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
+use limiter_api::explain::ExplainStep;
 use limiter_common::time::Ticks;
 use limiter_common::wire::field;
 use limiter_datapath::Observed;
 
-use crate::api::explain::ExplainStep;
 use crate::effective::EffectiveSet;
 use crate::layers::Layers;
 use crate::lists::ListStore;

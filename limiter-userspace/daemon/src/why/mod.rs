@@ -13,6 +13,8 @@ mod steps;
 use std::net::IpAddr;
 
 use humantime::format_rfc3339_millis;
+use limiter_api::explain::{ExplainedNow, waits_for_lease};
+use limiter_api::render::{duration, exact};
 use limiter_common::header::{self, TCP};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
@@ -24,9 +26,7 @@ use limiter_rules::model::key::protocol_text;
 use limiter_rules::model::{Direction, Fact};
 
 use super::error::ServiceError;
-use crate::api::explain::{ExplainedNow, waits_for_lease};
 use crate::clocks::Clocks;
-use crate::render::{duration, exact};
 use in_force::nanos_up;
 
 pub(super) use in_force::InForce;

@@ -1,5 +1,7 @@
 //! Maps the findings of the data path to the rules as people wrote them.
 
+use limiter_api::explain::ExplainStep;
+use limiter_api::limits::Origin;
 use limiter_common::bucket::Slot;
 use limiter_common::wire::Record;
 use limiter_model::LookedTable;
@@ -7,8 +9,6 @@ use limiter_rules::compile::RuleId;
 use limiter_rules::{Budget, Selector, Subject, Terms};
 
 use super::in_force::InForce;
-use crate::api::explain::ExplainStep;
-use crate::api::limits::Origin;
 use crate::effective::Effective;
 
 /// A rule with its description from the file.

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use limiter_api::explain::AskExplain;
 use limiter_common::header;
 use limiter_common::header::{ACK, FIN, RST, SYN};
 use limiter_common::wire::Count;
@@ -9,8 +10,6 @@ use limiter_rules::model::key::{Given, PROTOCOLS, has_ports};
 use limiter_rules::model::{Direction, Fact};
 use limiter_rules::source_text;
 
-use crate::api::check::CheckSource;
-use crate::api::explain::AskExplain;
 use crate::error::ServiceError;
 
 /// The shortest Ethernet frame, without its checksum.
@@ -132,13 +131,6 @@ impl Question {
         self.given.contains_key(&fact)
             || fact == Fact::TcpFlags && self.flags.is_some()
             || fact == Fact::PacketLength && self.sized
-    }
-}
-
-impl From<&CheckSource> for AskExplain {
-    fn from(asked: &CheckSource) -> Self {
-        let CheckSource { address, length, to, flags, destination, interface } = asked.clone();
-        Self { from: address, to, flags, destination, interface, length, ..Self::default() }
     }
 }
 

@@ -3,6 +3,9 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
+use limiter_api::explain::{ExplainLimit, ExplainStep, Here};
+use limiter_api::render::seconds;
+use limiter_api::sources::source::beside_text;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
@@ -19,9 +22,6 @@ use limiter_text::plain::clean;
 
 use super::in_force::{InForce, nanos_up, plain};
 use super::named::Named;
-use crate::api::explain::{ExplainLimit, ExplainStep, Here};
-use crate::api::source::beside_text;
-use crate::render::seconds;
 
 pub(crate) const BANS: &str = "bans";
 

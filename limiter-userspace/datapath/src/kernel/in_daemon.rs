@@ -14,14 +14,15 @@ use limiter_common::wire::{
 use limiter_decision::event::EventRate;
 use limiter_rules::{Plan, Selector};
 use limiter_sharing::Leases;
+use limiter_text::pattern::Pattern;
 
 use super::Kernel;
 use crate::found::removed;
 use crate::leases::HeldLeases;
 use crate::pod::Wire;
 use crate::{
-    CapturedPacket, Datapath, DatapathError, LeftBehind, LinkChange, Observed as _, Pattern,
-    Refused, Then, ThenChange, TrialOutcome, events, ifb, links, own_links, strips_tags, xdp,
+    CapturedPacket, Datapath, DatapathError, LeftBehind, LinkChange, Observed as _, Refused, Then,
+    ThenChange, TrialOutcome, events, ifb, links, own_links, strips_tags, xdp,
 };
 
 impl Datapath for Kernel {

@@ -1,8 +1,8 @@
 //! Rates over time as two bands on one scale, with an axis of times and what changed.
 
-use limiter_daemon::api::history::{Mark, MarkKind};
-use limiter_daemon::api::sources::per_second;
-use limiter_daemon::render::bits;
+use limiter_api::render::bits;
+use limiter_api::sources::per_second;
+use limiter_api::status::history::{Mark, MarkKind};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;

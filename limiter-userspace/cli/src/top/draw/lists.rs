@@ -1,13 +1,13 @@
 //! The lists of what is about packets.
 
-use limiter_daemon::api::events::{Episode, packet};
-use limiter_daemon::api::history::Rates;
-use limiter_daemon::api::lists::ListName;
-use limiter_daemon::api::sources::{By, SourceRow};
-use limiter_daemon::api::sources::{folded, part, per_second, percent, state as beside};
-use limiter_daemon::api::status::{Interface, InterfaceState};
-use limiter_daemon::moment::Zone;
-use limiter_daemon::render::{bits, number, seconds, titled};
+use limiter_api::events::{Episode, packet};
+use limiter_api::lists::ListName;
+use limiter_api::moment::Zone;
+use limiter_api::render::{bits, number, seconds, titled};
+use limiter_api::sources::{By, SourceRow};
+use limiter_api::sources::{folded, part, per_second, percent, state as beside};
+use limiter_api::status::history::Rates;
+use limiter_api::status::{Interface, InterfaceState};
 use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

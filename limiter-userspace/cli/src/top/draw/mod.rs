@@ -9,8 +9,8 @@ mod requests;
 mod source;
 mod theme;
 
-use limiter_daemon::api::sources::By;
-use limiter_daemon::render::{number, seconds};
+use limiter_api::render::{number, seconds};
+use limiter_api::sources::By;
 use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};

@@ -1,8 +1,8 @@
 //! The list of rules for requests.
 
-use limiter_daemon::api::requests::RequestRates;
-use limiter_daemon::api::sources::per_second;
-use limiter_daemon::render::number;
+use limiter_api::render::number;
+use limiter_api::requests::RequestRates;
+use limiter_api::sources::per_second;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;

@@ -1,10 +1,10 @@
 //! The page of one source.
 
-use limiter_daemon::api::lists::ListName;
-use limiter_daemon::api::source::SourceView;
-use limiter_daemon::api::source::{counted, other_rules, question, rule_text};
-use limiter_daemon::api::sources::SourceRow;
-use limiter_daemon::render::{number, seconds};
+use limiter_api::lists::ListName;
+use limiter_api::render::{number, seconds};
+use limiter_api::sources::SourceRow;
+use limiter_api::sources::source::SourceView;
+use limiter_api::sources::source::{counted, other_rules, question, rule_text};
 use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

@@ -1,11 +1,11 @@
 //! Drawings of the screen.
 
-use limiter_daemon::api::history::{Mark, MarkKind};
-use limiter_daemon::api::requests::{
+use limiter_api::requests::{
     OtherRequestRules, RequestCounts, RequestProcess, RequestRates, RequestRow, Requests,
 };
-use limiter_daemon::api::sources::By;
-use limiter_daemon::api::top::Top;
+use limiter_api::sources::By;
+use limiter_api::sources::top::Top;
+use limiter_api::status::history::{Mark, MarkKind};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;

@@ -1,8 +1,8 @@
 //! Keys, and what they lead to.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use limiter_daemon::api::sources::By;
-use limiter_daemon::api::top::Top;
+use limiter_api::sources::By;
+use limiter_api::sources::top::Top;
 
 use super::{Fake, episode, fake, row, seen};
 use crate::top::keys::{Flow, press};

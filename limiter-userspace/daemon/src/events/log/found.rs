@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use limiter_api::events::Episode;
+use limiter_api::render::would_drop;
+use limiter_api::sources::reach::{Gap as ReportedGap, Reach};
+
 use super::record::{Drops, Record};
-use crate::api::events::Episode;
-use crate::api::reach::{Gap as ReportedGap, Reach};
 use crate::clocks::rfc3339;
 use crate::events::filter::Filter;
-use crate::render::would_drop;
 
 /// Most episodes in an answer; further ones are only counted.
 const MOST: usize = 1000;

@@ -2,9 +2,9 @@
 
 use std::time::SystemTime;
 
+use limiter_api::events::Sample;
 use serde::{Deserialize, Serialize};
 
-use crate::api::events::Sample;
 use crate::sealed;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -44,7 +44,7 @@ fn the_store_lets_nobody_pass_and_denies_nobody_at_large() {
     let newest = &shown.latest_refused[0];
     assert_eq!(newest.change, "allow 39.0.0.0/8");
     assert!(newest.why.contains("with what other nodes have"), "{newest:?}");
-    let text = crate::render::text(&shown);
+    let text = limiter_api::render::text(&shown);
     for part in ["15 changes by other nodes were not taken over", "NOT TAKEN OVER", "39.0.0.0/8"] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -74,7 +74,9 @@ fn with_a_key_only_signed_changes_count() {
         assert_eq!((newest.change.as_str(), shown.signed), ("allow 198.51.100.0/24", true));
         assert!(newest.why.starts_with(why), "{newest:?}");
     }
-    assert!(crate::render::text(&node.daemon.service.cluster().unwrap()).contains("are signed"));
+    assert!(
+        limiter_api::render::text(&node.daemon.service.cluster().unwrap()).contains("are signed")
+    );
     node.takes_over(&signed, allow);
     assert_eq!(node.in_maps("198.51.100.0/24"), Some(Listed::Allow));
     // The time of the newest outlives the daemon.

@@ -45,7 +45,7 @@ pub struct Gap {
 
 impl Reach {
     /// True if no drop of the time that was asked for can be missing, as far as the log reaches.
-    pub(super) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         self.unnamed == 0
             && self.gaps.is_empty()
             && self.damaged == 0
@@ -54,7 +54,7 @@ impl Reach {
     }
 
     /// Appends how far the answer reaches, which may have nothing.
-    pub(super) fn render(&self, zone: &Zone, nothing: bool, text: &mut String) {
+    pub fn render(&self, zone: &Zone, nothing: bool, text: &mut String) {
         let mut line = |line: String| push_line(text, format_args!("{line}"));
         if self.since.as_ref().is_none_or(|since| *since < self.from) {
             let from = zone.both(&self.from);

@@ -4,11 +4,11 @@ use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::explain::{ExplainLimit, Here};
-use super::limits::LimitView;
-use super::lists::{ListName, ListedSource, RULE_FILE};
-use super::sources::{RuleDrops, SourceRow};
+use crate::explain::{ExplainLimit, Here};
+use crate::limits::LimitView;
+use crate::lists::{ListName, ListedSource, RULE_FILE};
 use crate::render::{Render, duration, number, push, rate_of, seconds, table};
+use crate::sources::{RuleDrops, SourceRow};
 
 /// `GET /v1/sources/{address}`: one source, its limit and its bucket now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -110,19 +110,21 @@ pub struct SourceView {
 
 /// The packets of a source that its counters have, as one number each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Total {
-    pub(crate) passed: u64,
-    pub(crate) dropped: u64,
+pub struct Total {
+    /// Packets that passed.
+    pub passed: u64,
+    /// Packets that were dropped.
+    pub dropped: u64,
     /// True if more may have passed: packets that no rule with a count of the source was asked
     /// about.
-    pub(crate) passed_at_least: bool,
+    pub passed_at_least: bool,
     /// True if more were dropped, or may have been, by what keeps no count of the source.
-    pub(crate) dropped_at_least: bool,
+    pub dropped_at_least: bool,
 }
 
 impl SourceView {
     /// The source with its total.
-    pub(crate) fn counted(self, total: Total) -> Self {
+    pub fn counted(self, total: Total) -> Self {
         let denied = self.listed == Some(ListName::Deny) || self.martian;
         let allowed = self.listed == Some(ListName::Allow);
         Self {
@@ -136,7 +138,7 @@ impl SourceView {
 }
 
 /// Text for a source that falls under no rule on sources.
-pub(crate) fn without_rule(view: &SourceView) -> &'static str {
+pub fn without_rule(view: &SourceView) -> &'static str {
     let denied = view.listed == Some(ListName::Deny);
     if denied || view.martian || view.banned_seconds.is_some() || view.other_rules_in_all > 0 {
         "none on sources"
@@ -176,7 +178,7 @@ fn by_text(by: &str) -> String {
 }
 
 /// An entry of a list that is not in force, in words: `allow by the rule file (office), it is ...`.
-pub(crate) fn beside_text(entry: &ListedSource) -> String {
+pub fn beside_text(entry: &ListedSource) -> String {
     let by = entry.by.as_deref().map_or_else(|| "by hand".to_owned(), by_text);
     let reason = entry.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let instead = entry.not_in_force.as_deref().unwrap_or_default();

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::neighbours::ThenProgram;
 use super::rules::Session;
+use super::status::neighbours::ThenProgram;
 use super::words;
 use crate::render::{Render, line};
 

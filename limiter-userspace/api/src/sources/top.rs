@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::sources::{By, DroppedBy, SourceRow, part, per_second};
-use super::words;
 use crate::render::number;
+use crate::sources::{By, DroppedBy, SourceRow, part, per_second};
+use crate::words;
 
 /// The query of `GET /v1/top`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
@@ -15,7 +15,7 @@ pub struct AskTop {
     /// Measure that ranks the sources: the first has the most of it.
     #[serde(default)]
     pub by: By,
-    /// Number of sources; [`SOURCES`](super::sources::SOURCES) when left out.
+    /// Number of sources; 20 when left out.
     #[serde(default)]
     #[param(value_type = Option<words::SourceCount>)]
     pub limit: Option<u32>,
@@ -75,7 +75,7 @@ pub struct Top {
 /// What is dropped now, in a sentence: of the packets a second that pass and are dropped, by the
 /// source that loses most, and by lists and bans, with the number of their sources that events
 /// reported.
-pub(crate) fn headline(
+pub fn headline(
     [passed, dropped]: [f64; 2],
     first: Option<&SourceRow>,
     (by_lists, listed): (f64, u64),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Counts;
+use crate::Counts;
 
 /// The query of `GET /v1/history`.
 #[derive(

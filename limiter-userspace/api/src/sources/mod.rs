@@ -1,15 +1,19 @@
 //! Sources that are tracked: who stands out among all of them.
 
+pub mod reach;
+pub mod source;
+pub mod top;
+
 use std::fmt::Write as _;
 
 use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::lists::ListName;
-use super::words;
+use crate::lists::ListName;
 use crate::moment::Zone;
 use crate::render::{Render, number, push, seconds, table, titled};
+use crate::words;
 
 /// Sources in one answer, unless it is said otherwise.
 pub const SOURCES: u32 = 20;
@@ -18,19 +22,8 @@ pub const SOURCES: u32 = 20;
 pub const MOST_SOURCES: u32 = 1000;
 
 /// Measures that rank sources.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    Hash,
-    Serialize,
-    Deserialize,
-    ToSchema,
-    clap::ValueEnum,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
     /// Packets that were dropped since the source is tracked
@@ -76,7 +69,7 @@ pub struct AskSources {
     /// Measure that ranks the sources: the first has the most of it.
     #[serde(default)]
     pub by: By,
-    /// Number of sources; [`SOURCES`] when left out.
+    /// Number of sources; 20 when left out.
     #[serde(default)]
     #[param(value_type = Option<words::SourceCount>)]
     pub limit: Option<u32>,
@@ -150,7 +143,7 @@ impl RuleDrops {
     }
 
     /// The remark of a sample, and of what sources share.
-    pub(crate) fn said(&self) -> String {
+    pub fn said(&self) -> String {
         match &self.of {
             _ if !self.exact => "sampled: there may be more".to_owned(),
             Some(of) => format!("of all sources in {}", clean(of)),
@@ -302,7 +295,7 @@ impl SourceRow {
     }
 
     /// True if packets of it are known to be dropped now.
-    pub(crate) fn loses_now(&self) -> bool {
+    pub fn loses_now(&self) -> bool {
         self.dropped_per_second > Some(0.0)
     }
 

@@ -144,7 +144,7 @@ impl Fit {
 
 impl RuleUtilization {
     /// The rule by its name, and whom it is for.
-    pub(crate) fn title(&self) -> String {
+    pub fn title(&self) -> String {
         titled(Some(&self.rule), self.rule_name.as_deref())
     }
 }

@@ -1,6 +1,5 @@
 //! Programs of others on interfaces under limits.
 
-use limiter_datapath::{Neighbour, Then};
 use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -23,19 +22,6 @@ pub struct OtherProgram {
     /// The pin directory of that limiter, if it is found.
     #[serde(default)]
     pub pin_dir: Option<String>,
-}
-
-impl From<&Neighbour> for OtherProgram {
-    fn from(neighbour: &Neighbour) -> Self {
-        Self {
-            hook: neighbour.hook.name().to_owned(),
-            program_id: neighbour.program_id,
-            name: neighbour.name.clone(),
-            before: neighbour.is_before,
-            limiter: neighbour.is_limiter(),
-            pin_dir: neighbour.pins.as_ref().map(|pins| pins.directory.display().to_string()),
-        }
-    }
 }
 
 impl OtherProgram {
@@ -80,27 +66,16 @@ pub struct ThenProgram {
     pub error: Option<String>,
 }
 
-impl From<&Then> for ThenProgram {
-    fn from(then: &Then) -> Self {
-        Self {
-            pin: then.pin.display().to_string(),
-            program_id: then.program_id,
-            name: then.name.clone(),
-            error: then.fault.clone(),
-        }
-    }
-}
-
 impl ThenProgram {
     /// What it does.
-    pub(crate) fn goes_on(&self) -> String {
+    pub fn goes_on(&self) -> String {
         let name =
             self.name.as_ref().map_or_else(String::new, |name| format!(" ({})", clean(name)));
         format!("what passes at XDP goes on in program {}{name}", self.program_id)
     }
 
     /// The row of `limiter status`.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let Self { pin, error, .. } = self;
         let called = self.goes_on();
         match error {

@@ -155,7 +155,7 @@ pub enum RequestBanBecame {
 
 impl RequestRule {
     /// `requests of auth: auth_type=login remote_address`.
-    pub(crate) fn shown(&self) -> String {
+    pub fn shown(&self) -> String {
         format!("requests of {}: {}", self.domain, self.rule)
     }
 }
@@ -179,7 +179,7 @@ pub struct Unbanned {
 
 impl BannedSource {
     /// The author of the ban: the rule, or in parentheses who else it was.
-    pub(crate) fn author(&self) -> String {
+    pub fn author(&self) -> String {
         if let Some(rule) = &self.request_rule {
             return rule.shown();
         }

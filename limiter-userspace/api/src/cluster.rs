@@ -1,8 +1,5 @@
 //! The cluster: this node's contact to the others, limits that they share, and who they are.
 
-use std::time::{Duration, SystemTime};
-
-use limiter_cluster::status::{self, Contact, LeaseStatus, NodeStatus, ServerStatus, Status};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -126,84 +123,6 @@ pub struct Lease {
     pub used: u64,
     /// Units that were refused.
     pub denied: u64,
-}
-
-fn since(time: SystemTime) -> u64 {
-    SystemTime::now().duration_since(time).unwrap_or_default().as_secs()
-}
-
-impl From<&Status> for Cluster {
-    fn from(status: &Status) -> Self {
-        let (contact, contact_seconds) = match status.contact {
-            Contact::Starting => (ContactState::Starting, 0),
-            Contact::Connected(time) => (ContactState::Connected, since(time)),
-            Contact::CutOff(time) => (ContactState::CutOff, since(time)),
-        };
-        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
-        Self {
-            node: status.name.clone(),
-            contact,
-            contact_seconds,
-            last_error: status.last_error.as_ref().map(|(_, error)| error.clone()),
-            calls: status.calls,
-            failed_calls: status.failed,
-            round_trip_seconds: seconds(status.round_trip),
-            worst_round_trip_seconds: seconds(status.worst_round_trip),
-            clock_ahead_seconds: status.clock_ahead.map(ahead),
-            count: status.count,
-            nodes: status.nodes.iter().map(ClusterNode::from).collect(),
-            servers: status.servers.iter().map(ClusterServer::from).collect(),
-            leases: status.leases.iter().map(Lease::from).collect(),
-            keys: status.keys,
-            keys_refused: status.keys_refused,
-            waiting_changes: status.waiting_changes,
-            signed: status.signed,
-            refused_changes: 0,
-            latest_refused: Vec::new(),
-            granted_beyond: status.beyond,
-            warnings: Vec::new(),
-        }
-    }
-}
-
-impl RefusedChange {
-    /// A change that was refused `since` ago.
-    pub(crate) fn new(since: Duration, refused: &status::RefusedChange) -> Self {
-        let status::RefusedChange { change, node, why } = refused.clone();
-        Self { change, node, why, seconds_ago: since.as_secs() }
-    }
-}
-
-/// Microseconds as seconds.
-fn ahead(micros: i64) -> f64 {
-    let time = Duration::from_micros(micros.unsigned_abs()).as_secs_f64();
-    if micros < 0 { -time } else { time }
-}
-
-impl From<&NodeStatus> for ClusterNode {
-    fn from(node: &NodeStatus) -> Self {
-        Self {
-            name: node.name.clone(),
-            here: node.here,
-            rules: format!("{:016x}", node.digest),
-            version: node.version.clone(),
-            silent_seconds: node.silent.as_secs_f64(),
-        }
-    }
-}
-
-impl From<&ServerStatus> for ClusterServer {
-    fn from(server: &ServerStatus) -> Self {
-        let ServerStatus { address, connected, slots, error, .. } = server.clone();
-        Self { address, connected, slots, error }
-    }
-}
-
-impl From<&LeaseStatus> for Lease {
-    fn from(lease: &LeaseStatus) -> Self {
-        let LeaseStatus { granted, used, denied, held, in_contact, .. } = *lease;
-        Self { name: lease.name.to_string(), in_contact, held, granted, used, denied }
-    }
 }
 
 impl Render for Cluster {

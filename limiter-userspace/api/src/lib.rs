@@ -4,21 +4,19 @@ pub mod bans;
 pub mod bypass;
 pub mod capture;
 pub mod check;
+pub mod client;
 pub mod cluster;
 pub mod events;
 pub mod explain;
-pub mod history;
 pub mod limits;
 pub mod lists;
-pub mod neighbours;
-pub mod reach;
+pub mod moment;
+pub mod render;
 pub mod requests;
 pub mod rules;
-pub mod source;
 pub mod sources;
 pub mod stats;
 pub mod status;
-pub mod top;
 pub mod utilization;
 pub mod words;
 
@@ -39,4 +37,12 @@ impl From<Tally> for Counts {
     fn from(Tally { packets, bytes }: Tally) -> Self {
         Self { packets, bytes }
     }
+}
+
+/// The body of every answer that is not a success.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Error)]
+pub struct ErrorBody {
+    /// Text of the error: the mistake, its place, and the remedy.
+    pub error: String,
 }

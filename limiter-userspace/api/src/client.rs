@@ -20,7 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::refusal::ErrorBody;
+use crate::ErrorBody;
 
 /// Error of a request without an answer, or without a good one.
 #[derive(Debug, thiserror::Error)]

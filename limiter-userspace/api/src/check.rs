@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::explain::AskExplain;
 use super::lists::ListName;
 use super::words;
 
@@ -68,4 +69,11 @@ pub struct Checked {
     pub exact: bool,
     /// Other things that such a packet may meet; empty for an exact answer.
     pub not_looked_at: Vec<String>,
+}
+
+impl From<&CheckSource> for AskExplain {
+    fn from(asked: &CheckSource) -> Self {
+        let CheckSource { address, length, to, flags, destination, interface } = asked.clone();
+        Self { from: address, to, flags, destination, interface, length, ..Self::default() }
+    }
 }

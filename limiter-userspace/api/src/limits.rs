@@ -35,7 +35,7 @@ impl Origin {
 }
 
 /// An origin as tables show it, after the command that made the rule. The JSON keeps `cli`.
-pub(crate) fn shown_origin(name: &str) -> &str {
+pub fn shown_origin(name: &str) -> &str {
     if name == Origin::Cli.name() { "set" } else { name }
 }
 

@@ -1,19 +1,22 @@
 //! State of the daemon, its interfaces and its rules.
 
+pub mod history;
+pub mod neighbours;
+
 use std::collections::BTreeSet;
 
-use limiter_datapath::{Attachment, LinkState, Mode, Pattern, Refused};
+use limiter_text::pattern::Pattern;
 use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::history::Rates;
-use super::neighbours::{OtherProgram, ThenProgram};
-use super::requests::ReportedRequests;
-use super::rules::{Trial, TrialEnd};
-use super::sources::per_second;
-use super::words;
 use crate::render::{Render, bits, number, push, seconds, table, warnings as push_warnings};
+use crate::requests::ReportedRequests;
+use crate::rules::{Trial, TrialEnd};
+use crate::sources::per_second;
+use crate::status::history::Rates;
+use crate::status::neighbours::{OtherProgram, ThenProgram};
+use crate::words;
 
 /// `GET /v1/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -251,44 +254,7 @@ pub struct Reload {
     pub error: Option<String>,
 }
 
-impl From<&Attachment> for Interface {
-    fn from(at: &Attachment) -> Self {
-        Self {
-            name: at.interface.clone(),
-            label: None,
-            mode: mode(at.mode).to_owned(),
-            ifindex: at.ifindex,
-            program_id: at.program_id,
-            adopted: at.adopted,
-            attached: at.state.is_attached(),
-            state: at.state.into(),
-            was: (at.asked != at.interface).then(|| at.asked.clone()),
-            rates: None,
-            error: None,
-            others: Vec::new(),
-        }
-    }
-}
-
 impl Interface {
-    /// An interface that is to be limited and cannot be.
-    pub(crate) fn refused(refused: &Refused, ifindex: u32) -> Self {
-        Self {
-            name: refused.interface.clone(),
-            label: None,
-            mode: mode(refused.mode).to_owned(),
-            ifindex,
-            program_id: 0,
-            adopted: false,
-            attached: false,
-            state: InterfaceState::Refused,
-            was: None,
-            rates: None,
-            error: Some(refused.error.clone()),
-            others: Vec::new(),
-        }
-    }
-
     /// Its name, and that of what is behind it.
     pub fn labelled(&self) -> String {
         labelled(&self.name, self.label.as_deref())
@@ -344,18 +310,6 @@ impl Status {
             }
         }
         all
-    }
-}
-
-impl From<LinkState> for InterfaceState {
-    fn from(state: LinkState) -> Self {
-        match state {
-            LinkState::Attached => Self::Attached,
-            LinkState::Elsewhere => Self::Elsewhere,
-            LinkState::Unseen => Self::Unseen,
-            LinkState::Detached => Self::Detached,
-            LinkState::Gone => Self::Gone,
-        }
     }
 }
 
@@ -511,7 +465,7 @@ impl Render for Status {
 }
 
 /// The name of an interface, and of what is behind it.
-pub(super) fn labelled(name: &str, label: Option<&str>) -> String {
+pub fn labelled(name: &str, label: Option<&str>) -> String {
     match label {
         Some(label) => format!("{} ({})", clean(name), clean(label)),
         None => clean(name),
@@ -528,13 +482,4 @@ fn rates_text(rates: &Rates) -> String {
         packets(rates.dropped_packets),
         bits(rates.dropped_bits),
     )
-}
-
-/// `native` or `generic`, or the hook at tc.
-pub(crate) const fn mode(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Native => "native",
-        Mode::Generic => "generic",
-        Mode::Tc(_) => mode.hook().name(),
-    }
 }

@@ -12,7 +12,7 @@ use super::words;
 use crate::render::{self, Render, line, push, seconds, table};
 
 /// The author of entries that rule files have.
-pub(crate) const RULE_FILE: &str = "rule file";
+pub const RULE_FILE: &str = "rule file";
 
 /// One of the two lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -74,12 +74,12 @@ pub struct AskExplain {
 
 impl AskExplain {
     /// True if nothing is said of a packet.
-    pub(crate) fn is_of_source(&self) -> bool {
+    pub fn is_of_source(&self) -> bool {
         *self == Self { from: self.from.clone(), ..Self::default() }
     }
 
     /// The facts that the question has fields for, with their values.
-    pub(crate) fn facts(&self) -> [(Fact, Option<String>); 6] {
+    pub fn facts(&self) -> [(Fact, Option<String>); 6] {
         [
             (Fact::SourcePort, self.source_port.map(|port| port.to_string())),
             (Fact::Ttl, self.ttl.map(|ttl| ttl.to_string())),
@@ -229,7 +229,7 @@ impl Here {
 impl ExplainedNow {
     /// The explanation with the rows of the source: a verdict about a packet of no port is none
     /// about what the source sends, if rules on ports drop some of that now.
-    pub(crate) fn with_drops(self, rows: Vec<SourceRow>) -> Self {
+    pub fn with_drops(self, rows: Vec<SourceRow>) -> Self {
         let drops: Vec<_> = rows.into_iter().filter(SourceRow::loses_now).collect();
         if drops.is_empty() {
             return self;
@@ -356,7 +356,7 @@ fn limit_row(step: &ExplainStep, limit: &ExplainLimit) -> Vec<String> {
 }
 
 /// True if a packet passes no earlier than with the next lease, as far as this node knows.
-pub(crate) fn waits_for_lease(limit: &ExplainLimit) -> bool {
+pub fn waits_for_lease(limit: &ExplainLimit) -> bool {
     !limit.conforms && limit.here.is_some_and(|here| here != Here::Share)
 }
 

@@ -229,7 +229,7 @@ impl Requests {
 
 impl ReportedRequests {
     /// The same with another process.
-    pub(crate) fn with(self, process: &RequestProcess, silent: bool) -> Self {
+    pub fn with(self, process: &RequestProcess, silent: bool) -> Self {
         if silent {
             return Self { silent: self.silent + 1, ..self };
         }

@@ -6,7 +6,7 @@ use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::reach::Reach;
+use super::sources::reach::Reach;
 use super::words;
 use crate::moment::Zone;
 use crate::render::{Render, number, push, seconds, shown_reason, table, titled};
@@ -74,7 +74,7 @@ pub struct Episode {
 
 impl Episode {
     /// Its drops in a line.
-    pub(crate) fn in_words(&self) -> String {
+    pub fn in_words(&self) -> String {
         let by = titled(self.rule.as_deref(), self.rule_name.as_deref());
         let at = self.last.interface.as_deref();
         let at = at.map_or_else(String::new, |name| format!(", the last by {name}"));

@@ -125,7 +125,7 @@ pub struct Session {
 
 impl Session {
     /// The session that a query names.
-    pub(crate) fn named(peer: Option<std::net::IpAddr>, port: Option<u16>) -> Option<Self> {
+    pub fn named(peer: Option<std::net::IpAddr>, port: Option<u16>) -> Option<Self> {
         peer.map(|peer| Self { peer, port })
     }
 }
@@ -149,7 +149,7 @@ pub struct ReloadRules {
 
 impl ReloadRules {
     /// The SSH session of anybody who asks.
-    pub(crate) fn session(&self) -> Option<Session> {
+    pub fn session(&self) -> Option<Session> {
         Session::named(self.peer, self.port)
     }
 }
@@ -171,7 +171,7 @@ pub struct ConfirmRules {
 
 impl ConfirmRules {
     /// The SSH session of anybody who asks.
-    pub(crate) fn session(&self) -> Option<Session> {
+    pub fn session(&self) -> Option<Session> {
         Session::named(self.peer, self.port)
     }
 }
