@@ -86,7 +86,6 @@ impl Remembered {
         }
     }
 
-    /// Removes and returns the account of a limit.
     pub(super) fn take(&mut self, key: &[u8]) -> Option<Cap> {
         self.accounts.remove(key)
     }

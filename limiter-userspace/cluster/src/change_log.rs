@@ -66,12 +66,10 @@ impl ChangeLog {
         self.known.unwrap_or(0)
     }
 
-    /// Changes that are to go to the store.
     pub(super) fn waiting(&self) -> usize {
         self.own.iter().filter(|own| own.number.is_none()).count()
     }
 
-    /// True if there is room for another change.
     pub(super) fn has_room(&self) -> bool {
         self.own.len() < WAITING
     }

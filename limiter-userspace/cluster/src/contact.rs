@@ -28,7 +28,6 @@ struct Line {
     has_failed: bool,
 }
 
-/// Calls to the store and their results.
 #[derive(Debug)]
 pub(super) struct Calls {
     contact: Contact,
@@ -154,7 +153,6 @@ impl Calls {
         Some(Notice::Lost { error })
     }
 
-    /// Copies all of this into a status.
     pub(super) fn fill(&self, status: &mut Status) {
         status.contact = self.contact;
         status.last_error.clone_from(&self.last_error);

@@ -48,7 +48,6 @@ pub(super) struct Hot {
 #[derive(Debug)]
 pub(super) struct Promoted {
     pub(super) key: TableKey,
-    /// Limits of the key, with their leases.
     pub(super) limits: Vec<Shared>,
 }
 

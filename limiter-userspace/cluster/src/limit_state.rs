@@ -134,7 +134,6 @@ impl LimitState {
         self.lease
     }
 
-    /// True if this is a limit of a rule's key.
     pub(super) fn is_by_key(&self) -> bool {
         self.by_key
     }

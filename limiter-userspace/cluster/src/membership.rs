@@ -150,7 +150,6 @@ impl Heartbeat {
     }
 }
 
-/// True if a node may have this name.
 pub(super) fn is_node_name(name: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     (1..=NODE_NAME_MAX).contains(&name.len()) && name.chars().all(good)

@@ -70,7 +70,6 @@ impl Peers {
         &self.nodes
     }
 
-    /// Name of a daemon, if known.
     pub(super) fn name_of(&self, instance: u64) -> Option<String> {
         self.names.get(&instance).cloned()
     }

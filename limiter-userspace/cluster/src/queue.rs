@@ -219,7 +219,6 @@ fn whole(rate: Rate, micros: u64) -> u64 {
     u64::try_from(units).unwrap_or(u64::MAX)
 }
 
-/// Formats limits for the script.
 #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis has the script"))]
 pub(super) fn written(limits: &[QueueLimit]) -> String {
     let one = |limit: &QueueLimit| {
@@ -234,7 +233,6 @@ pub(super) fn written(limits: &[QueueLimit]) -> String {
 
 #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis answers"))]
 impl QueueAnswer {
-    /// Reads the numbers in the script's answer.
     pub(super) fn read(numbers: &[i64], limits: &[QueueLimit]) -> Result<Self, StoreError> {
         let [became, wait, ahead, used @ ..] = numbers else {
             return Err(StoreError::Wrong("its length"));
@@ -261,7 +259,6 @@ impl QueueAnswer {
 
 #[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only Redis answers"))]
 impl Turned {
-    /// Reads the numbers in the script's answer.
     pub(super) fn read(numbers: &[i64]) -> Result<Self, StoreError> {
         let Ok(numbers) = <[i64; 19]>::try_from(numbers) else {
             return Err(StoreError::Wrong("its length"));

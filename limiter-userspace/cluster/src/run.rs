@@ -138,7 +138,6 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Runs until it is stopped.
     pub(super) async fn run(mut self) {
         self.leases.forget_keys();
         let mut next = TokioInstant::now();

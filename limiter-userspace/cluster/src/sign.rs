@@ -160,14 +160,11 @@ pub(super) const FUTURE: &str =
 pub(super) const OVER: &str =
     "its time was over more than a minute ago, by this node's clock: set the clocks of the nodes";
 
-/// A judgement of a change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The change is accepted.
     Take(Change),
     /// This change or a later one was accepted before.
     Known,
-    /// The change is rejected.
     Refused(&'static str),
 }
 

@@ -64,7 +64,6 @@ impl Request {
         self.keys.first().map_or(0, |key| slot_of(key))
     }
 
-    /// The keys that are requested.
     pub(super) fn asked(&self) -> &[Vec<u8>] {
         self.keys.get(self.own..).unwrap_or_default()
     }
@@ -187,7 +186,6 @@ impl Request {
         Self { script: Script::Queue, own: keys.len(), keys: keys.into(), arguments }
     }
 
-    /// Call for the decision about a request.
     pub(super) fn queue_ask(prefix: &str, queue: &str, ask: &QueueAsk<'_>) -> Self {
         let (id, own, payload) = ask
             .payload

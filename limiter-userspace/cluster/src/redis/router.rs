@@ -121,7 +121,6 @@ impl Router {
         all
     }
 
-    /// State of the servers with slots.
     pub(super) fn status(&self) -> Vec<ServerStatus> {
         let state = self.0.state();
         let masters = state.slots.masters().into_iter();
@@ -154,7 +153,6 @@ impl Router {
         })
     }
 
-    /// The server to which a call was redirected.
     fn redirected(
         &self,
         slot: u16,

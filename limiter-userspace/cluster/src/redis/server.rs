@@ -38,11 +38,9 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// A server, and its connection if there is one.
 pub(super) struct Server {
     settings: Arc<RedisSettings>,
     address: Address,
-    /// True if it belongs to a cluster.
     in_cluster: bool,
     state: Mutex<State>,
     /// Held while a connection is made, because one is enough for all calls.
@@ -57,7 +55,6 @@ struct State {
     not_before: Option<Instant>,
     /// The error that ended the previous connection; `None` once a call was answered.
     error: Option<String>,
-    /// How it keeps keys.
     keeping: Option<Keeping>,
 }
 
@@ -105,7 +102,6 @@ impl Server {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a call and reads its answer.
     pub(super) async fn call<T>(
         &self,
         request: &Request,
@@ -220,7 +216,6 @@ impl Server {
         Ok(connection)
     }
 
-    /// Interprets the error of a call.
     fn failure(&self, request: &Request, error: &RedisError) -> Failure {
         let words = || words(error);
         match error.kind() {

@@ -10,7 +10,6 @@ use super::settings::Address;
 use crate::store::StoreError;
 
 pub(super) const SLOTS: u16 = 16_384;
-/// Most servers of a cluster that are accepted.
 pub(super) const SERVERS_MAX: usize = 2000;
 /// Longest name of a host, in bytes.
 const HOST_MAX: usize = 255;
@@ -48,7 +47,6 @@ impl Address {
     }
 }
 
-/// Slots of a cluster, and its servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotMap {
     /// For the first slot of each range: its last slot, and its server.

@@ -58,7 +58,6 @@ impl RedisStore {
         }
     }
 
-    /// Makes a call and reads its answer.
     async fn call<T>(
         &self,
         request: &Request,

@@ -132,7 +132,6 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         i64::try_from(clock).ok()?.checked_sub(here)
     }
 
-    /// Processes the end of a call.
     pub(super) fn ended(&mut self, outcome: Result<Outcome, JoinError>) {
         match outcome {
             Ok(Outcome::Leases { shard, asked, result: Ok(answers), took }) => {

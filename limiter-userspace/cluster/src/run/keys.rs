@@ -65,7 +65,6 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
         }
     }
 
-    /// Replaces the rules by key.
     pub(super) fn set_key_rules(&mut self, rules: Vec<SharedRule>) {
         let (ended, changed) = self.hot.set_rules(rules, &mut self.leases);
         // Mark the keys of other nodes again.

@@ -55,7 +55,6 @@ impl Server {
         self.child.wait().expect("it has ended");
     }
 
-    /// Sends a signal to the server, by its name.
     pub(crate) fn signal(&self, name: &str) {
         let process = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", name, &process]).status();

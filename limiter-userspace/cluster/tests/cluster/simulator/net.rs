@@ -76,7 +76,6 @@ pub(crate) struct Scene<'a> {
     pub(crate) seed: u64,
 }
 
-/// Outcome of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// By how much the worst window exceeded `burst + rate * window`.
