@@ -10,7 +10,6 @@ pub(super) enum Gone {
     Accepted,
     Dropped,
     Returned,
-    /// Unknown.
     Maybe,
 }
 

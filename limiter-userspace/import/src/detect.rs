@@ -47,7 +47,6 @@ impl Format {
 /// Number of lines to examine.
 const LOOKED_AT: usize = 200;
 
-/// True if the text is in nft's language.
 pub(super) fn is_nft_text(text: &str) -> bool {
     let mut lines = text.lines().take(LOOKED_AT).map(str::trim);
     lines.any(|line| {

@@ -15,7 +15,6 @@ pub(super) enum Hook {
     /// Every incoming packet, before routing.
     Prerouting,
     Input,
-    /// Forwarded packets.
     Forward,
     Outgoing,
     /// Address translation before routing: sees only the first packet of each connection.
@@ -98,7 +97,6 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// A case without a limit.
     pub(super) const fn new(packets: Packets, verdict: Verdict) -> Self {
         Self { packets, limit: None, verdict, times: Vec::new() }
     }
@@ -160,7 +158,6 @@ pub(super) struct Firewall {
 }
 
 impl Firewall {
-    /// Appends a rule to a chain.
     pub(super) fn push(&mut self, chain: ChainName, rule: Rule) {
         self.insert(chain, None, rule);
     }

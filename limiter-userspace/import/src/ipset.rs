@@ -19,7 +19,6 @@ const WITH_VALUE: [&str; 6] = ["packets", "bytes", "comment", "skbmark", "skbpri
 /// The most prefixes for a range of addresses.
 const MOST_OF_RANGE: usize = 256;
 
-/// A set under construction.
 struct Made {
     list: Elements,
     of_sources: bool,

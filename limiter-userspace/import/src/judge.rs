@@ -34,7 +34,6 @@ pub(super) use step::{Kind, Step};
 /// Most comparisons of the packets of rules.
 const MOST_EFFORT: usize = 10_000_000;
 
-/// Most sources that are exempt from one limit.
 const MOST_EXEMPT: usize = 256;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -375,7 +374,6 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// True if packets over the limit are rejected.
     fn drops_by_reject(&self, step: &Step<'_>, limit: &Limit) -> bool {
         if limit.over {
             return *step.verdict == Verdict::Reject;

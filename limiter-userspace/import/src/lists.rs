@@ -23,7 +23,6 @@ pub(super) fn listed(net: IpNet) -> Selector {
     Selector::prefix(net).unwrap_or_else(|_| Selector::address(net.addr()))
 }
 
-/// Sources that are denied for ever.
 pub(super) fn for_ever(denied: &Denied) -> impl Iterator<Item = Selector> {
     let times = denied.times.iter().copied().chain(std::iter::repeat(None));
     let sources = denied.sources.iter().zip(times).filter(|(_, time)| time.is_none());

@@ -22,7 +22,6 @@ pub(super) enum Family {
 }
 
 impl Family {
-    /// The family of a prefix.
     pub(super) const fn of(net: &IpNet) -> Self {
         match net {
             IpNet::V4(_) => Self::V4,
@@ -74,7 +73,6 @@ pub(super) struct Packets {
     /// Ranges of destination ports.
     pub(super) ports: Option<Vec<(u16, u16)>>,
     pub(super) sources: Option<Vec<IpNet>>,
-    /// Sources that do not match.
     pub(super) not_sources: Vec<IpNet>,
     /// Ranges of other header fields.
     pub(super) facts: BTreeMap<Fact, Vec<(u16, u16)>>,
@@ -286,7 +284,6 @@ fn overlap(one: (u16, u16), other: (u16, u16)) -> Option<(u16, u16)> {
     (low <= high).then_some((low, high))
 }
 
-/// Values in both lists.
 fn common<T: Clone>(
     one: Option<&Vec<T>>,
     other: Option<&Vec<T>>,

@@ -364,7 +364,6 @@ fn exempted(limited: &[Part], exempt: &[IpNet]) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
-/// Every address of a family.
 fn whole(family: Family) -> IpNet {
     match family {
         Family::V4 => ipnet::Ipv4Net::default().into(),

@@ -103,7 +103,6 @@ impl Tables {
         Ok(())
     }
 
-    /// Removes the limits of a rule.
     pub(super) fn remove(&mut self, rule: usize) {
         for index in 0..self.pieces.len() {
             if self.pieces.get(index).is_some_and(|piece| piece.rule == rule) {

@@ -18,7 +18,6 @@ use limiter_rules::{Rule, RuleFile, Terms};
 
 use super::{Format, Imported, Options, Outcome, import};
 
-/// Imports a text of a format.
 fn imported(format: Format, text: &str) -> Imported {
     let options = Options { format: Some(format), ..Options::default() };
     import(text.as_bytes(), &options).unwrap_or_else(|error| panic!("{error}\n{text}"))

@@ -44,7 +44,6 @@ struct Caller<'a> {
     goes: bool,
 }
 
-/// A walk through a rule set.
 pub(super) struct Walk<'a> {
     firewall: &'a Firewall,
     /// Number of jumps by which packets reach each case.

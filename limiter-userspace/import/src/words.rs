@@ -2,7 +2,6 @@
 //! must begin a word, and a backslash inside keeps the next character. Single quotes work as in a
 //! shell, for files written by people and ufw.
 
-/// A quote is not closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpenQuote;
 

@@ -128,7 +128,6 @@ fn unheld(set: &RuleSet) -> Option<CompileErrors> {
     compile_set(set, &environment).err()
 }
 
-/// Names of interfaces in a path.
 fn interfaces(path: &Path) -> impl Iterator<Item = &str> {
     path.parts.iter().filter_map(|part| match part {
         Part::Interface(name) => name.as_deref(),

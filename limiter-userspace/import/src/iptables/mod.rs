@@ -290,7 +290,6 @@ fn counters(word: &str) -> bool {
     inner.is_some_and(|inner| inner.bytes().all(|byte| byte.is_ascii_digit() || byte == b':'))
 }
 
-/// Priority of a table's chains at a hook.
 fn priority(table: &str) -> i64 {
     match table {
         "raw" => -300,

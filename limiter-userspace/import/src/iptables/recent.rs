@@ -65,7 +65,6 @@ const OPTIONS: [&str; 12] = [
 ];
 
 impl Recent {
-    /// True if this module has the option.
     pub(super) fn has(option: &str) -> bool {
         OPTIONS.contains(&option)
     }

@@ -11,7 +11,6 @@ use crate::firewall::{Case, Hook, Limit, Verdict};
 use crate::packets::{ALL_BUT, BY_FLAGS, Family, Packets};
 use crate::rate;
 
-/// The result of reading a rule.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) cases: Vec<Case>,

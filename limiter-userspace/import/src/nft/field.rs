@@ -24,7 +24,6 @@ pub(super) enum Field {
     /// The destination of the first packet of the connection.
     OriginalDestination(Family),
     OriginalPort,
-    /// The direction of the connection.
     Direction,
     /// Flags of the connection, for example that its destination was translated.
     Status,
@@ -38,7 +37,6 @@ pub(super) enum Of {
     Protocol(u8),
 }
 
-/// The field that an expression reads.
 pub(super) fn field(expression: &Value) -> Option<Field> {
     if let Some(payload) = expression.get("payload") {
         let protocol = payload.get("protocol")?.as_str()?;

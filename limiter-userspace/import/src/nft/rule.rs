@@ -25,7 +25,6 @@ const TRANSLATES: [&str; 4] = ["snat", "dnat", "masquerade", "redirect"];
 
 const MOST_CASES: usize = 4096;
 
-/// Names of the sets that a rule adds to.
 pub(super) fn sets_filled(rule: &Value) -> Vec<String> {
     let expressions = rule.get("expr").and_then(Value::as_array);
     let statements = expressions.into_iter().flatten();

@@ -12,7 +12,6 @@ use super::firewall::{Case, Chain, Firewall, Hook, Limit, Rule, Verdict};
 use super::packets::{Family, Packets};
 use police::Police;
 
-/// An action of a filter.
 #[derive(Debug)]
 enum Action {
     Police(Police),
@@ -67,7 +66,6 @@ fn firewall(filters: Vec<Filter>) -> Firewall {
     firewall
 }
 
-/// True for a parent to which ingress filters are attached.
 fn is_ingress(parent: &str) -> bool {
     matches!(parent, "ffff:" | "ffff:fff1" | "ffff:fff2")
 }

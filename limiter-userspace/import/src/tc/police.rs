@@ -27,7 +27,6 @@ pub(super) struct Police {
 }
 
 impl Police {
-    /// The equivalent meter.
     pub(super) fn meter(self) -> Result<(Meter, Vec<Difference>), String> {
         if let Some(reason) = self.refused {
             return Err(reason);
