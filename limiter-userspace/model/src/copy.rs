@@ -12,7 +12,6 @@ use super::Model;
 use super::part::Entry;
 
 impl Model {
-    /// Notes that the decision asks for an entry.
     pub(super) fn asks(&self, entry: Entry) {
         let Some(part) = self.part.as_ref().filter(|part| !part.read.contains(&entry)) else {
             return;

@@ -123,7 +123,6 @@ impl ModelEntries {
             + self.fingerprints.bytes()
     }
 
-    /// Replaces the settings of a table.
     pub(super) fn set_entry_table(&mut self, kind: EntryKind, entry_table: EntryTable) {
         if let Some(place) = self.entry_tables.get_mut(kind.index() as usize) {
             *place = HostEntryTable::new(entry_table);
@@ -166,7 +165,6 @@ impl ModelEntries {
         self.admission.get(kind.index() as usize)
     }
 
-    /// The state of a ring slot.
     pub(super) fn ring_slot(&self, kind: EntryKind, index: u32) -> Option<&AtomicU64> {
         let index = index as usize;
         match kind {
@@ -177,7 +175,6 @@ impl ModelEntries {
         }
     }
 
-    /// The key in a ring slot.
     pub(super) fn ring_key(&self, index: u32) -> Option<&Cell<TableKey>> {
         self.keyed.get(index as usize).map(|(_, key)| key)
     }

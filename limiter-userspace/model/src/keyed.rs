@@ -68,7 +68,6 @@ impl ModelKeyed {
         Self(Arc::new(ModelBucket { resolved: resolved.into(), ..ModelBucket::default() }))
     }
 
-    /// Makes a bucket from its stored form.
     pub(super) fn of(bucket: &KeyedBucket) -> Self {
         let KeyedBucket { resolved, passed, dropped, used, words } = *bucket;
         Self(Arc::new(ModelBucket {

@@ -93,7 +93,6 @@ pub struct Model {
     lag: Ticks,
     /// Exact time of the last packet.
     judged_at: Ticks,
-    /// The steps that the current packet has reached.
     steps: Steps,
     /// Set if the model holds only a part of the maps.
     part: Option<Part>,
@@ -235,7 +234,6 @@ impl Model {
         rules.get(&number).copied().unwrap_or_default()
     }
 
-    /// Stores the bucket of a source.
     fn put_bucket(&mut self, bucket_key: BucketKey, bucket: &Bucket) {
         let buckets = self.buckets.get_mut().unwrap_or_else(PoisonError::into_inner);
         buckets.insert(bucket_key, ModelSourceBucketRef::of(bucket));
@@ -333,7 +331,6 @@ impl Model {
     }
 }
 
-/// The value of the longest prefix that contains an address.
 fn longest<'a, V>(
     trie: impl IntoIterator<Item = (&'a TriePrefix, &'a V)>,
     address: [u8; 16],

@@ -56,7 +56,6 @@ impl ModelLines {
             .collect()
     }
 
-    /// Number of sources that have an entry.
     pub(super) fn tracked(&self) -> usize {
         self.v4
             .iter()
@@ -161,7 +160,6 @@ impl Entry for ModelEntry {
     }
 }
 
-/// Word of the head of a line.
 struct HeadWord<'m>(&'m ModelLine, Head);
 
 impl Cell for HeadWord<'_> {

@@ -54,7 +54,6 @@ pub(super) struct PartEntryTable {
 }
 
 impl Part {
-    /// Takes the entries that are missing.
     pub(super) fn take_missing(&self) -> Vec<Entry> {
         std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner))
     }

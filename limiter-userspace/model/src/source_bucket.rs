@@ -23,7 +23,6 @@ impl ModelSourceBucketRef {
     /// Bytes of the shared value.
     pub(super) const SIZE: usize = size_of::<ModelSourceBucket>();
 
-    /// Makes a bucket from its stored form.
     pub(super) fn of(bucket: &Bucket) -> Self {
         let Bucket { word, resolved, passed, dropped } = *bucket;
         Self(Arc::new(ModelSourceBucket {

@@ -112,7 +112,6 @@ impl ModelTables {
         leases.insert(index, HostLease::of(lease).into());
     }
 
-    /// Word with the leases of a key.
     pub(super) fn leased(&self, key: &TableKey) -> Option<WordRef> {
         self.leased.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
@@ -177,7 +176,6 @@ impl ModelTables {
         }
     }
 
-    /// The word of one of limiter's own budgets.
     pub(super) fn own_budget(&self, generation: Generation, budget: OwnBudget) -> u64 {
         let buffer = self.buffer(generation);
         match budget {
@@ -231,7 +229,6 @@ pub(super) fn bits(key: &TableKey) -> [u8; KEY_BYTES] {
 
 const KEY_BYTES: usize = size_of::<TableKey>();
 
-/// True if two keys have the same first `length` bits.
 pub(super) fn same_prefix(a: &[u8; KEY_BYTES], b: &[u8; KEY_BYTES], length: u32) -> bool {
     let mut left = length;
     a.iter().zip(b).all(|(a, b)| {

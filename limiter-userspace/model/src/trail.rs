@@ -51,7 +51,6 @@ impl Trail {
 pub(super) struct Steps(RefCell<Vec<Step>>);
 
 impl Steps {
-    /// Notes that the decision has reached a step.
     pub(super) fn reach(&self, step: Step) {
         let mut reached = self.0.borrow_mut();
         if !reached.contains(&step) {

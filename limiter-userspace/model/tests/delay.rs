@@ -128,7 +128,6 @@ fn send(model: &mut Model, now: u64, payload: usize, segments: u32, rule: Rule) 
     (units, departs)
 }
 
-/// The model with a rule in force.
 fn model(rule: Rule) -> Model {
     let mut model = Model::new();
     commit(&mut model, rule, START);

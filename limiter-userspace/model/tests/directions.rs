@@ -46,7 +46,6 @@ fn frame(protocol: u8) -> Vec<u8> {
     frame
 }
 
-/// The reason of a packet under rules.
 fn reason(rules: &str, protocol: u8, direction: Direction) -> Reason {
     let mut model = Model::new();
     let set = RuleFile::parse("t.yaml", rules.as_bytes(), 1522).unwrap().rules;

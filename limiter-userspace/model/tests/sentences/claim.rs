@@ -301,7 +301,6 @@ impl Bound {
         }
     }
 
-    /// The units of a packet.
     pub(crate) fn units(&self, packet: &Packet) -> u64 {
         match self.unit.as_str() {
             "packets" => 1,

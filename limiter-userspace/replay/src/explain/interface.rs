@@ -36,7 +36,6 @@ pub(super) struct Interface {
 }
 
 impl Interface {
-    /// Reads an interface from a pcapng block.
     pub(super) fn described(interface: &InterfaceDescriptionBlock<'_>) -> Self {
         let reported = interface.if_name().and_then(Result::ok);
         let link = interface.linktype.0;

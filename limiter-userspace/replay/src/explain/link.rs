@@ -60,7 +60,6 @@ struct Cooked {
 }
 
 impl Link {
-    /// The link type with this number, if it is supported.
     pub(super) fn of(number: i32) -> Option<Self> {
         match number {
             ETHERNET => Some(Self::Plain(Framing::Ethernet)),

@@ -41,7 +41,6 @@ const LEAST: usize = 8;
 /// through one.
 const FRESH: [u8; 7] = [32, 63, 64, 127, 128, 254, 255];
 
-/// The two ends of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ends {
     from: IpAddr,
@@ -87,7 +86,6 @@ fn address(bytes: [u8; 16]) -> IpAddr {
 pub(super) enum Opinion {
     /// Nothing: the capture has one direction only, or forwarded packets.
     None,
-    /// These are the own addresses.
     Own(Vec<IpAddr>),
     /// Both directions are in the capture, and either of these ends could be the host.
     Either(IpAddr, IpAddr),

@@ -27,7 +27,6 @@ pub const BEGAN: u64 = 1_767_225_600_000_000_000;
 pub(crate) struct Sender {
     /// Number of sources; 1 for a flood, which invents its addresses.
     sources: u32,
-    /// Prefix of the addresses.
     prefix: IpNet,
     pattern: Pattern,
     /// Time at which they begin, in nanoseconds from the beginning of the load.

@@ -54,7 +54,6 @@ pub struct Row {
     pub packets_that_wait: Option<u64>,
 }
 
-/// A source with several packets.
 #[derive(Debug)]
 struct OfSource {
     dropped: u64,

@@ -11,7 +11,6 @@ fn rules(text: &str) -> RuleSet {
     RuleFile::parse("r.yaml", text.as_bytes(), 1522).unwrap().rules
 }
 
-/// A rule of `limit` for every source.
 fn every(limit: &str) -> RuleSet {
     rules(&format!("descriptors: [{{key: remote_address, rate_limit: {{{limit}}}}}]"))
 }

@@ -15,7 +15,6 @@ pub struct Timeline {
     began: Option<u64>,
     /// Width of a step, in nanoseconds.
     step: u64,
-    /// Packets offered in each step.
     offered: Vec<u64>,
     /// Packets that passed in each step, by rule set.
     passed: Vec<Vec<u64>>,
@@ -33,7 +32,6 @@ impl Timeline {
         self.began.unwrap_or(0)
     }
 
-    /// Counts a packet that was offered.
     pub(super) fn offered(&mut self, nanos: u64) {
         let began = *self.began.get_or_insert(nanos);
         let mut place = self.place(nanos.saturating_sub(began));

@@ -33,7 +33,6 @@ impl Default for Curve {
 }
 
 impl Curve {
-    /// Adds a packet of `units`.
     pub(super) fn add(&mut self, rates: &[Rate], now: Ticks, units: u64) {
         for ((tat, debt), rate) in self.tats.iter_mut().zip(&mut self.debts).zip(rates) {
             // Charged as the decision charges a packet that it passes, at its own time.

@@ -82,7 +82,6 @@ impl Default for Settings {
     }
 }
 
-/// A kept source.
 #[derive(Debug)]
 struct Kept {
     packets: u64,

@@ -12,7 +12,6 @@ pub const RATES: usize = 32;
 /// Steps of a power of ten.
 const STEPS: [u64; 4] = [1, 2, 3, 5];
 
-/// A rate, and its arithmetic.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     pub(super) quota: Quota,

@@ -248,7 +248,6 @@ impl Tuner {
         Some(often.max(all))
     }
 
-    /// The reason if there is no proposal.
     fn why_not(&self, seldom: Seldom, is_flood: bool) -> String {
         #[expect(clippy::cast_precision_loss, reason = "for a comparison")]
         let seconds = self.seen as f64 / 1e9;

@@ -46,7 +46,6 @@ pub struct Node {
     next: String,
     /// Path at which the node's daemon finds the store's socket: a link to it.
     store: PathBuf,
-    /// True if its rules have budgets.
     has_budgets: bool,
 }
 

@@ -51,7 +51,6 @@ impl Delivered {
 }
 
 impl Phase {
-    /// Returns the part of the phase that is judged.
     fn judged(&self) -> Span {
         let later = match self.expected {
             Expected::All => 2 * SYNC,

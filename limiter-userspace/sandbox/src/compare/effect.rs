@@ -49,7 +49,6 @@ struct Log {
 }
 
 impl There {
-    /// Advances the state to `now`.
     fn come_to(&mut self, now: f64, forgotten: Option<(f64, bool)>) {
         let gone = now - self.last;
         self.tokens = gone.mul_add(self.rate, self.tokens).min(self.full);

@@ -94,7 +94,6 @@ pub(super) struct Traffic {
 /// Frames, each with the time at which it is sent.
 pub(super) type Schedule = Vec<(Duration, Vec<u8>)>;
 
-/// Values of one key of a path.
 fn values(path: &Path, wanted: Fact) -> Option<Values> {
     path.parts.iter().find_map(|part| match part {
         Part::Fact(fact, value) if *fact == wanted => *value,
@@ -127,7 +126,6 @@ fn check(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns true if a path is for IPv6.
 fn is_v6(path: &Path) -> bool {
     let masked = path.source().is_some_and(|(masks, net)| net.is_none() && masks.v4.is_none());
     masked

@@ -143,7 +143,6 @@ fn measured(
     Ok(if report.pass { Outcome::Pass } else { Outcome::Fail })
 }
 
-/// Discard port of an address.
 fn discard(target: Ipv4Addr) -> SocketAddr {
     SocketAddr::from((target, DISCARD))
 }

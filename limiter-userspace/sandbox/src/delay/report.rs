@@ -84,7 +84,6 @@ pub fn percent_of(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64 * 100.0
 }
 
-/// Nanoseconds in milliseconds.
 #[expect(clippy::cast_precision_loss, reason = "far under 2^52")]
 fn millis(nanos: u64) -> f64 {
     nanos as f64 / 1e6

@@ -134,7 +134,6 @@ fn measured(
     Ok(if report.pass { Outcome::Pass } else { Outcome::Fail })
 }
 
-/// Waits until nginx listens.
 fn wait_for_nginx(bed: &Testbed) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     let listens = || TcpStream::connect((RECEIVER.ipv4, 80)).is_ok();
@@ -199,7 +198,6 @@ fn counted_as_banned(limiter: &Limiter) -> Result<u64> {
     of.and_then(|of| of["packets"].as_u64()).context("`limiter stats`: no count of `banned`")
 }
 
-/// The sources that the daemon has banned.
 fn banned(limiter: &Limiter) -> Result<Vec<String>> {
     let bans = limiter.json(&["bans"])?;
     let entries = bans["entries"].as_array().context("`limiter bans`: no `entries`")?;

@@ -53,7 +53,6 @@ impl Kind {
         }
     }
 
-    /// Sending pattern of `sources` sources of the kind together.
     fn pattern(self, sources: u32) -> Pattern {
         let paced = |each: u32| Pattern::Paced { per_second: f64::from(each * sources) };
         match self {
@@ -66,7 +65,6 @@ impl Kind {
     }
 }
 
-/// A source of the plan.
 #[derive(Clone, Copy, Debug)]
 struct Source {
     address: Ipv4Addr,
