@@ -26,7 +26,6 @@ pub(crate) fn lines(page: &Page) -> Result<Value> {
     yaml(&format!("{begins}{}", page.block(&format!("```yaml\n{begins}"))?))
 }
 
-/// A block in YAML.
 pub(crate) fn yaml(text: &str) -> Result<Value> {
     serde_saphyr::from_str(text).context("a block is no YAML")
 }

@@ -95,7 +95,6 @@ impl Machine {
         Ok(machine)
     }
 
-    /// A command of this machine.
     fn command(&self, line: &str) -> Command {
         let pid = self.init.id();
         let mut command = Command::new("nsenter");

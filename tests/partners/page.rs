@@ -35,7 +35,6 @@ impl Page {
         Ok(cell.with_context(|| format!("no row {row:?}, or no column {column}"))?.trim())
     }
 
-    /// All of it.
     pub(crate) fn text(&self) -> &str {
         &self.0
     }

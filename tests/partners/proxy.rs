@@ -10,7 +10,6 @@ use crate::page::Page;
 pub(crate) const TRIED: &str = "the page's lines, letting pass and refusing; `limiter serve` \
                                 killed, stopped, restarted";
 
-/// The page.
 pub(crate) fn page() -> Result<Page> {
     Page::read("docs/behind-a-proxy.md")
 }

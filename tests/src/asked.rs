@@ -9,7 +9,6 @@ use limiter_model::{Excerpt, Framing, Judged, Looked, Model, Packet, Reading, St
 /// Interface that every frame of a test run comes in by.
 const INTERFACE: u32 = 1;
 
-/// Answer of maps about a packet.
 fn answer<E>(
     maps: &dyn Reading<Error = E>,
     packet: &Packet<'_>,

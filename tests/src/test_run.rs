@@ -159,7 +159,6 @@ impl TestClock {
         Self::of_map(runner.map("CLOCK")?)
     }
 
-    /// The clock in a map.
     pub(crate) fn of_map(map: Map) -> Result<Self> {
         Ok(Self(Mutex::new(Array::try_from(map)?)))
     }

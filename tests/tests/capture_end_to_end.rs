@@ -45,7 +45,6 @@ fn word(bytes: &[u8], at: usize) -> Result<u32> {
     Ok(u32::from_le_bytes(*four))
 }
 
-/// The first option with a code.
 fn option(mut options: &[u8], code: u16) -> Result<Option<String>> {
     while options.len() >= 4 {
         let (found, length) = (word(options, 0)? & 0xffff, word(options, 0)? >> 16);

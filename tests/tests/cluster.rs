@@ -24,7 +24,6 @@ fn program() -> Result<PathBuf> {
     limiter_tests::limiter::sandbox()
 }
 
-/// True if `limiter status` warns with the words.
 fn warns(node: &Node, words: &str) -> Result<bool> {
     let status = node.limiter.json(&["status"])?;
     let warnings = status["warnings"].as_array().context("`limiter status`: no warnings")?;

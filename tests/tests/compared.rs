@@ -44,7 +44,6 @@ fn lines(block: &str) -> usize {
     block.lines().filter(|line| !["descriptors:", "budgets:"].contains(line)).count()
 }
 
-/// The cells of the row of a job.
 fn row<'a>(section: &'a str, job: &str) -> Result<Vec<&'a str>> {
     let begin = format!("| [{job}](");
     let line = section.lines().find(|line| line.starts_with(&begin));

@@ -18,18 +18,15 @@ use limiter_tests::testbed::Testbed;
 use limiter_tests::veth;
 use serde_json::Value;
 
-/// A file of the recipes.
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/containers").join(name)
 }
 
-/// The documents of a YAML file.
 fn documents(name: &str) -> Result<Vec<Value>> {
     let text = fs::read_to_string(file(name))?;
     serde_saphyr::from_multiple(&text).with_context(|| name.to_owned())
 }
 
-/// The words of a list.
 fn words(list: &Value) -> Result<Vec<String>> {
     let list = list.as_array().with_context(|| format!("no list: {list}"))?;
     list.iter()

@@ -332,7 +332,6 @@ const LIMITS: [(u16, &str, &str); 4] = [
     (9_203, "bytes", "{delay: {longest: 200ms}}"),
 ];
 
-/// The rule for datagrams to a port.
 fn rule_of_datagrams((port, count, action): (u16, &str, &str)) -> String {
     let each = if count == "bytes" { u64::from(DATAGRAM) + HEADERS } else { 1 };
     let frame = u64::from(SEGMENTS) * each;

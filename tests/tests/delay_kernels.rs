@@ -41,7 +41,6 @@ const USUAL: u32 = 100;
 
 /// What came of datagrams that were sent as fast as possible.
 struct Burst {
-    /// How long the sending took.
     sending: Duration,
     /// When each arrived, since before the first was sent.
     arrivals: Vec<Duration>,

@@ -16,7 +16,6 @@ use limiter_tests::limiter::Limiter;
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 
-/// A column of the table.
 struct Column {
     name: &'static str,
     options: &'static [&'static str],

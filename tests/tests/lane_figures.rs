@@ -362,7 +362,6 @@ fn people_beside_crawlers() -> Result<()> {
     scene.close()
 }
 
-/// A number of tenths.
 fn decimal(tenths: u64) -> String {
     format!("{}.{}", tenths / 10, tenths % 10)
 }

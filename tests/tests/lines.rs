@@ -26,7 +26,6 @@ const BURST: u64 = 3;
 /// Offset of the source in an untagged IPv4 frame.
 const SOURCE_AT: u32 = 26;
 
-/// Findings of [`hammer`].
 #[derive(Clone, Debug)]
 struct Hammered {
     /// Packets that passed, by the number of their source.

@@ -125,7 +125,6 @@ fn a_source_has_a_bucket_on_each_interface_if_the_rule_says_so() -> Result<()> {
     bed.close()
 }
 
-/// Packets that passed the rule on the interface.
 fn passed_by_interface(limiter: &Limiter) -> Result<u64> {
     let limits = limiter.json(&["list"])?;
     let all = limits["limits"].as_array().context("`list` has no limits")?;

@@ -31,7 +31,6 @@ const DRAINING: &str = "domain: test\ndescriptors:
 /// A pattern for the interfaces of these tests.
 const PATTERN: &str = "cont*";
 
-/// The interfaces of `status`.
 fn interfaces(limiter: &Limiter) -> Result<Vec<Value>> {
     let status = limiter.json(&["status"])?;
     Ok(status["interfaces"].as_array().context("no interfaces")?.clone())
@@ -455,7 +454,6 @@ fn interfaces_that_are_counted_together_are_said_to_be() -> Result<()> {
     bed.close()
 }
 
-/// Label of an interface in an answer.
 fn label_in(interfaces: &Value, name: &str) -> Option<String> {
     let all = interfaces.as_array()?;
     let found = all.iter().find(|at| at["name"] == name || at["interface"] == name)?;

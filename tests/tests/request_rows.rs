@@ -37,7 +37,6 @@ fn until(what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
     Ok(())
 }
 
-/// The processes that are shown.
 fn processes(limiter: &Limiter) -> Result<Vec<Value>> {
     let top = limiter.json(&["top", "--once"])?;
     Ok(top["processes"].as_array().cloned().unwrap_or_default())

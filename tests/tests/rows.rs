@@ -52,7 +52,6 @@ fn traffic(bed: &Testbed) -> Result<Generator> {
     Generator::start(&bed.sender, SENDER.interface, streams, Duration::from_mins(5), 1 << 20)
 }
 
-/// The row of a source among others.
 fn row<'a>(rows: &'a Value, source: &str) -> Result<&'a Value> {
     let list = rows.as_array().with_context(|| format!("no rows: {rows}"))?;
     list.iter().find(|row| row["source"] == source).with_context(|| format!("{source}: {rows}"))

@@ -57,7 +57,6 @@ impl Bed {
         self.start_at(self.listener.try_clone()?.into(), &["--save-every", save_every])
     }
 
-    /// Starts a process that is passed this socket.
     fn start_at(&self, socket: OwnedFd, options: &[&str]) -> Result<Serve> {
         self.started.set(self.started.get() + 1);
         let log = self.dir.path().join(format!("log-{}", self.started.get()));

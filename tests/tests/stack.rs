@@ -24,7 +24,6 @@ const ROUNDED: u64 = 32;
 /// Beginning of a function: its section, and its address there.
 type Place = (usize, u64);
 
-/// A function of the program.
 #[derive(Debug, Default)]
 struct Function {
     name: String,
@@ -87,7 +86,6 @@ fn depth(code: &[[u8; 8]]) -> u64 {
     lowest.unsigned_abs()
 }
 
-/// All functions of an object.
 fn functions(object: &[u8]) -> Result<HashMap<Place, Function>> {
     ensure!(!object.is_empty(), "built without the XDP program: run `cargo xtask setup`");
     let file = object::File::parse(object)?;

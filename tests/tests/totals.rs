@@ -42,7 +42,6 @@ fn text(source: [u8; 4]) -> String {
     IpAddr::from(source).to_string()
 }
 
-/// Sends so many packets of a source to a port.
 fn send(bed: &Testbed, source: [u8; 4], port: u16, packets: u64) -> Result<()> {
     if packets == 0 {
         return Ok(());

@@ -44,7 +44,6 @@ const XDP: [(Hook, Framing); 2] = [(Hook::Xdp, Framing::Ethernet), (Hook::Xdp, F
 const TC: [(Hook, Framing); 2] =
     [(Hook::Tc(Direction::In), Framing::Ethernet), (Hook::Tc(Direction::Out), Framing::Ethernet)];
 
-/// The first of all.
 const FIRST: Shipped = (Hook::Xdp, Framing::Ethernet, SourceTable::Hash);
 
 /// A loaded data path, and the ids of its programs. They are in the kernel as long as it lives.

@@ -90,7 +90,6 @@ fn drawn(page: &str) -> Graph {
     graph
 }
 
-/// Differences between a drawing and the manifests.
 fn differences(drawn: &Graph, manifests: &Graph) -> Vec<String> {
     let mut found = Vec::new();
     for name in manifests.keys().filter(|name| !drawn.contains_key(*name)) {

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-/// A file of results.
 pub(crate) struct Results {
     /// Name without its end.
     pub(crate) name: String,

@@ -19,7 +19,6 @@ enum Rows {
 
 use Rows::{All, Of, Worst};
 
-/// A table of a page.
 struct Shown {
     page: &'static str,
     name: &'static str,

@@ -80,7 +80,6 @@ impl Crew {
         self.rigs.first_mut().context("no CPU")
     }
 
-    /// Calls a program from now on.
     pub(super) fn call(&mut self, program: &ProgramFd) -> Result<()> {
         self.rigs.iter_mut().try_for_each(|rig| rig.call(program))
     }

@@ -18,7 +18,6 @@ use crate::spread::Spread;
 /// of a second.
 const LOOKS: u32 = 50;
 
-/// Results for counters of sources.
 pub(super) struct Counters {
     pub(super) tracked: u64,
     /// Seconds: all entries by batches, and no more than read.
@@ -38,7 +37,6 @@ pub(super) struct Counters {
     pub(super) look_processor: f64,
 }
 
-/// Measures with so many sources.
 pub(super) fn measure(count: u32, rounds: usize) -> Result<Counters> {
     let crowd = Crowd::gather(count)?;
     let pid = crowd.pid()?;

@@ -70,18 +70,15 @@ pub(super) enum Sources {
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) group: &'static str,
-    /// Name of the case in its group.
     pub(super) name: String,
     pub(super) rules: String,
     pub(super) family: Family,
-    /// True if the frame has a VLAN tag.
     pub(super) tagged: bool,
     pub(super) sources: Sources,
     /// Reason that nearly all packets have.
     pub(super) reason: Reason,
     /// True if the small table is used, which new sources fill.
     pub(super) small: bool,
-    /// Store of the buckets of sources.
     pub(super) source_store: SourceTable,
     /// Drops that are reported a second on each CPU.
     pub(super) reported: u32,
@@ -91,7 +88,6 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// The case with the buckets of sources in lines.
     fn in_lines(self) -> Self {
         Self { source_store: SourceTable::Lines, name: format!("in lines: {}", self.name), ..self }
     }

@@ -159,13 +159,11 @@ impl Rig {
         Ok(())
     }
 
-    /// Calls a baseline from now on.
     pub(crate) fn call_baseline(&mut self, baseline: Baseline) -> Result<()> {
         let fd = program(&mut self.ebpf, baseline.program())?.fd()?.try_clone()?;
         self.call(&fd)
     }
 
-    /// Calls a program from now on.
     pub(crate) fn call(&mut self, program: &ProgramFd) -> Result<()> {
         self.walk.call(program)
     }

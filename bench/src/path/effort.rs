@@ -55,7 +55,6 @@ const FOUR: Crowd = Crowd {
     mixes: &[Mix { name: "10,000 keys in each of four rules", sources: Sources::Uniform(10_000) }],
 };
 
-/// A flood in the measurement of latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flood {
     None,

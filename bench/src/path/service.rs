@@ -41,7 +41,6 @@ const fn is_timeout(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// Empties the queue of a socket.
 pub(super) fn drain(socket: &UdpSocket) -> Result<()> {
     socket.set_nonblocking(true)?;
     while socket.recv(&mut [0; 8]).is_ok() {}

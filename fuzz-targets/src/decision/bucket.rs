@@ -25,7 +25,6 @@ struct Bucket {
     filled: u64,
 }
 
-/// The buckets of all sources.
 #[derive(Debug)]
 pub(super) struct Buckets {
     limit: Limit,

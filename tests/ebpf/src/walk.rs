@@ -18,7 +18,6 @@ limiter_tests_ebpf::licence!();
 struct Walk {
     /// The state of the random numbers, or the number of the last source.
     state: u64,
-    /// How many sources there are.
     sources: u32,
     /// The first one: an IPv4 address, or the lower half of an IPv6 /64.
     first: u32,

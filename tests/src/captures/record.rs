@@ -24,7 +24,6 @@ const PYTHON: &str = "/usr/bin/python3";
 /// All captures together, in bytes: they are in the checkout.
 const MOST: u64 = 100_000;
 
-/// How a capture is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     /// pcap, microseconds.

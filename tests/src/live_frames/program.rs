@@ -50,7 +50,6 @@ pub(super) struct Live {
     pub(super) sent: u64,
     /// When the next one is due.
     due: u64,
-    /// The state of the random numbers.
     random: u64,
     /// How often the program ran, where it counts that.
     runs: u64,
@@ -134,7 +133,6 @@ pub(super) const fn places(family: Family) -> (usize, usize) {
     }
 }
 
-/// How far a load is.
 pub(super) struct Progress(Array<MapData, [u64; WORDS]>);
 
 impl Progress {
@@ -146,7 +144,6 @@ impl Progress {
 pub(super) struct Program(Ebpf);
 
 impl Program {
-    /// Loads it for a load.
     pub(super) fn load(live: &Live) -> Result<(Self, Progress)> {
         ensure!(!OBJECT.is_empty(), "built without the BPF toolchain: run `cargo xtask setup`");
         let mut ebpf = EbpfLoader::new().load(&crate::program::aligned(OBJECT))?;

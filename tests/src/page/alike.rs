@@ -11,7 +11,6 @@ const SECONDS_APART: f64 = 30.0;
 /// Words before a number that the kernel gives.
 const IDS: [&str; 6] = ["pid", "program", "id", "tag", "link-netns", "program_id"];
 
-/// A piece of a line.
 #[derive(Clone, Debug, PartialEq)]
 enum Piece {
     Text(String),

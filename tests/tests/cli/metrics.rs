@@ -33,7 +33,6 @@ fn over_tcp(netns: &Netns, path: &str) -> Result<String> {
     })?
 }
 
-/// The value of a sample of the page.
 fn value(page: &str, sample: &str) -> Result<u64> {
     let line = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
     Ok(line.with_context(|| format!("no {sample}: {page}"))?.parse()?)

@@ -48,7 +48,6 @@ fn named_in(text: &str) -> Vec<(String, String)> {
     named
 }
 
-/// Names of functions that are tests.
 pub(crate) fn tests_in(text: &str) -> BTreeSet<String> {
     named_in(text).into_iter().map(|(name, _)| name).collect()
 }
@@ -82,7 +81,6 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Names of all tests of the repository.
 pub(crate) fn all_tests() -> BTreeSet<String> {
     let mut files = Vec::new();
     for name in CRATES {

@@ -77,7 +77,6 @@ pub(crate) fn rows(page: &str) -> Vec<Row> {
     rows
 }
 
-/// Targets of the links of a page.
 pub(crate) fn links(page: &str) -> Vec<String> {
     let text: String = prose(page).flat_map(|line| [line, "\n"]).collect();
     // Text in backquotes is no link.

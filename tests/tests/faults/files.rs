@@ -17,7 +17,6 @@ use super::scene::{DRAINING, MANAGEMENT, drain, ensure_clear_output, ensure_in_f
 /// Address space in bytes that a check may take, however bad the file is.
 const ROOM: u64 = 1 << 30;
 
-/// A list of so many ports.
 fn ports(count: u32) -> String {
     (1..=count).map(|port| port.to_string()).collect::<Vec<_>>().join(", ")
 }

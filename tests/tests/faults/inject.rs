@@ -56,7 +56,6 @@ pub(crate) const SOCKETS: Calls = Calls {
     step: 34,
 };
 
-/// True if everything is to be tried.
 pub(crate) fn exhaustive() -> bool {
     std::env::var("LIMITER_FAULTS").is_ok_and(|what| what == "all")
 }

@@ -14,7 +14,6 @@ use limiter_tests::program::{Program, rule_set};
 use limiter_tests::root::require_root;
 use limiter_tests::test_run::Flood;
 
-/// Nanoseconds of a second.
 pub(crate) const NANOS: u64 = 1_000_000_000;
 
 pub(crate) const START: u64 = 1_000 * NANOS;

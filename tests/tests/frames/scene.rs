@@ -34,7 +34,6 @@ pub(crate) struct Count {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub(crate) seen: u64,
-    /// By reason, if there are any.
     pub(crate) reasons: BTreeMap<String, Count>,
     /// By the only rule.
     pub(crate) passed: Count,
@@ -86,7 +85,6 @@ impl Scene {
         self.bed.sender.enter(|| PacketSocket::sender(interface))?
     }
 
-    /// Another rule in place of the one there is.
     pub(crate) fn change(&self, rule: &str) -> Result<()> {
         std::fs::write(self.limiter.rules(), rules(rule))?;
         self.limiter.ok(["reload"]).map(|_| ())
@@ -159,7 +157,6 @@ impl Scene {
     }
 }
 
-/// The frame, addressed to nobody.
 pub(crate) fn to_nobody(frame: &[u8]) -> Vec<u8> {
     [&NOBODY[..], &frame[6..]].concat()
 }

@@ -63,7 +63,6 @@ impl Kind {
         }
     }
 
-    /// Any source of a family.
     pub(super) fn source(random: &mut Rng, family: Family) -> &'static str {
         let sources = family.sources();
         sources[random.usize(..sources.len())]
@@ -111,7 +110,6 @@ pub(super) struct Judged {
     pub(super) here: bool,
 }
 
-/// The program for rules of iptables of a family.
 const fn iptables(family: Family) -> &'static str {
     match family {
         Family::V4 => "iptables",

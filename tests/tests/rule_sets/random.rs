@@ -8,7 +8,6 @@ use fastrand::Rng;
 
 use super::conditions::{Conditions, Family, Language, PORTS, one_of, percent};
 
-/// A rule set in the making.
 struct Making<'r> {
     random: &'r mut Rng,
     language: Language,
@@ -21,7 +20,6 @@ struct Making<'r> {
 }
 
 impl Making<'_> {
-    /// A rule of a chain.
     fn rule(&mut self, chain: &str, conditions: &Conditions, rest: &str) {
         let conditions = conditions.text(self.language);
         let line = match self.language {

@@ -17,7 +17,6 @@ pub(super) enum Fault {
     DoesNotRun(String),
     /// `core` has to be built for BPF, and its source is not there.
     NoSource,
-    /// The toolchain has no cargo.
     NoCargo,
     /// Older than the workspace's `rust-version`.
     TooOld(Version),

@@ -224,7 +224,6 @@ pub(crate) fn update_package_lists() -> Result<()> {
     apt::update(Privilege::find())
 }
 
-/// The version of a package that is installed.
 pub(crate) fn installed_version(package: &str) -> Option<String> {
     apt::installed(package)
 }

@@ -51,7 +51,6 @@ impl Graph {
         targets.entry(to.to_owned()).or_default().insert(name.to_owned());
     }
 
-    /// The circles, the largest first.
     pub(crate) fn circles(&self) -> Vec<Circle<'_>> {
         let mut walk = Walk { graph: self, seen: BTreeMap::new(), open: Vec::new(), found: vec![] };
         for file in self.edges.keys() {

@@ -8,10 +8,8 @@ use proc_macro2::{Spacing, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItem, Item, ItemMacro, ItemMod, ItemUse, Lit, Meta, UseTree, Visibility};
 
-/// The segments of a path.
 type Segments = Vec<String>;
 
-/// The names that a module has.
 #[derive(Default)]
 pub(crate) struct Names {
     pub(crate) items: BTreeSet<String>,
