@@ -21,26 +21,26 @@ use self::pinned::{Detach, On, Pinned, WITHOUT_DAEMON};
 use self::run::Run;
 use self::set::{Set, Unset};
 use self::time::{some_time, trial_time};
-use super::capture::Ask as AskCapture;
-use super::check::Check;
-use super::completion_values;
 use super::demo::Ask as AskDemo;
 use super::doctor::Ask as AskDoctor;
-use super::events::Ask;
-use super::help;
+use super::files::check::Check;
 #[cfg(feature = "import")]
-use super::import::Ask as AskImport;
-use super::observe::Ask as AskObserve;
+use super::files::import::Ask as AskImport;
 use super::output::Output;
+use super::packets::capture::Ask as AskCapture;
+use super::packets::observe::Ask as AskObserve;
+#[cfg(feature = "replay")]
+use super::packets::simulate::Ask as AskSimulate;
+#[cfg(feature = "replay")]
+use super::packets::tune::Ask as AskTune;
+use super::questions::events::Ask;
+use super::questions::sources::Ask as AskSources;
 #[cfg(feature = "requests")]
 use super::serve::Serve;
-use super::shells::Shell;
-#[cfg(feature = "replay")]
-use super::simulate::Ask as AskSimulate;
-use super::sources::Ask as AskSources;
+use super::shell::completion_values;
+use super::shell::help;
+use super::shell::shells::Shell;
 use super::top::Look;
-#[cfg(feature = "replay")]
-use super::tune::Ask as AskTune;
 
 /// Words below the help of `explain`.
 #[cfg(feature = "replay")]

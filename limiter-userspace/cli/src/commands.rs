@@ -33,15 +33,17 @@ use super::answer::Answer;
 use super::args::explain::Explain;
 use super::args::pinned::{Detach, On, Pinned};
 use super::args::{Args, ClusterView, Command};
+use super::changes::{caller, limits, lists, pinned, rule_sets};
 use super::failure::Failure;
+use super::files::{check, export};
 use super::output::{Output, columns};
-use super::without_daemon::Asked;
-use super::{
-    caller, capture, check, demo, doctor, events, explain_now, export, limits, lists, observe,
-    pinned, rule_sets, shells, sources, top,
-};
+use super::packets::{capture, observe};
 #[cfg(feature = "replay")]
-use super::{explain, simulate, tune};
+use super::packets::{explain, simulate, tune};
+use super::questions::without_daemon::Asked;
+use super::questions::{events, explain_now, sources};
+use super::shell::shells;
+use super::{demo, doctor, top};
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
 /// under it.
@@ -111,7 +113,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Demo(ask) => Err(demo::demo(ask, args.output)),
         Command::Doctor(ask) => doctor::doctor(ask, &client, args.output),
         #[cfg(feature = "import")]
-        Command::Import(ask) => super::import::import(ask, args.output),
+        Command::Import(ask) => super::files::import::import(ask, args.output),
         Command::Check(what) => check::check(what, &client, args.output),
         Command::Diff { files } => rule_sets::diff(&client, files, args.output)
             // 1 is for a difference.

@@ -4,56 +4,19 @@
 
 mod answer;
 mod args;
-mod blocks;
-mod caller;
-mod capture;
-mod check;
-#[cfg(feature = "requests")]
-mod check_requests;
+mod changes;
 mod commands;
-mod completion_values;
 mod demo;
 mod doctor;
-mod events;
-#[cfg(feature = "replay")]
-mod explain;
-mod explain_now;
-#[cfg(feature = "replay")]
-mod explain_summary;
-mod export;
 mod failure;
-mod first_rules;
-mod hangup;
-mod help;
-#[cfg(feature = "import")]
-mod import;
-mod limits;
-mod lists;
-#[cfg(feature = "replay")]
-mod live;
-mod observe;
+mod files;
 mod output;
-mod pinned;
-#[cfg(feature = "replay")]
-mod progress;
-#[cfg(feature = "replay")]
-mod reading;
-mod rule_sets;
+mod packets;
+mod questions;
 #[cfg(feature = "requests")]
 mod serve;
-#[cfg(feature = "requests")]
-mod serve_daemon;
-mod shells;
-#[cfg(feature = "replay")]
-mod simulate;
-mod sources;
-mod ticker;
+mod shell;
 mod top;
-#[cfg(feature = "replay")]
-mod tune;
-mod usage;
-mod way;
-mod without_daemon;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -63,7 +26,9 @@ use limiter_text::stderr::say;
 
 use answer::Answer;
 pub use args::Args;
+use changes::pinned;
 pub use failure::Failure;
+use shell::{completion_values, hangup, usage};
 
 /// Parses the arguments of this process and does what they say.
 pub fn main(backend: &dyn Backend) -> ExitCode {

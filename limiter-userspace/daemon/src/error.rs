@@ -9,7 +9,7 @@ use limiter_rules::{
     Path, PlanError, RateTextError, RuleFileError, Selector, SourceTextError, TargetError,
 };
 
-use super::state_dir::StateError;
+use super::disk::state_dir::StateError;
 use crate::control::BindError;
 use crate::control::Refusal;
 

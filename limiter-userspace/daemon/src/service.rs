@@ -9,33 +9,35 @@ use limiter_datapath::Datapath;
 use limiter_rules::Selector;
 use tokio::sync::Notify;
 
-use super::attached::Attached;
+use self::repeated_errors::RepeatedErrors;
 use super::capture::Captures;
 use super::cluster::Membership;
+use super::disk::state_dir::{APPLIED, Damage, StateDir};
 use super::error::ServiceError;
 use super::events::{EventOptions, Events};
 use super::gauges::Gauges;
-use super::guard::{Bans, Scene};
-use super::layers::Layers;
+use super::gauges::request_reports::RequestReports;
+use super::lists::request_bans::{BanBudget, RequestRules};
 use super::lists::{Changes, ListStore};
-use super::memory::HeapTrim;
-use super::notify::Notifier;
-use super::repeated_errors::RepeatedErrors;
-use super::request_bans::{BanBudget, RequestRules};
-use super::request_reports::RequestReports;
-use super::rule_files::{Digest, RuleSource};
+use super::machine::attached::Attached;
+use super::machine::memory::HeapTrim;
+use super::machine::notify::Notifier;
+use super::rule_sets::guard::{Bans, Scene};
+use super::rule_sets::layers::Layers;
+use super::rule_sets::rule_files::{Digest, RuleSource};
+use super::rule_sets::taken;
 use super::rule_sets::{Ground, RuleSets};
-use super::state_dir::{APPLIED, Damage, StateDir};
-use super::taken;
 
 pub(super) mod capture;
 mod cluster;
 pub(super) mod events;
 mod housekeeping;
 mod links;
+pub(super) mod listeners;
 mod lists;
 mod notified;
 mod reload;
+mod repeated_errors;
 mod status;
 
 /// State of the daemon: its parts, and the data that they share.
@@ -134,7 +136,7 @@ impl Service {
         if started.is_ok() {
             service.compare_with_before(read);
             let noted = service.note_recent();
-            service.repeated_errors.note(crate::recent::NOTE_RECENT, &noted);
+            service.repeated_errors.note(crate::gauges::recent::NOTE_RECENT, &noted);
         }
         let Err(error) = started else {
             // They are in the log.

@@ -7,9 +7,9 @@ use clap::ValueEnum;
 
 #[cfg(feature = "replay")]
 use super::defaults::LEAST_FRAME;
-use crate::completion_values;
 #[cfg(feature = "replay")]
-use crate::reading::left_out::OwnArgument;
+use crate::packets::reading::left_out::OwnArgument;
+use crate::shell::completion_values;
 
 /// Sources that are shown one by one unless `--top` says otherwise.
 #[cfg(feature = "replay")]

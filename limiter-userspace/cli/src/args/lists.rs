@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::time::some_time;
-use crate::completion_values;
+use crate::shell::completion_values;
 
 /// Addresses and prefixes.
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::completion_values;
+use crate::shell::completion_values;
 
 /// Help of commands that read the maps where no daemon answers.
 pub(super) const WITHOUT_DAEMON: &str = "Without a daemon the answer is read from the \

@@ -18,10 +18,10 @@ use limiter_text::stderr::say;
 
 use super::defaults::{MAX_RULES, PIN_DIR};
 use super::time::{at_least, interval, trial_time};
-use crate::completion_values;
-use crate::events::Reporting;
 use crate::failure::Failure;
-use crate::first_rules;
+use crate::files::first_rules;
+use crate::questions::events::Reporting;
+use crate::shell::completion_values;
 
 // Headings of the help.
 const WHAT: &str = "What to limit";

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use limiter_rules::model::Direction;
 
 use super::time::some_time;
-use crate::completion_values;
+use crate::shell::completion_values;
 
 /// Packets of a limit.
 #[derive(Debug, clap::Args)]

@@ -30,9 +30,9 @@ use limiter_datapath::{DatapathError, Wanted, offloads, queueing};
 
 use super::answer::Answer;
 use super::args::defaults::PIN_DIR;
-use super::completion_values;
 use super::failure::Failure;
 use super::output::Output;
+use super::shell::completion_values;
 use attaching::Owner;
 use finding::{Finding, Report};
 use frames::Peer;

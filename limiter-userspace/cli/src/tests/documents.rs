@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::explain::{capture, explained};
 use super::{execute, parse};
 use crate::args::Args;
-use crate::help;
 use crate::output::Output;
+use crate::shell::help;
 
 const RULES: &str = "descriptors:
   - {key: remote_address, rate_limit: {unit: second, requests_per_unit: 3}}

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use super::*;
-use crate::explain;
 use crate::failure::Failure;
+use crate::packets::explain;
 
 /// A capture of one UDP packet from 192.0.2.1, and where it is.
 pub(super) fn capture(directory: &tempfile::TempDir) -> String {

@@ -18,7 +18,7 @@ use limiter_text::plain::is_plain;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::rule_sets;
+use crate::changes::rule_sets;
 
 const STEERING: &str =
     "b\u{1b}[2Jud\nget\"} 1\r\n\u{202e}fake\u{9b}31m\u{2028}x\u{7}\u{0}\u{200b}\u{85}\u{7f}";

@@ -3,8 +3,8 @@
 use limiter_api::rules::{ChangedRule, RuleLine, RulesDiff};
 
 use super::*;
+use crate::changes::rule_sets;
 use crate::failure::Failure;
-use crate::rule_sets;
 
 fn line(subject: &str, text: &str) -> RuleLine {
     RuleLine { subject: subject.into(), text: text.into() }

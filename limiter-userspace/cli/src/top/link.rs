@@ -18,7 +18,7 @@ use limiter_api::status::Status;
 use limiter_api::status::history::History;
 use limiter_daemon::ssh;
 
-use crate::caller;
+use crate::changes::caller;
 
 type Result<T> = std::result::Result<T, ClientError>;
 

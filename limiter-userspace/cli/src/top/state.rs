@@ -12,12 +12,12 @@ use limiter_api::sources::{By, SourceRow};
 use limiter_api::stats::Stats;
 use limiter_api::status::{Interface, Status};
 
-use super::super::sources::rate;
 use super::filter::Filter;
 use super::line::Line;
 use super::link::{Action, Asking, Link};
 use super::orders::{Order, next_by};
 use super::past::{Rates, Totals};
+use crate::questions::sources::rate;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Tab {

@@ -14,7 +14,7 @@ use crossterm::terminal::disable_raw_mode;
 use ratatui::{DefaultTerminal, Frame};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::super::hangup;
+use crate::shell::hangup;
 
 /// Time that the view may take to end by itself after a signal.
 const GRACE: Duration = Duration::from_millis(400);

@@ -10,8 +10,8 @@ use limiter_datapath::{Datapath, capture_rate, random};
 use limiter_decision::event::{EventRate, MAX_PER_SECOND};
 use limiter_rules::source_text;
 
-use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
+use crate::rule_sets::effective::EffectiveSet;
 use crate::views::{Title, rule_names};
 
 /// Packets that each CPU reports a second, unless the request says otherwise.

@@ -21,8 +21,8 @@ use limiter_datapath::{CapturedPacket, Datapath};
 use limiter_rules::model::TriePrefix;
 use tokio::sync::mpsc;
 
-use super::effective::EffectiveSet;
 use super::error::ServiceError;
+use super::rule_sets::effective::EffectiveSet;
 use super::views::Shadows;
 use missed::Missed;
 use pcapng::Writer;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use limiter_common::time::Ticks;
 use limiter_common::wire::Event;
 
-use crate::clocks::Clocks;
+use crate::machine::clocks::Clocks;
 use crate::views::Title;
 
 /// The key of an episode: source, rule, reason and direction.

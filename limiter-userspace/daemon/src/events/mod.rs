@@ -25,11 +25,11 @@ use limiter_common::wire::Event;
 use limiter_datapath::Datapath;
 use tokio::sync::mpsc;
 
-use super::alarm::Notice;
-use super::clocks::Clocks;
-use super::effective::EffectiveSet;
 use super::error::ServiceError;
-use super::request_bans::RequestRules;
+use super::gauges::alarm::Notice;
+use super::lists::request_bans::RequestRules;
+use super::machine::clocks::Clocks;
+use super::rule_sets::effective::EffectiveSet;
 use super::views::{self, Shadows, Title};
 use episodes::{Due, Episodes, Key, Open};
 use filter::Filter;

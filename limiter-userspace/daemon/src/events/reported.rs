@@ -8,7 +8,7 @@ use limiter_datapath::Datapath;
 use limiter_rules::model::TriePrefix;
 
 use super::episodes::{Key, Open};
-use crate::clocks::rfc3339;
+use crate::machine::clocks::rfc3339;
 
 /// The source of an episode.
 pub(super) fn source(key: &Key) -> String {

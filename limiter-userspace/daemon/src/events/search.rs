@@ -12,9 +12,9 @@ use super::filter::Filter;
 use super::log::{Answer, Drops, Found, Health, Log, PART};
 use super::reported::{reason, sample, source};
 use super::{Events, MOST_ENDED};
-use crate::clocks::Clocks;
-use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
+use crate::machine::clocks::Clocks;
+use crate::rule_sets::effective::EffectiveSet;
 use crate::views::{self, Title};
 
 /// Message of a daemon without a log on disk.

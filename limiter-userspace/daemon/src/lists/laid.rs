@@ -16,7 +16,7 @@ use limiter_rules::{Selector, Subject};
 use super::ListStore;
 use super::entries::{Entries, Entry, after, name};
 use crate::error::ServiceError;
-use crate::layers::Layers;
+use crate::rule_sets::layers::Layers;
 
 /// Most warnings of one kind that are listed one by one.
 const MOST_REPORTED: usize = 5;

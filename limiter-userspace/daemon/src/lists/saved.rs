@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 
 use super::entries::{Entries, Entry, after, name};
 use super::reason;
-use crate::own_files;
-use crate::rule_files::Digest;
-use crate::sealed;
-use crate::state_dir::{Damage, JOURNAL, LISTS, StateDir, StateError};
+use crate::disk::own_files;
+use crate::disk::sealed;
+use crate::disk::state_dir::{Damage, JOURNAL, LISTS, StateDir, StateError};
+use crate::rule_sets::rule_files::Digest;
 
 /// Content of `lists.json`.
 #[derive(Debug, Default, Deserialize)]

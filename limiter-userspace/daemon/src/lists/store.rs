@@ -14,10 +14,10 @@ use serde::{Serialize, Serializer};
 
 use super::entries::Entries;
 use super::saved::{Change, Header, SavedEntry};
-use crate::own_files::{self, is_absent};
-use crate::rule_files::Digest;
-use crate::sealed;
-use crate::state_dir::{JOURNAL, LISTS, StateDir, StateError};
+use crate::disk::own_files::{self, is_absent};
+use crate::disk::sealed;
+use crate::disk::state_dir::{JOURNAL, LISTS, StateDir, StateError};
+use crate::rule_sets::rule_files::Digest;
 
 /// Records on disk, beyond twice the number of entries, from which on rewriting is worth it.
 const SLACK: usize = 1000;

@@ -6,8 +6,8 @@ use limiter_api::bypass::{AskDetach, Bypass, BypassNow, Detached};
 
 use crate::control::{Answer, Asked, JsonBody, Peer, Refusal, Routes, change};
 use crate::error::ServiceError;
-use crate::guard::{self, Caller};
 use crate::lists::UNCHANGED;
+use crate::rule_sets::guard::{self, Caller};
 use crate::service::{Service, Shared};
 use crate::views;
 

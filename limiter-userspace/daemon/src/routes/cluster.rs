@@ -4,8 +4,8 @@ use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::cluster::Cluster;
 
+use crate::cluster::refusals::Refusals;
 use crate::control::{Answer, Peer, Refusal, Routes, read};
-use crate::refusals::Refusals;
 use crate::service::{Service, Shared};
 use crate::views;
 

@@ -5,7 +5,7 @@ use axum::routing::get;
 use limiter_api::explain::{AskExplain, ExplainedNow};
 use limiter_rules::source_text;
 
-use super::source::{Read, SourceText};
+use super::sources::source::{Read, SourceText};
 use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, read, sliced};
 use crate::error::ServiceError;
 use crate::service::{Service, Shared};

@@ -18,10 +18,10 @@ use crate::control::{
     sliced,
 };
 use crate::error::ServiceError;
-use crate::guard::{self, Caller, Scene};
 use crate::lists::{self, Changes, ListStore, Wanted};
+use crate::rule_sets::guard::{self, Caller, Scene};
+use crate::rule_sets::warnings::{cut, while_off};
 use crate::service::{Service, Shared};
-use crate::warnings::{cut, while_off};
 
 /// Most sources of one request whose state is reported.
 const MOST_REPORTED: usize = 10;

@@ -6,10 +6,10 @@ use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_text::exposition::CONTENT_TYPE;
 
-use crate::bans;
+use crate::cluster::refusals::Refusals;
 use crate::control::{Answer, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
-use crate::refusals::Refusals;
+use crate::lists::bans;
 use crate::service::{Service, Shared};
 use crate::views::{self, Census, EventLog, Facts};
 

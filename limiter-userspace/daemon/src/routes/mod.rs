@@ -7,21 +7,17 @@ pub(super) mod check;
 pub(super) mod cluster;
 pub(super) mod events;
 pub(super) mod explain;
-pub(super) mod history;
 pub(super) mod limits;
 pub(super) mod lists;
 pub(super) mod metrics;
 pub(super) mod openapi;
 #[cfg(feature = "page")]
 pub(super) mod page;
-pub(super) mod request_bans;
 pub(super) mod requests;
 pub(super) mod rules;
-pub(super) mod source;
 pub(super) mod sources;
 pub(super) mod stats;
 pub(super) mod status;
-pub(super) mod top;
 pub(super) mod utilization;
 
 use axum::Router;
@@ -35,15 +31,15 @@ pub(super) fn routes() -> Routes<Service> {
         .and(limits::routes())
         .and(stats::routes())
         .and(sources::routes())
-        .and(source::routes())
-        .and(top::routes())
-        .and(history::routes())
+        .and(sources::source::routes())
+        .and(sources::top::routes())
+        .and(status::history::routes())
         .and(utilization::routes())
         .and(check::routes())
         .and(explain::routes())
         .and(lists::routes())
         .and(bans::routes())
-        .and(request_bans::routes())
+        .and(bans::request_bans::routes())
         .and(requests::routes())
         .and(events::routes())
         .and(capture::routes())
@@ -73,10 +69,10 @@ pub(super) fn scrapes(service: Shared) -> Router {
 pub(super) fn page(service: Shared, port: u16) -> Router {
     page::routes()
         .and(status::routes())
-        .and(top::routes())
-        .and(history::routes())
+        .and(sources::top::routes())
+        .and(status::history::routes())
         .and(stats::routes())
-        .and(source::routes())
+        .and(sources::source::routes())
         .and(events::routes())
         .and(utilization::routes())
         .and(requests::routes())

@@ -14,9 +14,9 @@ use crate::control::{
     Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, change, sliced,
 };
 use crate::control::{Sliced, Step};
-use crate::guard;
 use crate::lists::UNCHANGED;
-use crate::rule_files::request_parts;
+use crate::rule_sets::guard;
+use crate::rule_sets::rule_files::request_parts;
 use crate::service::{Service, Shared};
 use crate::views::RulesText;
 

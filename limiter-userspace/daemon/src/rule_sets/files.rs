@@ -11,15 +11,15 @@ use limiter_rules::{RuleFileError, Subject};
 use super::ground::Ground;
 use super::planned::Planned;
 use super::state::{OnDisk, RuleSets, TriedFrom};
-use crate::attached::Attached;
 use crate::control::Refusal;
+use crate::disk::state_dir::{APPLIED, Applied, StateDir};
 use crate::error::ServiceError;
-use crate::guard::{self, Caller, Scene};
 use crate::lists::ListStore;
-use crate::memory::HeapTrim;
-use crate::rule_files::{self, Digest, RuleSource};
-use crate::state_dir::{APPLIED, Applied, StateDir};
-use crate::taken;
+use crate::machine::attached::Attached;
+use crate::machine::memory::HeapTrim;
+use crate::rule_sets::guard::{self, Caller, Scene};
+use crate::rule_sets::rule_files::{self, Digest, RuleSource};
+use crate::rule_sets::taken;
 
 /// Longest trial in seconds: a day.
 const MAX_TRIAL: u32 = 86_400;

@@ -1,14 +1,14 @@
 //! The parts of the daemon that are needed to put a rule set in force.
 
-use crate::attached::Attached;
 use crate::cluster::Membership;
-use crate::effective::EffectiveSet;
+use crate::disk::state_dir::StateDir;
 use crate::error::ServiceError;
-use crate::guard::{Bans, Scene};
-use crate::layers::Layers;
 use crate::lists::{Laid, ListStore, UNCHANGED};
-use crate::memory::HeapTrim;
-use crate::state_dir::StateDir;
+use crate::machine::attached::Attached;
+use crate::machine::memory::HeapTrim;
+use crate::rule_sets::effective::EffectiveSet;
+use crate::rule_sets::guard::{Bans, Scene};
+use crate::rule_sets::layers::Layers;
 
 /// The parts of the daemon that are needed to put a rule set in force.
 pub(crate) struct Ground<'a> {

@@ -12,12 +12,12 @@ use super::ground::Ground;
 use super::machine::Machine;
 use super::planned::Planned;
 use super::state::RuleSets;
-use crate::effective::EffectiveSet;
+use crate::disk::state_dir::Prepared;
 use crate::error::ServiceError;
-use crate::layers::Layers;
-use crate::state_dir::Prepared;
+use crate::rule_sets::effective::EffectiveSet;
+use crate::rule_sets::layers::Layers;
+use crate::rule_sets::warnings;
 use crate::views::{self, key};
-use crate::warnings;
 
 /// Returns true if a limit was used, or if that cannot be known.
 pub(super) fn is_used(datapath: &dyn Datapath, holder: Holder) -> bool {

@@ -20,11 +20,11 @@ use super::ground::Ground;
 use super::planned::Planned;
 use super::state::RuleSets;
 use crate::control::Refusal;
+use crate::disk::state_dir::EDITS;
 use crate::error::ServiceError;
-use crate::guard::{self, Caller, Scene};
-use crate::layers::Layers;
-use crate::limit_ends;
-use crate::state_dir::EDITS;
+use crate::rule_sets::guard::{self, Caller, Scene};
+use crate::rule_sets::layers::Layers;
+use crate::rule_sets::limit_ends;
 
 /// Domain of the file of edits.
 const EDITS_DOMAIN: &str = "limiter-set";

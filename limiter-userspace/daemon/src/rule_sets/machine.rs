@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use limiter_datapath::Datapath;
 
-use crate::effective::EffectiveSet;
-use crate::warnings;
+use crate::rule_sets::effective::EffectiveSet;
+use crate::rule_sets::warnings;
 
 /// Seconds between two looks.
 const EVERY: u8 = 5;

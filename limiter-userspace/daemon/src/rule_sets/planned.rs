@@ -5,13 +5,13 @@ use limiter_common::header::Direction;
 use limiter_datapath::{Datapath, Hook};
 use limiter_rules::{Environment, Plan};
 
-use crate::attached::Attached;
-use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
-use crate::guard;
-use crate::layers::Layers;
 use crate::lists::{Laid, ListStore};
-use crate::memory::HeapTrim;
+use crate::machine::attached::Attached;
+use crate::machine::memory::HeapTrim;
+use crate::rule_sets::effective::EffectiveSet;
+use crate::rule_sets::guard;
+use crate::rule_sets::layers::Layers;
 
 /// A rule set that can be put in force in the present state of the data path.
 pub(super) struct Planned {

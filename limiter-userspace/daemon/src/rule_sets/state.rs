@@ -9,12 +9,12 @@ use limiter_common::time::Ticks;
 use limiter_datapath::Datapath;
 
 use super::machine::Machine;
-use crate::effective::EffectiveSet;
-use crate::layers::Layers;
-use crate::rule_files::{Digest, RuleSource};
+use crate::rule_sets::effective::EffectiveSet;
+use crate::rule_sets::layers::Layers;
+use crate::rule_sets::rule_files::{Digest, RuleSource};
+use crate::rule_sets::warnings::while_off;
+use crate::rule_sets::watch::Watch;
 use crate::views::Trials;
-use crate::warnings::while_off;
-use crate::watch::Watch;
 
 /// The rule sets: in force, on trial, and as last read from the files.
 pub(crate) struct RuleSets {

@@ -15,12 +15,12 @@ use super::ground::Ground;
 use super::in_force::is_used;
 use super::planned::{Planned, laid};
 use super::state::{RuleSets, TriedFrom, Trying};
-use crate::attached::Attached;
 use crate::control::Refusal;
+use crate::disk::state_dir::{APPLIED, Applied, StateError};
 use crate::error::ServiceError;
-use crate::layers::Layers;
-use crate::rule_files::Digest;
-use crate::state_dir::{APPLIED, Applied, StateError};
+use crate::machine::attached::Attached;
+use crate::rule_sets::layers::Layers;
+use crate::rule_sets::rule_files::Digest;
 
 impl RuleSets {
     /// Puts a checked rule set in force for a time.

@@ -8,12 +8,12 @@ use limiter_cluster::{Change, Cluster, Config, List, Notice, Notices};
 use limiter_rules::Selector;
 
 use super::Service;
-use crate::bans::{self, BY_NODE};
 use crate::cluster::Order;
 use crate::control::Refusal;
 use crate::error::ServiceError;
-use crate::guard::{LEAST_OF_OTHERS, hazard};
+use crate::lists::bans::{self, BY_NODE};
 use crate::lists::{self, CLUSTER};
+use crate::rule_sets::guard::{LEAST_OF_OTHERS, hazard};
 
 /// Most changes of other nodes in one batch that get a log line each.
 const LOGGED: usize = 10;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Service, lock};
 use crate::error::ServiceError;
 use crate::events::{EventOptions, Events};
-use crate::readable::Readable;
+use crate::machine::readable::Readable;
 
 /// Part of a second's events that may come at once: one in `BURSTS`.
 const BURSTS: u32 = 4;

@@ -7,7 +7,7 @@ use super::Service;
 use super::events::KEEP_EVENTS;
 use super::lists::SAVE_LISTS;
 use crate::error::ServiceError;
-use crate::recent::{NOTE_RECENT, Scene};
+use crate::gauges::recent::{NOTE_RECENT, Scene};
 
 impl Service {
     /// Does the periodic work: removes expired list entries, saves changed lists, passes changes of

@@ -9,8 +9,8 @@ use limiter_rules::Selector;
 
 use super::Service;
 use crate::error::ServiceError;
-use crate::guard::{self, LEAST, LEAST_OF_OTHERS};
 use crate::lists::{CLUSTER, Wanted};
+use crate::rule_sets::guard::{self, LEAST, LEAST_OF_OTHERS};
 
 /// Name of the step that fails on a full disk.
 pub(super) const SAVE_LISTS: &str = "save the lists";

@@ -6,7 +6,7 @@ use limiter_datapath::LinkState;
 use limiter_text::pattern::Pattern;
 
 use super::Service;
-use crate::notify::Notifier;
+use crate::machine::notify::Notifier;
 use crate::views::mode;
 
 /// Most interfaces that the line names.

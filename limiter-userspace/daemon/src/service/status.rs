@@ -9,7 +9,8 @@ use limiter_datapath::{Attachment, Datapath, LinkState};
 use super::Service;
 use crate::control::Refusal;
 use crate::error::ServiceError;
-use crate::{views, warnings};
+use crate::rule_sets::warnings;
+use crate::views;
 
 /// Index of an interface; 0 if it no longer exists.
 fn index_of(datapath: &dyn Datapath, name: &str) -> u32 {

@@ -16,7 +16,7 @@ use limiter_rules::model::Direction;
 
 use super::counters::{Counters, Rates};
 use super::keys::{self, KeyLine};
-use crate::clocks::rfc3339;
+use crate::machine::clocks::rfc3339;
 use crate::views::Title;
 
 /// A counter. Only two readings of the same counter can be compared.

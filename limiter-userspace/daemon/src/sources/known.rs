@@ -16,10 +16,10 @@ use super::account::Account;
 use super::counters::Counters;
 use super::ledger::{Ledger, own_table};
 use super::wanted::Wanted;
-use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::events::Events;
 use crate::lists::ListStore;
+use crate::rule_sets::effective::EffectiveSet;
 use crate::views::{self, Title};
 
 /// The parts of the daemon from which sources are described.

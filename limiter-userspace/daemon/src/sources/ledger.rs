@@ -13,9 +13,9 @@ use limiter_rules::model::Direction;
 use super::account::{Account, Began, Counter, Line, Seen};
 use super::counters::Counters;
 use super::keys::{self, KeyLine, Whose};
-use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
 use crate::events::{Events, Reported};
+use crate::rule_sets::effective::EffectiveSet;
 use crate::views::{self, CountsEach, Title};
 
 /// The data beside the buckets from which accounts are built, read once for many sources.

@@ -53,7 +53,8 @@ fn neighbours_that_are_one_source_are_noted() {
     let file = directory.path().join("r.yaml");
     let notes = |rules: &str| {
         fs::write(&file, rules).unwrap();
-        let checked = crate::check::check(&[file.clone()], &mut std::io::empty(), 1522, 64);
+        let checked =
+            crate::rule_sets::check::check(&[file.clone()], &mut std::io::empty(), 1522, 64);
         assert_eq!(checked.errors, []);
         let text = limiter_api::render::text(&checked);
         assert_eq!(text.contains("note: to the rule"), !checked.notes.is_empty(), "{text}");
@@ -272,7 +273,7 @@ fn a_check_names_rules_that_take_tc() {
     let warned = |text: &str| {
         fs::write(&file, text).unwrap();
         let files = [file.clone()];
-        let checked = crate::check::check(&files, &mut std::io::empty(), 1522, 64);
+        let checked = crate::rule_sets::check::check(&files, &mut std::io::empty(), 1522, 64);
         assert_eq!(checked.errors, []);
         checked.warnings
     };

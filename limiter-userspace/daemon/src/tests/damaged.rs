@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use limiter_api::rules::{ApplyRules, Document};
 
 use super::*;
-use crate::limit_ends;
 use crate::lists::ListStore;
+use crate::rule_sets::limit_ends;
 
 const FILE_RULES: [&str; 2] = ["every source 100/s file", "192.0.2.0/24 1000/s file"];
 

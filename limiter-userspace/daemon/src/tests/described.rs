@@ -7,8 +7,17 @@ use serde_json::{Value, json};
 use utoipa::OpenApi;
 
 use super::*;
-// The description has the paths of this list as its tags.
-use crate::routes as api;
+
+/// The handlers by subject: the description has these paths as its tags.
+mod api {
+    pub(super) use crate::routes::bans::request_bans;
+    pub(super) use crate::routes::sources::{source, top};
+    pub(super) use crate::routes::status::history;
+    pub(super) use crate::routes::{
+        bans, bypass, capture, check, cluster, events, explain, limits, lists, metrics, openapi,
+        page, requests, rules, sources, stats, status, utilization,
+    };
+}
 
 #[derive(OpenApi)]
 #[openapi(

@@ -9,7 +9,7 @@ use limiter_datapath::Backend as _;
 
 use super::*;
 use crate::control::Refusal;
-use crate::from_maps;
+use crate::views::from_maps;
 
 const PEER: &str = "203.0.113.7";
 
@@ -292,7 +292,7 @@ fn a_check_lists_tables_by_direction() {
         rule("key: remote_address", direction, slow) + &rule(port, direction, slow)
     });
     fs::write(&file, format!("descriptors:\n{}", rules.concat())).unwrap();
-    let checked = crate::check::check(&[file], &mut std::io::empty(), 1522, 64);
+    let checked = crate::rule_sets::check::check(&[file], &mut std::io::empty(), 1522, 64);
     assert_eq!(checked.errors, []);
     let tables: Vec<_> = checked.tables.iter().map(|table| table.keys.as_str()).collect();
     assert_eq!(

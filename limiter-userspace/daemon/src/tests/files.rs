@@ -7,8 +7,8 @@ use limiter_api::rules::{ApplyRules, Document};
 use tempfile::TempDir;
 
 use super::{Daemon, RULES};
-use crate::check::check;
-use crate::rule_files;
+use crate::rule_sets::check::check;
+use crate::rule_sets::rule_files;
 
 fn limit(value: &str) -> String {
     format!(

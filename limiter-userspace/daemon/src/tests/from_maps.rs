@@ -13,7 +13,7 @@ use limiter_datapath::{Backend as _, DatapathError, Observed};
 
 use super::*;
 use crate::control::Refusal;
-use crate::from_maps;
+use crate::views::from_maps;
 
 const RULES: &str = "budgets:
   - {name: customer, rate_limit: {unit: second, requests_per_unit: 5}}

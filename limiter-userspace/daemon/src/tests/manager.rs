@@ -10,7 +10,7 @@ use limiter_common::header::Direction;
 use limiter_datapath::{Hook, LinkChange, Mode, Neighbour, Refused};
 
 use super::Daemon;
-use crate::notify::Notifier;
+use crate::machine::notify::Notifier;
 
 /// A daemon with the socket of its manager.
 fn managed() -> (Daemon, UnixDatagram) {

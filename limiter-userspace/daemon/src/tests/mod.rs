@@ -58,11 +58,11 @@ use limiter_rules::{Selector, source_text};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
-use super::layers::Layers;
-use super::rule_files::{self, Digest, RuleSource};
+use super::disk::state_dir::StateDir;
+use super::rule_sets::layers::Layers;
+use super::rule_sets::rule_files::{self, Digest, RuleSource};
 use super::run::with_applied;
 use super::service::Service;
-use super::state_dir::StateDir;
 use crate::control::Refusal;
 
 const RULES: &str = "descriptors:

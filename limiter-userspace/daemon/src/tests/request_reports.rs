@@ -10,8 +10,8 @@ use limiter_api::requests::{
 use limiter_api::rules::Document;
 
 use crate::control::Refusal;
-use crate::request_reports::{RequestReports, shown_digest};
-use crate::rule_files::request_parts;
+use crate::gauges::request_reports::{RequestReports, shown_digest};
+use crate::rule_sets::rule_files::request_parts;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -3,7 +3,7 @@
 use limiter_api::lists::{ListName, SetList};
 
 use super::*;
-use crate::limit_ends;
+use crate::rule_sets::limit_ends;
 
 fn limit(fields: SetLimit) -> SetLimit {
     SetLimit { rate: "5/min".into(), ..fields }

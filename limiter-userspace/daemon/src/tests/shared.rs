@@ -8,7 +8,7 @@ use limiter_sharing::key::Words;
 use limiter_sharing::{Leases, SharedTerms};
 
 use super::*;
-use crate::layers::Layers;
+use crate::rule_sets::layers::Layers;
 
 pub(super) const SHARED: &str = "budgets:
   - {name: own, rate_limit: {unit: second, requests_per_unit: 5}}

@@ -9,8 +9,8 @@ use limiter_fake::Fake;
 use tempfile::TempDir;
 
 use super::RULES;
-use crate::rule_files::RuleSource;
-use crate::state_dir::StateDir;
+use crate::disk::state_dir::StateDir;
+use crate::rule_sets::rule_files::RuleSource;
 use crate::{EventOptions, RunOptions, StartError, run};
 
 fn options(directory: &TempDir) -> RunOptions {

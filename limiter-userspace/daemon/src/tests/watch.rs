@@ -10,8 +10,8 @@ use std::time::Duration;
 use limiter_api::status::Status;
 
 use super::*;
+use crate::rule_sets::watch::{Watch, watch};
 use crate::service::lock;
-use crate::watch::{Watch, watch};
 
 /// Far longer than any step takes: a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_mins(1);

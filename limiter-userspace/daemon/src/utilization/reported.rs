@@ -8,8 +8,8 @@ use limiter_datapath::Observed;
 
 use super::judge::{HALF as TO_HALF, NEAR, judge};
 use super::{Watch, Watched};
-use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
+use crate::rule_sets::effective::EffectiveSet;
 use crate::views;
 
 /// Findings about the followed buckets of one rule.

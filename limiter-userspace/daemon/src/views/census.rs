@@ -8,7 +8,7 @@ use limiter_datapath::Observed;
 
 use super::counted;
 use super::reported::Result;
-use crate::effective::{Effective, EffectiveSet};
+use crate::rule_sets::effective::{Effective, EffectiveSet};
 
 /// Rules whose counters are read before others have their turn: a millisecond or two.
 const SLICE: usize = 512;

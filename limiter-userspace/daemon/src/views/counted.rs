@@ -14,8 +14,8 @@ use limiter_rules::place::InstalledTables;
 use limiter_rules::{Installed, Subject, Terms};
 
 use super::reported::Result;
-use crate::effective::{Effective, EffectiveSet};
 use crate::error::ServiceError;
+use crate::rule_sets::effective::{Effective, EffectiveSet};
 
 /// Most rules of a kind that are added up for an answer: a few milliseconds.
 const MOST_RULES: usize = 4096;

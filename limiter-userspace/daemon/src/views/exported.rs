@@ -9,7 +9,7 @@ use limiter_rules::{Path, RuleSet};
 use super::reported::Result;
 use crate::control::Step;
 use crate::control::parts::Parts;
-use crate::layers::Layers;
+use crate::rule_sets::layers::Layers;
 
 /// Rules that are written before others have their turn.
 const SLICE: usize = 256;

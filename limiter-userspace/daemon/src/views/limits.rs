@@ -15,8 +15,8 @@ use super::described::{Described, describe, of_limits};
 use super::reported::{Reported, Result};
 use crate::control::Step;
 use crate::control::parts::Parts;
-use crate::effective::{Effective, EffectiveSet};
-use crate::limit_ends;
+use crate::rule_sets::effective::{Effective, EffectiveSet};
+use crate::rule_sets::limit_ends;
 
 /// `GET /v1/limits`, sent in parts: the rules of one rule set, whatever comes into force in the
 /// meantime.

@@ -3,6 +3,8 @@
 //! Labels are bounded: tables, lists, verdicts and reasons are few, interfaces are the limited
 //! ones, and only a bounded number of rules and budgets have names of their own.
 
+mod cluster;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -24,7 +26,7 @@ use super::events::EventLog;
 use super::limits;
 use super::reported::Result;
 use super::tables::kind_name;
-use crate::effective::EffectiveSet;
+use crate::rule_sets::effective::EffectiveSet;
 
 /// Most rules with a name of their own. The others are summed up.
 const MAX_RULES: usize = 400;
@@ -85,7 +87,7 @@ pub(crate) fn metrics(datapath: &dyn Datapath, census: &Census, facts: &Facts) -
     tables(&mut page, datapath, &facts.no_room_for)?;
     super::events::metrics(&mut page, datapath, facts.event_log)?;
     if let Some(status) = &facts.cluster {
-        super::cluster::metrics(&mut page, status, facts.refused_changes);
+        cluster::metrics(&mut page, status, facts.refused_changes);
     }
     let budgets = limits::budgets(datapath, effective)?;
     let subjects = subjects(census, datapath.max_frame(), &budgets);

@@ -11,7 +11,7 @@ use limiter_rules::{Rule, Terms};
 
 use super::keys::key;
 use super::reported::Result;
-use crate::effective::EffectiveSet;
+use crate::rule_sets::effective::EffectiveSet;
 
 /// Most rules that are named; the others are counted.
 const NAMED: usize = 10;

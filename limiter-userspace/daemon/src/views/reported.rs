@@ -5,8 +5,8 @@ use std::sync::Arc;
 use limiter_datapath::Observed;
 
 use crate::control::Step;
-use crate::effective::EffectiveSet;
 use crate::error::ServiceError;
+use crate::rule_sets::effective::EffectiveSet;
 
 /// The outcome of a reading.
 pub(super) type Result<T> = std::result::Result<T, ServiceError>;

@@ -19,8 +19,8 @@ use super::described::describe;
 use super::keys::key;
 use super::others::with_others;
 use super::reported::Result;
-use crate::effective::{Effective, EffectiveSet};
 use crate::lists;
+use crate::rule_sets::effective::{Effective, EffectiveSet};
 use crate::why;
 
 /// Bytes of the shortest frame.

@@ -14,7 +14,7 @@ use super::counted;
 use super::reported::{Reported, Result};
 use crate::control::Step;
 use crate::control::parts::Parts;
-use crate::effective::{Effective, EffectiveSet};
+use crate::rule_sets::effective::{Effective, EffectiveSet};
 
 /// `GET /v1/stats`, sent in parts: the rules of one rule set, whatever comes into force in the
 /// meantime.

@@ -8,7 +8,7 @@ use limiter_rules::Terms;
 
 use super::counted;
 use super::reported::Result;
-use crate::effective::EffectiveSet;
+use crate::rule_sets::effective::EffectiveSet;
 
 /// Most rules whose counters are read for an answer: a millisecond or two.
 const MOST_RULES: usize = 512;

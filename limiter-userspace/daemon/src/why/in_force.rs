@@ -7,9 +7,9 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::field;
 use limiter_datapath::Observed;
 
-use crate::effective::EffectiveSet;
-use crate::layers::Layers;
 use crate::lists::ListStore;
+use crate::rule_sets::effective::EffectiveSet;
+use crate::rule_sets::layers::Layers;
 
 /// The state in force, for the names.
 #[derive(Clone, Copy)]

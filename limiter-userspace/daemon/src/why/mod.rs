@@ -26,7 +26,7 @@ use limiter_rules::model::key::protocol_text;
 use limiter_rules::model::{Direction, Fact};
 
 use super::error::ServiceError;
-use crate::clocks::Clocks;
+use crate::machine::clocks::Clocks;
 use in_force::nanos_up;
 
 pub(super) use in_force::InForce;

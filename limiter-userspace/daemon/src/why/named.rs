@@ -9,7 +9,7 @@ use limiter_rules::compile::RuleId;
 use limiter_rules::{Budget, Selector, Subject, Terms};
 
 use super::in_force::InForce;
-use crate::effective::Effective;
+use crate::rule_sets::effective::Effective;
 
 /// A rule with its description from the file.
 pub(super) struct Named {

@@ -7,7 +7,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::own_files;
+use crate::disk::own_files;
 
 /// Number of parts of the log: one part is removed at once.
 pub(super) const PARTS: u64 = 8;

@@ -8,8 +8,8 @@ use limiter_api::render::would_drop;
 use limiter_api::sources::reach::{Gap as ReportedGap, Reach};
 
 use super::record::{Drops, Record};
-use crate::clocks::rfc3339;
 use crate::events::filter::Filter;
+use crate::machine::clocks::rfc3339;
 
 /// Most episodes in an answer; further ones are only counted.
 const MOST: usize = 1000;

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use limiter_common::wire::EventBudget;
 
 use super::filter::Filter;
-use crate::clocks::Clocks;
+use crate::machine::clocks::Clocks;
 use budget::Budget;
 use files::Files;
 use record::{Gap, Mark, Others, Record};

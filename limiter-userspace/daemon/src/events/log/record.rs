@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use limiter_api::events::Sample;
 use serde::{Deserialize, Serialize};
 
-use crate::sealed;
+use crate::disk::sealed;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
@@ -117,7 +117,7 @@ mod moment {
 
     use serde::{Deserialize as _, Deserializer, Serializer, de};
 
-    use crate::clocks::representable;
+    use crate::machine::clocks::representable;
 
     pub(super) fn serialize<S: Serializer>(
         time: &SystemTime,

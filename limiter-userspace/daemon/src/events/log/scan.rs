@@ -7,8 +7,8 @@ use std::path::Path;
 use super::files::{self, list};
 use super::found::Found;
 use super::record::Record;
+use crate::disk::own_files;
 use crate::events::filter::Filter;
-use crate::own_files;
 
 /// Longest line: names in lines are bounded, so a longer line is damaged.
 const LONGEST: u64 = 64 << 10;

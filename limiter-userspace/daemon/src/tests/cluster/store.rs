@@ -83,7 +83,7 @@ fn with_a_key_only_signed_changes_count() {
     node.until("the newest change", |node| (node.status().newest_change > 0).then_some(()));
     node.daemon.service.housekeep().unwrap();
     let mut damages = Vec::new();
-    let newest = crate::heard::load(&node.daemon.service.state, &mut damages).unwrap();
+    let newest = crate::cluster::heard::load(&node.daemon.service.state, &mut damages).unwrap();
     assert_eq!((newest, damages.len()), (node.status().newest_change, 0));
     // Changes of this node are signed, too.
     let mut signed = signed;

@@ -1,0 +1,81 @@
+//! Long readings: how far they are, on a terminal, and an end at Ctrl-C that keeps what was read.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use signal_hook::consts::SIGINT;
+
+use super::ticker::{PAUSE, words};
+
+/// Packets between two looks at the clock.
+const LOOK: u64 = 1024;
+
+/// Words about a reading that Ctrl-C ended.
+pub(crate) const INTERRUPTED: &str =
+    "interrupted: what is printed is of the packets that were read before";
+
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// Time of the last line; none where nobody is shown any.
+    shown: Option<Instant>,
+    /// True if a line stands on the terminal.
+    stands: bool,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Progress {
+    /// Begins to watch for SIGINT: the first one ends the reading, a second one the process. Where
+    /// it cannot be watched for, the first one ends the process, as without this. `on_terminal` is
+    /// false where something else is printed meanwhile.
+    pub(crate) fn begin(on_terminal: bool) -> Self {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let flag = || Arc::clone(&interrupted);
+        // In this order: the first signal finds the flag down.
+        let watched =
+            signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED_TWICE, flag())
+                .and_then(|_| signal_hook::flag::register(SIGINT, flag()));
+        // SIGINT is one that can be watched for, so this does not happen; nothing depends on it.
+        drop(watched);
+        let shown = (on_terminal && io::stderr().is_terminal()).then(Instant::now);
+        Self { shown, stands: false, interrupted }
+    }
+
+    /// Reports a reading after so many packets; false if it is to end. `percent` is how much of
+    /// the file was read.
+    pub(crate) fn goes_on(&mut self, packets: u64, percent: Option<u64>) -> bool {
+        if packets.is_multiple_of(LOOK)
+            && let Some(last) = self.shown
+            && last.elapsed() >= PAUSE
+        {
+            self.report(format_args!("{}", words(packets, percent)));
+            self.shown = Some(Instant::now());
+            self.stands = true;
+        }
+        !self.interrupted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn end(&mut self) {
+        if std::mem::take(&mut self.stands) {
+            self.report(format_args!("\r{:40}\r", ""));
+        }
+    }
+
+    /// Writes to the terminal; one that is gone gets nothing.
+    fn report(&mut self, text: std::fmt::Arguments<'_>) {
+        let mut stderr = io::stderr().lock();
+        if stderr.write_fmt(text).and_then(|()| stderr.flush()).is_err() {
+            self.shown = None;
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Exit code after a second SIGINT, as shells have it for one.
+const INTERRUPTED_TWICE: i32 = 130;

@@ -1,0 +1,34 @@
+//! The request for the last minutes.
+
+use axum::extract::{Extension, State};
+use axum::routing::get;
+use limiter_api::status::history::{AskHistory, History};
+
+use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
+use crate::service::{Service, Shared};
+
+pub(crate) fn routes() -> Routes<Service> {
+    Routes::default().at("/v1/history", get(history))
+}
+
+/// The counters of the last ten minutes, and what changed then
+#[utoipa::path(
+    get,
+    path = "/v1/history",
+    params(AskHistory),
+    responses((status = 200, description = "Done.", body = History))
+)]
+pub(crate) async fn history(
+    State(service): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    Asked(asked): Asked<AskHistory>,
+) -> Answer {
+    read(&service, &peer, |service| service.history(asked)).await
+}
+
+impl Service {
+    pub(crate) fn history(&self, asked: AskHistory) -> Result<History, Refusal> {
+        let now = self.datapath()?.now().as_nanos();
+        Ok(self.gauges.recent.history(asked, now, self.began_at.as_nanos()))
+    }
+}
