@@ -40,27 +40,16 @@ const fn shown(
 const SOURCES: &[&str] = &[
     "in lines: 1 known, over its limit",
     "in lines: 1 known, within it",
-    "in lines: 10000 known, over its limit",
     "in lines: 10000 known, within it",
-    "in lines: 1000000 known, over its limit",
     "in lines: 1000000 known, within it",
-    "1 known, over its limit",
     "1000000 known, over its limit",
-];
-
-const NEW: &[&str] = &[
-    "in lines: a known one, for comparison",
-    "in lines: known ones that fill the table",
-    "in lines: each packet another, table full",
 ];
 
 const KEYED: &[&str] = &[
     "in lines: one rule, 1 known, over its limit",
     "in lines: one rule, 1 known, within it",
-    "in lines: one rule of two limits, within them",
     "in lines: four rules, within them",
     "in lines: eight rules, within them",
-    "in lines: a rule for another port",
 ];
 
 const TOOLS: &[&str] = &[
@@ -74,25 +63,10 @@ const TOOLS: &[&str] = &[
 ];
 
 const FLOODED: &[&str] = &[
-    "1,000,000\tlimiter, native, lines",
-    "1,000,000\thashlimit, raw",
-    "1,000,000\tnft, netdev ingress",
     "3,000,000\thand-written XDP",
     "3,000,000\tlimiter, native, lines",
     "3,000,000\thashlimit, raw",
     "3,000,000\tnft, netdev ingress",
-];
-
-const IN_AT_TC: &[&str] = &["hand-written, tc", "limiter, tc, lines", "nft, netdev ingress"];
-
-const OUT_AT_TC: &[&str] = &["hand-written, tc", "limiter, tc, lines", "nft, netdev egress"];
-
-const MEMORY: &[&str] = &[
-    "source of either family, or compact key, in lines",
-    "IPv4 source",
-    "any other key of a table",
-    "source, hashlimit, expire 10 s",
-    "source, nft dynamic set",
 ];
 
 const SERVED: &[&str] = &[
@@ -100,27 +74,14 @@ const SERVED: &[&str] = &[
     "small server, passes everything",
     "small server, limiter's crate",
     "small server, limitador",
-    "`limiter serve`, limits shared over Redis",
     "small server, a call of Redis for each request",
-];
-
-const DAEMON: &[&str] = &[
-    "at rest, nobody asks",
-    "`limiter top` looks once a second",
-    "`limiter sources --top 20` again and again",
-    "drops reported, of 500000 a second",
-    "no rule",
-    "no rules any more",
 ];
 
 const COST: &[usize] = &[0, 3, 4, 5];
 
 const SHOWN: &[Shown] = &[
     shown("sources", ("packets", "Sources", 0), Of(SOURCES), COST),
-    shown("new sources", ("packets", "New sources", 0), Of(NEW), COST),
-    shown("rules", ("packets", "Rules", 0), All, COST),
     shown("keyed rules", ("packets", "Keyed rules", 0), Of(KEYED), COST),
-    shown("algorithms", ("packets", "Algorithms", 0), All, COST),
     shown("a million sources", ("path", "1,000,000 sources", 0), Of(TOOLS), &[0, 1, 3, 4]),
     shown(
         "beside a flood",
@@ -128,13 +89,7 @@ const SHOWN: &[Shown] = &[
         Of(FLOODED),
         &[0, 1, 3, 4, 5, 6],
     ),
-    shown("in at tc", ("tc", "tc, incoming, 10,000 sources", 0), Of(IN_AT_TC), &[0, 1, 3, 4]),
-    shown("out at tc", ("tc", "tc, outgoing, 10,000 sources", 0), Of(OUT_AT_TC), &[0, 1, 3, 4]),
     shown("two CPUs", ("contention", "Measured", 0), All, &[0, 3, 4, 5]),
-    shown("memory", ("memory", "Measured", 0), Of(MEMORY), &[0, 1, 2]),
-    shown("limits to active", ("control", "Measured", 0), All, &[0, 1, 2, 3, 5]),
-    shown("daemon", ("daemon", "Measured", 0), Of(DAEMON), &[0, 1, 4]),
-    shown("decisions", ("requests", "Measured", 0), All, &[0, 1, 2, 4]),
     shown("over gRPC", ("requests", "Over gRPC", 0), Of(SERVED), &[0, 1, 2, 3]),
     Shown {
         page: "accuracy.md",
