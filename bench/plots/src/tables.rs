@@ -77,12 +77,8 @@ const SERVED: &[&str] = &[
     "small server, a call of Redis for each request",
 ];
 
-const PASSED: &[&str] = &[
-    "100,000",
-    "1,000,000",
-    "100,000, each source 16 times",
-    "as fast as possible",
-];
+const PASSED: &[&str] =
+    &["100,000", "1,000,000", "100,000, each source 16 times", "as fast as possible"];
 
 const COST: &[usize] = &[0, 3, 4, 5];
 
