@@ -22,7 +22,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct KindState {
     last_answer: Instant,
     /// True if a call has failed since the last answer.
     has_failed: bool,
@@ -38,8 +38,8 @@ pub(super) struct Calls {
     /// Longest round trip of this minute, and of the previous one.
     worst: [Option<Duration>; 2],
     minute: Instant,
-    limits: Line,
-    nodes: Line,
+    limits: KindState,
+    nodes: KindState,
     clock_ahead: Option<i64>,
     /// Numbers of limits whose foreign keys were reported.
     foreign: BTreeSet<u64>,
@@ -48,7 +48,7 @@ pub(super) struct Calls {
 impl Calls {
     pub(super) fn new() -> Self {
         let now = Instant::now();
-        let line = Line { last_answer: now, has_failed: false };
+        let state = KindState { last_answer: now, has_failed: false };
         Self {
             contact: Contact::Starting,
             last_error: None,
@@ -57,8 +57,8 @@ impl Calls {
             round_trip: None,
             worst: [None; 2],
             minute: now,
-            limits: line,
-            nodes: line,
+            limits: state,
+            nodes: state,
             clock_ahead: None,
             foreign: BTreeSet::new(),
         }
@@ -75,10 +75,10 @@ impl Calls {
             self.minute = now;
         }
         self.worst[0] = self.worst[0].max(Some(took));
-        let line = Line { last_answer: now, has_failed: false };
+        let state = KindState { last_answer: now, has_failed: false };
         match kind {
-            Kind::Limits => self.limits = line,
-            Kind::Heartbeat => self.nodes = line,
+            Kind::Limits => self.limits = state,
+            Kind::Heartbeat => self.nodes = state,
             Kind::Question => {}
         }
         self.regained()
@@ -142,7 +142,7 @@ impl Calls {
 
     /// Call this regularly. Returns a notice if the store counts as lost now.
     pub(super) fn tick(&mut self) -> Option<Notice> {
-        let silent = |line: Line| line.has_failed.then(|| line.last_answer.elapsed());
+        let silent = |state: KindState| state.has_failed.then(|| state.last_answer.elapsed());
         let silent = silent(self.limits).max(silent(self.nodes))?;
         if matches!(self.contact, Contact::CutOff(_)) || silent < LOST_AFTER {
             return None;

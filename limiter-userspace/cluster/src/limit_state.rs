@@ -26,7 +26,7 @@ const UNANSWERED: u64 = 10_000_000;
 
 /// Request for one key, of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Request {
+pub(super) enum KeyRequest {
     Lease(Ask),
     Window(WindowAsk),
 }
@@ -154,7 +154,7 @@ impl LimitState {
         now: u64,
         timeout: u64,
         leases: &mut impl Leases,
-    ) -> Option<(u64, Request)> {
+    ) -> Option<(u64, KeyRequest)> {
         if now < self.next_tick {
             return None;
         }
@@ -167,19 +167,19 @@ impl LimitState {
             Machine::Bucket(key) => key.tick(now, &seen).map(|call| {
                 let central = Central::of(key.limit());
                 let ask = Ask { name: self.key.clone(), central, demand: call.demand };
-                (call.sequence, Request::Lease(ask))
+                (call.sequence, KeyRequest::Lease(ask))
             }),
             Machine::Window(quota) => quota.tick(now, &seen).map(|call| {
                 let window = *quota.window();
                 let ask = WindowAsk { name: self.key.clone(), window, demand: call.demand };
-                (call.sequence, Request::Window(ask))
+                (call.sequence, KeyRequest::Window(ask))
             }),
         };
         if let Some((sequence, request)) = &call {
             self.call = Some((*sequence, now + self.sync.min(timeout)));
             self.wanted = match request {
-                Request::Lease(ask) => ask.demand.want,
-                Request::Window(ask) => ask.demand.want,
+                KeyRequest::Lease(ask) => ask.demand.want,
+                KeyRequest::Window(ask) => ask.demand.want,
             };
         }
         self.write(leases);
@@ -302,16 +302,16 @@ impl LimitState {
     }
 
     /// Last report of an ended lease, if there is something to report.
-    pub(super) fn farewell(&mut self, leases: &impl Leases) -> Option<Request> {
+    pub(super) fn farewell(&mut self, leases: &impl Leases) -> Option<KeyRequest> {
         let (now, seen) = (leases.now(), self.look(leases));
         let name = self.key.clone();
         match &mut self.machine {
             Machine::Bucket(key) => key.farewell(now, &seen).map(|demand| {
-                Request::Lease(Ask { name, central: Central::of(key.limit()), demand })
+                KeyRequest::Lease(Ask { name, central: Central::of(key.limit()), demand })
             }),
-            Machine::Window(quota) => quota
-                .farewell(now, &seen)
-                .map(|demand| Request::Window(WindowAsk { name, window: *quota.window(), demand })),
+            Machine::Window(quota) => quota.farewell(now, &seen).map(|demand| {
+                KeyRequest::Window(WindowAsk { name, window: *quota.window(), demand })
+            }),
         }
     }
 

@@ -24,7 +24,7 @@ use super::membership::{Membership, Met, Presence};
 use super::memory;
 use super::peers::{HEARTBEAT, Peers};
 use super::random;
-use super::servers::Servers;
+use super::servers::ServerWatch;
 use super::settings::{NodeSettings, Rules};
 use super::sign::Trust;
 use super::status::{Notice, RefusedChange, ServerStatus, Status};
@@ -101,7 +101,7 @@ pub(super) struct Loop<S, L> {
     /// By shard, the microseconds by which the store's clock was ahead of that of the leases at the
     /// last answer, because each server has its own clock.
     store_ahead: BTreeMap<u16, i64>,
-    servers: Servers,
+    servers: ServerWatch,
 }
 
 impl<S: Store + 'static, L: Leases> Loop<S, L> {
@@ -133,7 +133,7 @@ impl<S: Store + 'static, L: Leases> Loop<S, L> {
             next_status: 0,
             next_look: 0,
             store_ahead: BTreeMap::new(),
-            servers: Servers::default(),
+            servers: ServerWatch::default(),
             dropped: 0,
         }
     }

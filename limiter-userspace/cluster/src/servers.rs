@@ -7,13 +7,13 @@ use super::status::{Notice, ServerStatus};
 
 /// Servers that failed at the last look, and whether that was reported.
 #[derive(Debug, Default)]
-pub(super) struct Servers {
+pub(super) struct ServerWatch {
     failing: BTreeMap<String, bool>,
     /// How they keep keys, as reported last.
     keeping: BTreeMap<String, Keeping>,
 }
 
-impl Servers {
+impl ServerWatch {
     /// Checks the servers, once a second, and returns notices. A server is lost if it fails at two
     /// checks, and regained when it answers or has no slots any more. A server outside a cluster is
     /// reported with the contact.
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_server_that_stays_away_is_reported_once_and_again_when_it_is_back() {
-        let mut servers = Servers::default();
+        let mut servers = ServerWatch::default();
         let good = server("a:1", Some(9), None);
         let bad = server("a:1", Some(9), Some("gone"));
         let lost =

@@ -29,7 +29,7 @@ pub struct WindowCall {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct WindowFlight {
     sequence: u64,
     sent: u64,
     want: u64,
@@ -44,7 +44,7 @@ pub struct Quota {
     cap: Cap,
     pace: Pace,
     seen: Seen,
-    flight: Option<Flight>,
+    flight: Option<WindowFlight>,
     sequence: u64,
     last_call: Option<u64>,
     next_call: u64,
@@ -191,7 +191,7 @@ impl Quota {
             self.ledger.lower(now, left - target);
         }
         self.sequence += 1;
-        self.flight = Some(Flight { sequence: self.sequence, sent: now, want });
+        self.flight = Some(WindowFlight { sequence: self.sequence, sent: now, want });
         self.last_call = Some(now);
         self.next_call = now + self.sync;
         WindowCall { sequence: self.sequence, demand: WindowDemand { backs, want } }

@@ -35,13 +35,13 @@ struct Inner {
     settings: Arc<RedisSettings>,
     /// Servers in the node's file.
     seeds: Vec<Address>,
-    state: Mutex<State>,
+    state: Mutex<Routes>,
     /// Notified when a request for the slots has ended, with any result.
     asked: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct Routes {
     slots: SlotMap,
     /// Servers of slots that have moved since.
     moved: BTreeMap<u16, Address>,
@@ -186,7 +186,7 @@ impl Router {
 }
 
 impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Routes> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -252,7 +252,7 @@ impl Inner {
     }
 }
 
-impl State {
+impl Routes {
     /// An error if it is too early to request the slots.
     fn waits(&self) -> Result<(), StoreError> {
         let left = self

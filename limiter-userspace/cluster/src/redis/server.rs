@@ -42,12 +42,12 @@ pub(super) struct Server {
     settings: Arc<RedisSettings>,
     address: Address,
     in_cluster: bool,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     /// Held while a connection is made, because one is enough for all calls.
     connecting: tokio::sync::Mutex<()>,
 }
 
-struct State {
+struct ConnectionState {
     connection: Option<Connection>,
     /// Number of the connection, or of the next one.
     number: u64,
@@ -61,7 +61,7 @@ struct State {
 impl Server {
     /// A server that connects at its first call.
     pub(super) fn new(settings: Arc<RedisSettings>, address: Address, in_cluster: bool) -> Self {
-        let state = State {
+        let state = ConnectionState {
             connection: None,
             number: 0,
             pause: PAUSE_FIRST,
@@ -98,7 +98,7 @@ impl Server {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -247,7 +247,7 @@ impl Server {
     }
 }
 
-impl State {
+impl ConnectionState {
     /// An error if it is too early to reconnect.
     fn waits(&self) -> Result<(), StoreError> {
         let left = match self.not_before {

@@ -20,11 +20,11 @@ use crate::store::{Answers, Batch, Store, StoreError, WindowBatch, read};
 /// Store in one server of Redis or Valkey, or in a cluster of them.
 pub struct RedisStore {
     settings: Arc<RedisSettings>,
-    place: Place,
+    backend: Backend,
     calls: AtomicU64,
 }
 
-enum Place {
+enum Backend {
     One(Box<Server>),
     Cluster(Router),
 }
@@ -36,13 +36,13 @@ impl RedisStore {
             return Err(StoreError::Batch("a prefix is 1 to 32 letters, digits, - and _"));
         }
         let settings = Arc::new(settings);
-        let place = match settings.servers.clone() {
+        let backend = match settings.servers.clone() {
             Servers::One(address) => {
-                Place::One(Box::new(Server::new(Arc::clone(&settings), address, false)))
+                Backend::One(Box::new(Server::new(Arc::clone(&settings), address, false)))
             }
-            Servers::Cluster(seeds) => Place::Cluster(Router::new(Arc::clone(&settings), seeds)),
+            Servers::Cluster(seeds) => Backend::Cluster(Router::new(Arc::clone(&settings), seeds)),
         };
-        Ok(Self { settings, place, calls: AtomicU64::new(0) })
+        Ok(Self { settings, backend, calls: AtomicU64::new(0) })
     }
 
     /// Number of script calls so far.
@@ -52,9 +52,9 @@ impl RedisStore {
 
     /// An error if a call would fail at once.
     fn ready(&self) -> Result<(), StoreError> {
-        match &self.place {
-            Place::One(server) => server.ready(),
-            Place::Cluster(router) => router.ready(),
+        match &self.backend {
+            Backend::One(server) => server.ready(),
+            Backend::Cluster(router) => router.ready(),
         }
     }
 
@@ -66,15 +66,15 @@ impl RedisStore {
         self.ready()?;
         self.calls.fetch_add(1, Ordering::Relaxed);
         let deadline = Instant::now() + self.settings.timeout;
-        match &self.place {
-            Place::One(server) => match server.call(request, false, deadline, read).await {
+        match &self.backend {
+            Backend::One(server) => match server.call(request, false, deadline, read).await {
                 Ok(answer) => Ok(answer),
                 Err(Failure::Store(error)) => Err(error),
                 Err(Failure::Elsewhere { reported, .. } | Failure::Unsettled { reported }) => {
                     Err(StoreError::Refused(reported))
                 }
             },
-            Place::Cluster(router) => router.call(request, deadline, read).await,
+            Backend::Cluster(router) => router.call(request, deadline, read).await,
         }
     }
 }
@@ -151,16 +151,16 @@ impl Store for RedisStore {
     }
 
     async fn look(&self) -> bool {
-        match &self.place {
-            Place::One(server) => server.look().await,
-            Place::Cluster(router) => router.look().await,
+        match &self.backend {
+            Backend::One(server) => server.look().await,
+            Backend::Cluster(router) => router.look().await,
         }
     }
 
     fn servers(&self) -> Vec<ServerStatus> {
-        match &self.place {
-            Place::One(server) => vec![server.status(None)],
-            Place::Cluster(router) => router.status(),
+        match &self.backend {
+            Backend::One(server) => vec![server.status(None)],
+            Backend::Cluster(router) => router.status(),
         }
     }
 }

@@ -10,7 +10,7 @@ use limiter_sharing::leases::Leases;
 use tokio::task::JoinError;
 
 use super::super::contact::Kind;
-use super::super::limit_state::{LimitState, Request};
+use super::super::limit_state::{KeyRequest, LimitState};
 use super::super::membership::Met;
 use super::super::store::{
     Answers, Ask, Batch, Foreign, KEYS_MAX, Store, StoreError, WindowAsk, WindowBatch,
@@ -39,17 +39,22 @@ pub(super) struct Batches {
 
 impl Batches {
     /// Adds a request. Without numbers, nobody waits for its answer.
-    pub(super) fn add(&mut self, held: &LimitState, numbers: Option<(u64, u64)>, request: Request) {
+    pub(super) fn add(
+        &mut self,
+        held: &LimitState,
+        numbers: Option<(u64, u64)>,
+        request: KeyRequest,
+    ) {
         let numbers = numbers.unwrap_or((u64::MAX, 0));
         let shard = held.shard();
         match request {
-            Request::Lease(ask) => {
+            KeyRequest::Lease(ask) => {
                 let batches = if held.is_by_key() { &mut self.keys } else { &mut self.leases };
                 let (asked, asks) = batches.entry(shard).or_default();
                 asked.push(numbers);
                 asks.push(ask);
             }
-            Request::Window(ask) => {
+            KeyRequest::Window(ask) => {
                 let (asked, asks) = self.windows.entry(shard).or_default();
                 asked.push(numbers);
                 asks.push(ask);
