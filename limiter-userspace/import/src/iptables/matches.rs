@@ -7,12 +7,12 @@ use ipnet::IpNet;
 use limiter_common::header::{Icmp, TCP, Version};
 use limiter_rules::model::Fact;
 
-use super::rule::Reading;
+use super::rule::OptionReader;
 use crate::packets::{ALL_BUT, BY_FLAGS, Family, Packets, state};
 use crate::rate;
 
 /// Reads an option of a match; false if it is unknown.
-pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {
+pub(super) fn option(reading: &mut OptionReader<'_>, word: &str) -> bool {
     match word {
         "-p" | "--protocol" | "--proto" => protocol(reading, word),
         "-s" | "--source" | "--src" => addresses(reading, word, true),
@@ -82,7 +82,7 @@ pub(super) fn option(reading: &mut Reading<'_>, word: &str) -> bool {
 }
 
 /// Options of the transport protocol load its module at their position.
-fn load_transport(reading: &mut Reading<'_>) {
+fn load_transport(reading: &mut OptionReader<'_>) {
     let name = match reading.packets.protocols.as_deref() {
         Some([TCP]) => "tcp",
         Some([17]) => "udp",
@@ -92,7 +92,7 @@ fn load_transport(reading: &mut Reading<'_>) {
     reading.load(name);
 }
 
-fn protocol(reading: &mut Reading<'_>, word: &str) {
+fn protocol(reading: &mut OptionReader<'_>, word: &str) {
     let plain = reading.plain(word);
     let Some(name) = reading.value(word).filter(|_| plain) else { return };
     match protocol_number(&name) {
@@ -118,7 +118,7 @@ pub(crate) fn protocol_number(name: &str) -> Option<u8> {
     Fact::Protocol.read(&name).ok().and_then(|number| u8::try_from(number).ok())
 }
 
-fn addresses(reading: &mut Reading<'_>, word: &str, source: bool) {
+fn addresses(reading: &mut OptionReader<'_>, word: &str, source: bool) {
     let not = reading.negated();
     let Some(text) = reading.value(word) else { return };
     let nets: Option<Vec<IpNet>> = text.split(',').map(net).collect();
@@ -154,7 +154,7 @@ pub(crate) fn net(text: &str) -> Option<IpNet> {
     Some(net.trunc())
 }
 
-fn interface(reading: &mut Reading<'_>, word: &str) {
+fn interface(reading: &mut OptionReader<'_>, word: &str) {
     let not = reading.negated();
     let Some(name) = reading.value(word) else { return };
     match name.as_str() {
@@ -170,7 +170,7 @@ fn interface(reading: &mut Reading<'_>, word: &str) {
 
 /// Reads values of a key that rule files have. The option's name begins with its module's.
 fn numbers(
-    reading: &mut Reading<'_>,
+    reading: &mut OptionReader<'_>,
     word: &str,
     fact: Fact,
     read: impl Fn(&str) -> Option<(u16, u16)>,
@@ -213,7 +213,7 @@ fn dscp(text: &str) -> Option<(u16, u16)> {
 }
 
 /// Reads the destination of the first packet of a connection.
-fn original(reading: &mut Reading<'_>, word: &str) {
+fn original(reading: &mut OptionReader<'_>, word: &str) {
     reading.load("conntrack");
     let not = reading.negated();
     let Some(text) = reading.value(word) else { return };
@@ -230,7 +230,7 @@ fn original(reading: &mut Reading<'_>, word: &str) {
     }
 }
 
-fn ports(reading: &mut Reading<'_>, word: &str) {
+fn ports(reading: &mut OptionReader<'_>, word: &str) {
     if word.ends_with("ports") {
         reading.load("multiport");
     } else {
@@ -269,7 +269,7 @@ fn range(text: &str) -> Option<(u16, u16)> {
 }
 
 /// Reads the mask of flags and the flags to be set. Supported if they mean a SYN without ACK.
-fn flags(reading: &mut Reading<'_>, word: &str) {
+fn flags(reading: &mut OptionReader<'_>, word: &str) {
     load_transport(reading);
     let plain = reading.plain(word);
     let (mask, set) = (reading.value(word), reading.value(word));
@@ -291,7 +291,7 @@ pub(crate) fn is_opening(mask: &str, set: &str) -> bool {
     set == "SYN" && matches!(mask, "ACK,FIN,RST,SYN" | "ACK,SYN" | "ACK,RST,SYN" | "ACK,FIN,SYN")
 }
 
-fn icmp(reading: &mut Reading<'_>, word: &str) {
+fn icmp(reading: &mut OptionReader<'_>, word: &str) {
     load_transport(reading);
     let plain = reading.plain(word);
     let Some(text) = reading.value(word).filter(|_| plain) else { return };
@@ -342,7 +342,7 @@ pub(crate) fn icmp_message(text: &str, family: Family) -> Option<u8> {
     Fact::IcmpType.read(text).ok().and_then(|number| u8::try_from(number).ok())
 }
 
-fn states(reading: &mut Reading<'_>, word: &str, module: &str) {
+fn states(reading: &mut OptionReader<'_>, word: &str, module: &str) {
     reading.load(module);
     let not = reading.negated();
     let Some(text) = reading.value(word) else { return };

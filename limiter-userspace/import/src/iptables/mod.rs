@@ -29,7 +29,7 @@ const UFW: [(&str, Family); 2] = [("ufw-", Family::V4), ("ufw6-", Family::V6)];
 /// Reads a text. `family` applies if the text does not name one.
 pub(super) fn read(text: &str, family: Option<Family>) -> Result<Firewall, ImportError> {
     let lines: Vec<&str> = text.lines().collect();
-    let mut reading = Reading {
+    let mut reading = TextReader {
         firewall: Firewall::default(),
         family: family.or_else(|| signs(&lines)).unwrap_or(Family::V4),
         said: family,
@@ -56,7 +56,7 @@ pub(super) fn read(text: &str, family: Option<Family>) -> Result<Firewall, Impor
     if reading.open {
         return Err(ImportError::CutOff("ends without COMMIT"));
     }
-    let Reading { mut firewall, recent, .. } = reading;
+    let TextReader { mut firewall, recent, .. } = reading;
     recent::pair(&mut firewall, recent);
     ufw(&mut firewall);
     Ok(firewall)
@@ -133,7 +133,7 @@ fn forwarded(firewall: &mut Firewall, name: &ChainName) {
     }
 }
 
-struct Reading {
+struct TextReader {
     firewall: Firewall,
     family: Family,
     /// The requested family.
@@ -144,7 +144,7 @@ struct Reading {
     recent: Vec<recent::Used>,
 }
 
-impl Reading {
+impl TextReader {
     fn line(&mut self, number: usize, line: &str) -> Result<(), ImportError> {
         let refused = |what: String| ImportError::Line { line: number, what, remedy: REMEDY };
         let line = line.trim();
@@ -260,7 +260,7 @@ impl Reading {
         let name = self.chain(chain);
         let family = if name.0.starts_with('6') { Family::V6 } else { Family::V4 };
         let hook = hook(&self.table, chain);
-        let rule::Read { cases, comment, recent, writes } = rule::read(words, family, hook);
+        let rule::ReadRule { cases, comment, recent, writes } = rule::read(words, family, hook);
         let place = format!("line {number}");
         if let Some(fact) = writes.filter(|_| !matches!(chain, "OUTPUT" | "POSTROUTING")) {
             let rewrites = cases.iter().map(|case| {

@@ -12,7 +12,7 @@ use crate::packets::{ALL_BUT, BY_FLAGS, Family, Packets};
 use crate::rate;
 
 #[derive(Debug)]
-pub(super) struct Read {
+pub(super) struct ReadRule {
     pub(super) cases: Vec<Case>,
     pub(super) comment: Option<String>,
     pub(super) recent: Vec<Use>,
@@ -56,7 +56,7 @@ const LIMITING: [(&str, &str); 5] = [
     ("statistic", "no packets are picked at random or by turns"),
 ];
 
-pub(super) struct Reading<'a> {
+pub(super) struct OptionReader<'a> {
     words: &'a [String],
     at: usize,
     pub(super) family: Family,
@@ -89,8 +89,8 @@ struct PlainLimit {
 }
 
 /// Reads the words after the chain's name. `hook` is the chain's, if it has one.
-pub(super) fn read(words: &[String], family: Family, hook: Option<Hook>) -> Read {
-    let mut reading = Reading {
+pub(super) fn read(words: &[String], family: Family, hook: Option<Hook>) -> ReadRule {
+    let mut reading = OptionReader {
         words,
         at: 0,
         family,
@@ -114,7 +114,7 @@ pub(super) fn read(words: &[String], family: Family, hook: Option<Hook>) -> Read
     reading.finish()
 }
 
-impl Reading<'_> {
+impl OptionReader<'_> {
     fn next(&mut self) -> Option<String> {
         let word = self.words.get(self.at)?.clone();
         self.at += 1;
@@ -313,7 +313,7 @@ impl Reading<'_> {
         self.differences.push(Difference::Loopback);
     }
 
-    fn finish(mut self) -> Read {
+    fn finish(mut self) -> ReadRule {
         if self.not {
             self.packets.lacks_limit("a `!` stands at the end");
         }
@@ -351,7 +351,7 @@ impl Reading<'_> {
             self.packets.lacks_limit("`--ctstate DNAT`: limiter does not see translations");
         }
         let case = Case { packets: self.packets, limit, verdict, times: Vec::new() };
-        Read {
+        ReadRule {
             cases: [case].into_iter().chain(translated).collect(),
             comment: self.comment,
             recent: recent.into_iter().collect(),

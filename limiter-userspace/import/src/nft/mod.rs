@@ -186,7 +186,7 @@ fn add_rule(
     };
     let empty = Value::Array(Vec::new());
     let expressions = body.get("expr").unwrap_or(&empty);
-    let rule::Read { cases, writes } =
+    let rule::ReadExpressions { cases, writes } =
         rule::read(objects, &name.0, expressions, nat.contains(&name.0));
     let hook = firewall.chains.get(&name).and_then(|chain| chain.hook);
     if let Some(what) = writes.filter(|_| !matches!(hook, Some(Hook::Outgoing | Hook::Other))) {

@@ -36,7 +36,7 @@ pub(super) fn sets_filled(rule: &Value) -> Vec<String> {
     names.collect()
 }
 
-struct Reading<'a> {
+struct ExpressionReader<'a> {
     objects: &'a Objects<'a>,
     table: &'a str,
     packets: Packets,
@@ -54,7 +54,7 @@ struct Reading<'a> {
 }
 
 /// The result of reading a rule: its cases, and the part of the headers that it changes.
-pub(super) struct Read {
+pub(super) struct ReadExpressions {
     pub(super) cases: Vec<Case>,
     pub(super) writes: Option<Written>,
 }
@@ -65,8 +65,8 @@ pub(super) fn read(
     table: &str,
     expressions: &Value,
     translating: bool,
-) -> Read {
-    let mut reading = Reading {
+) -> ReadExpressions {
+    let mut reading = ExpressionReader {
         objects,
         table,
         packets: Packets::default(),
@@ -86,7 +86,8 @@ pub(super) fn read(
         }
         _ => reading.packets.lacks_limit("its statements cannot be read"),
     }
-    let Reading { mut packets, limit, verdict, marks, times, mut mapped, writes, .. } = reading;
+    let ExpressionReader { mut packets, limit, verdict, marks, times, mut mapped, writes, .. } =
+        reading;
     if !times.is_empty()
         && (matches!(verdict, Some(Verdict::Jump(_) | Verdict::Goto(_))) || !mapped.is_empty())
     {
@@ -98,7 +99,7 @@ pub(super) fn read(
     if mapped.is_empty() {
         let marks = marks.map_or(Verdict::Continue, Verdict::Marks);
         let verdict = verdict.filter(|verdict| *verdict != Verdict::Continue).unwrap_or(marks);
-        return Read { cases: vec![Case { packets, limit, verdict, times }], writes };
+        return ReadExpressions { cases: vec![Case { packets, limit, verdict, times }], writes };
     }
     if limit.is_some() {
         packets.lacks_limit("a verdict map behind a limit");
@@ -109,7 +110,7 @@ pub(super) fn read(
             Err(_) => case.verdict = Verdict::Continue,
         }
     }
-    Read { cases: mapped, writes }
+    ReadExpressions { cases: mapped, writes }
 }
 
 /// The part of the headers that a statement changes; `None` for marks and the like.
@@ -140,7 +141,7 @@ fn change(name: &str, body: &Value) -> Change {
     Change { source, here: name == "redirect", addresses, ports: to }.settled()
 }
 
-impl Reading<'_> {
+impl ExpressionReader<'_> {
     fn statement(&mut self, statement: &Value) {
         let Some((name, body)) = statement.as_object().and_then(|object| object.iter().next())
         else {
