@@ -97,7 +97,7 @@ impl ModelEntry {
     }
 }
 
-struct ModelWord<'m>(&'m ModelEntry, Field);
+struct EntryWord<'m>(&'m ModelEntry, Field);
 
 #[derive(Clone, Copy)]
 enum Field {
@@ -106,7 +106,7 @@ enum Field {
     Resolved,
 }
 
-impl Cell for ModelWord<'_> {
+impl Cell for EntryWord<'_> {
     fn load(&self) -> u64 {
         self.0.read(|entry| match self.1 {
             Field::Name => entry.name().load(),
@@ -126,15 +126,15 @@ impl Cell for ModelWord<'_> {
 
 impl Entry for ModelEntry {
     fn name(&self) -> impl Cell {
-        ModelWord(self, Field::Name)
+        EntryWord(self, Field::Name)
     }
 
     fn word(&self) -> impl Cell {
-        ModelWord(self, Field::Word)
+        EntryWord(self, Field::Word)
     }
 
     fn resolved(&self) -> impl Cell {
-        ModelWord(self, Field::Resolved)
+        EntryWord(self, Field::Resolved)
     }
 
     fn counts(&self) -> u64 {

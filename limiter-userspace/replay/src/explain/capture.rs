@@ -216,7 +216,7 @@ impl Capture {
                 Err(PcapError::ReadError) => return Err(self.unreadable()),
                 Err(_malformed) => return Err(self.broken("a block that is malformed")),
             };
-            let state = State {
+            let reader = BlockReader {
                 file: &self.file,
                 number: self.number + 1,
                 unit: &mut self.unit,
@@ -224,7 +224,7 @@ impl Capture {
                 interfaces: &mut self.interfaces,
                 twice: &mut self.twice,
             };
-            let read = state.read(block);
+            let read = reader.read(block);
             self.reader.consume(length);
             match read? {
                 Read::Packet(packet) => {
@@ -273,7 +273,7 @@ impl Capture {
 }
 
 /// Everything in a [`Capture`] except its reader, which the block borrows.
-struct State<'a> {
+struct BlockReader<'a> {
     file: &'a str,
     number: u64,
     unit: &'a mut u64,
@@ -282,7 +282,7 @@ struct State<'a> {
     twice: &'a mut Twice,
 }
 
-impl State<'_> {
+impl BlockReader<'_> {
     fn read(self, block: PcapBlockOwned<'_>) -> Result<Read, CaptureError> {
         match block {
             PcapBlockOwned::LegacyHeader(header) => {

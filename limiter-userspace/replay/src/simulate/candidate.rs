@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::First;
 use super::peaks::{Most, Recent};
-use super::queue::{Bucket, Paces};
-use crate::explain::{Bucket as Of, Captured, Charge, Decision, ExplainError, Explainer};
+use super::queue::{BucketQueue, Paces};
+use crate::explain::{Bucket, Captured, Charge, Decision, ExplainError, Explainer};
 
 /// Bytes of packet times that are kept before old ones are removed.
 const SWEEP: usize = 16_000_000;
@@ -59,13 +59,13 @@ struct OfSource {
     dropped: u64,
     recent: Recent,
     /// Bucket of its rule in the source table, and the rule's number.
-    bucket: Option<(u32, Bucket)>,
+    bucket: Option<(u32, BucketQueue)>,
 }
 
 /// State of a source. Most sources of a flood send one packet, and only this is kept of them:
 /// [`First`] has the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SourceState {
     Passed,
     Dropped,
     /// Index among the sources with several packets.
@@ -89,11 +89,11 @@ pub(super) struct Candidate {
     /// The longest window of the limits, in nanoseconds; 0 without any.
     window: u64,
     /// Indexed by the number of the source.
-    states: Vec<State>,
+    states: Vec<SourceState>,
     sources: Vec<OfSource>,
     /// By a hash of rule and key, keyed with a secret: 64 bits instead of 64 bytes.
     keys: HashMap<u64, OfKey>,
-    buckets: Vec<(u32, Bucket)>,
+    buckets: Vec<(u32, BucketQueue)>,
     hash: RandomState,
     paces: HashMap<u32, Paces>,
     charges: Vec<Charge>,
@@ -144,10 +144,10 @@ impl Candidate {
     /// Approximate bytes that are kept.
     pub(super) fn bytes(&self) -> usize {
         self.explainer.bytes()
-            + self.states.len() * size_of::<State>()
+            + self.states.len() * size_of::<SourceState>()
             + self.sources.len() * size_of::<OfSource>()
             + of_growing(self.keys.len(), self.keys.capacity(), size_of::<(u64, OfKey)>())
-            + self.buckets.len() * size_of::<(u32, Bucket)>()
+            + self.buckets.len() * size_of::<(u32, BucketQueue)>()
             + self.kept
     }
 
@@ -184,13 +184,13 @@ impl Candidate {
         passed: bool,
         charges: &[Charge],
     ) {
-        let by_source = charges.iter().find(|charge| matches!(charge.bucket, Of::Source(_)));
+        let by_source = charges.iter().find(|charge| matches!(charge.bucket, Bucket::Source(_)));
         let by_source = by_source.map(|charge| charge.number);
         let mut wait = 0;
         if let Some((place, first)) = first {
             wait = self.source(place, &first, (length, now, passed), by_source);
         }
-        for charge in charges.iter().filter(|charge| !matches!(charge.bucket, Of::Source(_))) {
+        for charge in charges.iter().filter(|charge| !matches!(charge.bucket, Bucket::Source(_))) {
             wait = wait.max(self.key(charge, (length, now, passed)));
         }
         if wait > 0 {
@@ -217,16 +217,16 @@ impl Candidate {
             if passed {
                 self.most = self.most.max(Most::first(window));
             }
-            self.states.push(if passed { State::Passed } else { State::Dropped });
+            self.states.push(if passed { SourceState::Passed } else { SourceState::Dropped });
             return number.map_or(0, |number| self.paces(number).first_wait(length));
         };
-        let at = if let State::More(at) = *state {
+        let at = if let SourceState::More(at) = *state {
             at
         } else {
             // Count the first packet like any other, now that there is a second one.
             let at = u32::try_from(self.sources.len()).unwrap_or(u32::MAX);
-            let had_passed = *state == State::Passed;
-            *state = State::More(at);
+            let had_passed = *state == SourceState::Passed;
+            *state = SourceState::More(at);
             let mut recent = Recent::default();
             if had_passed {
                 recent.add(first.now, window);
@@ -234,7 +234,8 @@ impl Candidate {
             let bucket = number.map(|number| {
                 let paces = self.paces(number);
                 let heap = paces.heap();
-                let (bucket, _) = Bucket::begin(paces, first.now, first.length.into(), had_passed);
+                let (bucket, _) =
+                    BucketQueue::begin(paces, first.now, first.length.into(), had_passed);
                 self.kept += heap;
                 (number, bucket)
             });
@@ -281,7 +282,7 @@ impl Candidate {
                 *of = OfKey::More(u32::try_from(self.buckets.len()).unwrap_or(u32::MAX));
                 let paces = self.paces(number);
                 let heap = paces.heap();
-                let (mut bucket, _) = Bucket::begin(paces, before, bytes.into(), had_passed);
+                let (mut bucket, _) = BucketQueue::begin(paces, before, bytes.into(), had_passed);
                 let wait = bucket.add(paces, now, length, passed);
                 self.kept += heap;
                 self.buckets.push((number, bucket));
@@ -317,9 +318,9 @@ impl Candidate {
         let (mut hit, mut of_hit) = (0, 0);
         for (state, first) in self.states.iter().zip(firsts) {
             let lost = match state {
-                State::Passed => false,
-                State::Dropped => true,
-                State::More(at) => {
+                SourceState::Passed => false,
+                SourceState::Dropped => true,
+                SourceState::More(at) => {
                     self.sources.get(*at as usize).is_some_and(|source| source.dropped > 0)
                 }
             };

@@ -73,7 +73,7 @@ impl Paces {
         waits.max().unwrap_or(0)
     }
 
-    /// Approximate bytes of a [`Bucket`] besides the struct.
+    /// Approximate bytes of a [`BucketQueue`] besides the struct.
     pub(super) const fn heap(&self) -> usize {
         self.paces.len() * size_of::<Ticks>() + 16
     }
@@ -98,7 +98,7 @@ fn leaky(rate: RateLimit, backlog: std::time::Duration) -> RateLimit {
 const NEVER: u64 = u64::MAX;
 
 #[derive(Clone, Debug)]
-pub(super) struct Bucket {
+pub(super) struct BucketQueue {
     first: u64,
     last: u64,
     packets: u64,
@@ -111,7 +111,7 @@ pub(super) struct Bucket {
     starved: u64,
 }
 
-impl Bucket {
+impl BucketQueue {
     /// A bucket at its first packet. Also returns the time, in nanoseconds, that the packet would
     /// wait in a queue.
     pub(super) fn begin(paces: &Paces, now: u64, length: u64, passed: bool) -> (Self, u64) {

@@ -86,11 +86,11 @@ impl Default for Settings {
 struct Kept {
     packets: u64,
     bytes: u64,
-    state: State,
+    state: KeptPackets,
 }
 
 #[derive(Debug)]
-enum State {
+enum KeptPackets {
     /// One packet: its time in ticks.
     One(u64),
     More(Box<Curve>),
@@ -201,18 +201,18 @@ impl Tuner {
         let now = Ticks::from_nanos(nanos.saturating_add(FIRST).saturating_sub(began));
         let count = self.settings.count;
         let units = |packets: u64, bytes: u64| if count == Count::Bytes { bytes } else { packets };
-        let new = || Kept { packets: 0, bytes: 0, state: State::One(now.get()) };
+        let new = || Kept { packets: 0, bytes: 0, state: KeptPackets::One(now.get()) };
         let kept = self.kept.entry(key).or_insert_with(new);
         if kept.packets.saturating_add(packets) > 1 {
-            if let State::One(first) = kept.state {
+            if let KeptPackets::One(first) = kept.state {
                 let mut curve = Box::<Curve>::default();
                 if kept.packets > 0 {
                     curve.add(&self.rates, Ticks::new(first), units(1, kept.bytes));
                 }
-                kept.state = State::More(curve);
+                kept.state = KeptPackets::More(curve);
                 self.curves += 1;
             }
-            if let State::More(curve) = &mut kept.state {
+            if let KeptPackets::More(curve) = &mut kept.state {
                 curve.add(&self.rates, now, units(packets, bytes));
             }
         }
@@ -228,7 +228,7 @@ impl Tuner {
     }
 
     fn count_curves(&mut self) {
-        let more = self.kept.values().filter(|kept| matches!(kept.state, State::More(_)));
+        let more = self.kept.values().filter(|kept| matches!(kept.state, KeptPackets::More(_)));
         self.curves = more.count();
     }
 

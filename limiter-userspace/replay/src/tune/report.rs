@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::proposal::{self, FEW_PACKETS, Proposal, SHORTEST};
 use super::rates::{RATES, Rate};
-use super::{Kept, State, TriePrefix, Tuner, chance};
+use super::{Kept, KeptPackets, TriePrefix, Tuner, chance};
 
 /// Shares of the sources for [`AtRate::bursts`].
 pub const SHARES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
@@ -182,8 +182,8 @@ impl Tuner {
         let top = top.into_iter().map(|(source, kept)| {
             let units = if bytes { kept.bytes } else { kept.packets };
             let most = match &kept.state {
-                State::One(_) => [units; 4],
-                State::More(curve) => curve.most(),
+                KeptPackets::One(_) => [units; 4],
+                KeptPackets::More(curve) => curve.most(),
             };
             let need = limit.as_ref().map(|(place, rate, burst)| {
                 let need = self.need(kept, *place);
@@ -276,8 +276,8 @@ impl Tuner {
     /// The need of a source at a rate, in ticks.
     pub(super) fn need(&self, kept: &Kept, place: usize) -> u64 {
         match &kept.state {
-            State::More(curve) => curve.debts().get(place).copied().unwrap_or_default(),
-            State::One(_) => {
+            KeptPackets::More(curve) => curve.debts().get(place).copied().unwrap_or_default(),
+            KeptPackets::One(_) => {
                 let units = if self.settings.count == Count::Bytes { kept.bytes } else { 1 };
                 self.rates.get(place).map_or(0, |rate| rate.cost(units).get())
             }
