@@ -66,7 +66,7 @@ impl Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Source {
+struct TuneSource {
     address: Ipv4Addr,
     kind: Kind,
     /// True if the source is observed before the proposal; the others only resemble those.
@@ -74,7 +74,7 @@ struct Source {
 }
 
 /// Sources of a run, grouped by kind; `others` adds as many similar ones that are not observed.
-fn sources(others: bool) -> Vec<Vec<Source>> {
+fn sources(others: bool) -> Vec<Vec<TuneSource>> {
     let nets = [(true, [203, 0, 113]), (false, [198, 51, 100])];
     let mut first = 1;
     let mut kinds = Vec::new();
@@ -82,7 +82,7 @@ fn sources(others: bool) -> Vec<Vec<Source>> {
         let mut all = Vec::new();
         for (observed, [a, b, c]) in nets.into_iter().filter(|(observed, _)| *observed || others) {
             let of = (first..first + count).map(|last| Ipv4Addr::new(a, b, c, last));
-            all.extend(of.map(|address| Source { address, kind, observed }));
+            all.extend(of.map(|address| TuneSource { address, kind, observed }));
         }
         first += count;
         kinds.push(all);
@@ -90,8 +90,8 @@ fn sources(others: bool) -> Vec<Vec<Source>> {
     kinds
 }
 
-fn streams(kinds: &[Vec<Source>]) -> Result<Vec<Stream>> {
-    let of = |sources: &Vec<Source>| {
+fn streams(kinds: &[Vec<TuneSource>]) -> Result<Vec<Stream>> {
+    let of = |sources: &Vec<TuneSource>| {
         let kind = sources.first().context("a kind without sources")?.kind;
         let frames = sources.iter().map(|source| {
             let empty = Frame::ipv4(source.address.octets(), RECEIVER.ipv4.octets());
@@ -106,7 +106,7 @@ fn streams(kinds: &[Vec<Source>]) -> Result<Vec<Stream>> {
 
 /// Result for the sources of one kind after the proposal came into force.
 #[derive(Clone, Debug, Serialize)]
-struct Row {
+struct TuneRow {
     kind: &'static str,
     /// True if these sources had been observed.
     observed: bool,
@@ -120,7 +120,7 @@ struct Row {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+struct TuneReport {
     pass: bool,
     failures: Vec<String>,
     rate: String,
@@ -129,7 +129,7 @@ struct Report {
     promised: u64,
     /// Largest predicted share of similar sources that it hits, with a confidence of 95 %.
     promised_at_most: f64,
-    rows: Vec<Row>,
+    rows: Vec<TuneRow>,
     /// Sources that sent, that lost a packet, and that lost most of their packets, by limiter's
     /// counts.
     counted: [u64; 3],
@@ -188,7 +188,7 @@ fn tuned(
     let Some(rows) = measure(testbed, interrupt, seconds, &limit)? else {
         return Ok(Outcome::Interrupted);
     };
-    let mut report = Report {
+    let mut report = TuneReport {
         pass: false,
         failures: Vec::new(),
         rate: rate.to_owned(),
@@ -258,7 +258,7 @@ fn measure(
     interrupt: &Interrupt,
     seconds: u64,
     limit: &Limit,
-) -> Result<Option<Vec<Row>>> {
+) -> Result<Option<Vec<TuneRow>>> {
     let kinds = sources(true);
     eprintln!("They send again, and as many others like them.");
     let receiver = Receiver::start(&testbed.receiver, RECEIVER.interface)?;
@@ -290,12 +290,12 @@ fn measure(
 }
 
 fn row<T: Iterator<Item = u64>>(
-    sources: impl Iterator<Item = (usize, Source)>,
+    sources: impl Iterator<Item = (usize, TuneSource)>,
     times: impl Fn(usize) -> T,
     counts: &Counts,
     limit: &Limit,
-) -> Result<Row> {
-    let mut row = Row {
+) -> Result<TuneRow> {
+    let mut row = TuneRow {
         kind: Kind::Steady.name(),
         observed: true,
         sources: 0,
@@ -318,13 +318,13 @@ fn row<T: Iterator<Item = u64>>(
     Ok(row)
 }
 
-impl Report {
+impl TuneReport {
     #[expect(clippy::cast_precision_loss, reason = "a few sources")]
     fn judge(&mut self) {
         let mut failures = Vec::new();
         let heavy = Kind::Heavy.name();
         for row in &self.rows {
-            let Row { kind, offered, delivered, expected, hit, sources, .. } = row;
+            let TuneRow { kind, offered, delivered, expected, hit, sources, .. } = row;
             if *kind == heavy && hit != sources {
                 failures
                     .push(format!("{} of {sources} {kind} sources lost nothing", sources - hit));
@@ -398,8 +398,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
-        let row = |kind: Kind, observed, hit| Row {
+    fn report() -> TuneReport {
+        let row = |kind: Kind, observed, hit| TuneRow {
             kind: kind.name(),
             observed,
             sources: 6,
@@ -411,7 +411,7 @@ mod tests {
         let rows = [(true, 6), (false, 6)].into_iter().flat_map(|(observed, hit)| {
             [row(Kind::Steady, observed, 0), row(Kind::Heavy, observed, hit)]
         });
-        Report {
+        TuneReport {
             pass: false,
             failures: Vec::new(),
             rate: "20/s".to_owned(),
@@ -423,7 +423,7 @@ mod tests {
         }
     }
 
-    type Change = fn(&mut Report);
+    type Change = fn(&mut TuneReport);
 
     #[test]
     fn each_way_to_fail_is_reported() {
