@@ -16,24 +16,17 @@
 //!
 //! Nothing here depends on the data path or the daemon.
 
-mod beyond;
 pub mod change;
-mod change_log;
 pub mod config;
-mod contact;
-mod hot;
 pub mod keeping;
-mod limit_state;
 pub mod membership;
 pub mod memory;
 pub mod node;
-mod peers;
 pub mod queue;
 mod queue_store;
 mod random;
 pub mod redis;
 mod run;
-mod servers;
 mod settings;
 pub mod sign;
 pub mod status;

@@ -14,25 +14,32 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant as TokioInstant, sleep, sleep_until, timeout};
 
-use super::beyond::{Remembered, Watch};
 use super::change::Change;
-use super::change_log::ChangeLog;
-use super::contact::{Calls, Kind};
-use super::hot::Hot;
-use super::limit_state::LimitState;
 use super::membership::{Membership, Met, Presence};
 use super::memory;
-use super::peers::{HEARTBEAT, Peers};
 use super::random;
-use super::servers::ServerWatch;
 use super::settings::{NodeSettings, Rules};
 use super::sign::Trust;
 use super::status::{Notice, RefusedChange, ServerStatus, Status};
 use super::store::Store;
+use beyond::{Remembered, Watch};
 use calls::{Batches, Outcome};
+use change_log::ChangeLog;
+use contact::{Calls, Kind};
+use hot::Hot;
+use limit_state::LimitState;
+use peers::{HEARTBEAT, Peers};
+use servers::ServerWatch;
 
+pub(crate) mod beyond;
 mod calls;
+pub(crate) mod change_log;
+pub(crate) mod contact;
+pub(crate) mod hot;
 mod keys;
+pub(crate) mod limit_state;
+pub(crate) mod peers;
+pub(crate) mod servers;
 
 /// Longest time in microseconds between two ticks, if no limit needs them more often.
 const TICK_MOST: u64 = 100_000;

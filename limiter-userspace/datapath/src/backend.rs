@@ -23,7 +23,7 @@ use limiter_rules::{Installed, Plan, Selector};
 use limiter_sharing::Leases;
 use limiter_text::pattern::Pattern;
 
-use super::words::header_of;
+use super::maps::words::header_of;
 use super::{
     Attachment, CapturedPacket, DatapathError, Hook, LeftBehind, LinkChange, ModeChoice, Neighbour,
     Options, Queueing, Refused, SourceTable, Sweep, Then, ThenChange, TrialOutcome, Wanted,

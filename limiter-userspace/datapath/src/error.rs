@@ -10,12 +10,12 @@ use aya::programs::links::LinkError;
 use limiter_common::wire::ABI_VERSION;
 use limiter_text::second_daemon::SECOND_DAEMON;
 
-use super::hook::is_limiter;
-use super::left_behind::LeftBehind;
-use super::other_pins::OtherPins;
+use super::hooks::hook::is_limiter;
+use super::hooks::tc_order::TcOrder;
+use super::hooks::then_fault::ThenFault;
+use super::interfaces::left_behind::LeftBehind;
+use super::pins::other_pins::OtherPins;
 use super::remedy::Reported;
-use super::tc_order::TcOrder;
-use super::then_fault::ThenFault;
 
 /// Every variant names the object and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -237,7 +237,7 @@ pub enum DatapathError {
     /// The kernel has no fq for the device in which incoming packets wait.
     #[error(
         "the device {name} (ifb with fq), in which packets that come in wait: {}",
-        super::queueing::NO_FQ
+        super::netlink::queueing::NO_FQ
     )]
     NoFq {
         /// Name of the device.

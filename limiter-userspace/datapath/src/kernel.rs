@@ -1,8 +1,11 @@
 //! Loading or adopting the data path, and what is set in it.
 
+pub(crate) mod changes;
 mod in_daemon;
+pub(crate) mod on_trial;
 mod rule_set;
 mod state;
+pub(crate) mod trial;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,24 +19,25 @@ use limiter_common::window::WallOffset;
 use limiter_common::wire::{ABI_VERSION, Control, EntryKind, EntryTable, map};
 use limiter_model::Framing;
 
-use super::capture::CaptureMaps;
-use super::events::EventMaps;
-use super::hook::Hook;
+use super::hooks::hook::Hook;
+use super::hooks::programs;
+use super::hooks::programs::HookProgram;
+use super::hooks::then::ThenMap;
+use super::interfaces::own_links;
+use super::interfaces::retry::Retries;
 use super::load::{Objects, load, warn_of_size};
 use super::log::KernelLog;
+use super::maps::capture::CaptureMaps;
+use super::maps::events::EventMaps;
+use super::maps::open_maps::{HasMaps, OpenMaps};
 use super::maps::{PinnedControl, capacity, of_object};
-use super::on_trial::{self, Trial};
-use super::open_maps::{HasMaps, OpenMaps};
-use super::own_links;
-use super::pin_lock::PinLock;
-use super::predecessor::Predecessor;
-use super::programs::{self, HookProgram};
-use super::retry::Retries;
-use super::source_store::SourceStore;
-use super::then::ThenMap;
+use super::pins::pin_lock::PinLock;
+use super::pins::predecessor::Predecessor;
+use super::sources::source_store::SourceStore;
 use super::{
     Datapath as _, DatapathError, LeftBehind, ModeChoice, Options, PinDir, Wanted, features,
 };
+use on_trial::Trial;
 
 /// A loaded program and its pinned maps.
 pub struct Kernel {

@@ -5,9 +5,9 @@ use limiter_common::header::Direction;
 use limiter_common::wire::{MAX_BUDGETS, MAX_RECORDS, map};
 use limiter_rules::place::slots_for;
 
-use super::hook::Hook;
-use super::programs::refused_or;
-use super::source_store::SourceStore;
+use super::hooks::hook::Hook;
+use super::hooks::programs::refused_or;
+use super::sources::source_store::SourceStore;
 use super::{DatapathError, Options, PinDir};
 
 /// Returns an object file, in memory aligned to 8 bytes for the ELF reader. Empty if it was built

@@ -1,5 +1,21 @@
 //! Typed handles on the program's maps.
 
+pub(crate) mod capture;
+pub(crate) mod change_map;
+pub(crate) mod entries;
+pub(crate) mod events;
+pub(crate) mod found;
+pub(crate) mod held_rules;
+pub(crate) mod leases;
+pub(crate) mod lists;
+pub(crate) mod open_maps;
+pub(crate) mod pod;
+pub(crate) mod program_maps;
+pub(crate) mod reading;
+pub(crate) mod tables;
+pub(crate) mod tries;
+pub(crate) mod words;
+
 use std::sync::atomic::{Ordering, fence};
 
 use aya::Ebpf;
@@ -17,9 +33,10 @@ use limiter_common::wire::{
 };
 use limiter_rules::model::TriePrefix;
 
-use super::found::found;
-use super::pod::Wire;
-use super::{DatapathError, PinDir, batch, tries};
+use super::sources::batch;
+use super::{DatapathError, PinDir};
+use found::found;
+use pod::Wire;
 
 /// Counters zeroed per call: 64 bytes each, on every CPU.
 const CLEARED_AT_ONCE: usize = 4096;

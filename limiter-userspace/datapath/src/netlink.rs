@@ -1,5 +1,10 @@
 //! Requests over netlink: for one message, or a dump of all objects.
 
+pub(crate) mod generic;
+pub(crate) mod ifb;
+pub(crate) mod offloads;
+pub(crate) mod queueing;
+
 use std::io;
 
 use netlink_packet_core::{

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::source_table::SourceTable;
-use super::tc_order::TcOrder;
+use super::hooks::tc_order::TcOrder;
+use super::sources::source_table::SourceTable;
 
 /// Settings of a data path.
 #[derive(Clone, Debug)]

@@ -1,16 +1,22 @@
 //! The buckets of sources and of compact keys, in either store.
 
+pub(crate) mod batch;
+pub(crate) mod lines;
+pub(crate) mod mapped;
+pub(crate) mod source_store;
+pub(crate) mod source_table;
+
 use aya::maps::{HashMap, Map, MapData};
 use limiter_common::bucket_key::BucketKey;
 use limiter_common::wire::{Bucket, EntryKind, map};
 
-use super::batch::{Slice, SourceMaps, Sweep};
-use super::found::found;
-use super::lines::LineMaps;
-use super::pod::Wire;
-use super::source_store::SourceStore;
-use super::source_table::SourceTable;
+use super::maps::found::found;
+use super::maps::pod::Wire;
 use super::{DatapathError, PinDir};
+use batch::{Slice, SourceMaps, Sweep};
+use lines::LineMaps;
+use source_store::SourceStore;
+use source_table::SourceTable;
 
 /// Handles on the maps of the buckets of sources.
 pub(super) enum Sources {

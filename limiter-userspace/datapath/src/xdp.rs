@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use limiter_rules::rate_text::MIN_FULL_FRAME;
 
-use super::matching::matching;
+use super::interfaces::matching::matching;
+use super::pins::pinned;
 use super::{
     Backend, Datapath, DatapathError, Hook, Interface, Kernel, ModeChoice, Objects, Observed,
-    Options, PinDir, Wanted, capabilities, pinned, privileges,
+    Options, PinDir, Wanted, capabilities, privileges,
 };
 
 /// Interval at which the program's own log is read.

@@ -19,6 +19,7 @@ use crate::call::call;
 use crate::maps::Maps;
 use crate::outcome::{Insert, Packed};
 use crate::packet::Facts;
+
 use crate::table::{BANS, REPLIES, Scratch, spend};
 
 /// Carries out an outcome. Returns the outcome afterwards. Leaves a redirection to the caller,

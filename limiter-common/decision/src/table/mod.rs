@@ -9,68 +9,53 @@
 //! The parts of that are subprograms ([`mod@crate::subprograms`]): in the kernel each is a function
 //! that the verifier proves by itself, so that its work does not multiply.
 
-mod entry;
+mod buckets;
+mod charges;
 pub mod flow;
+mod keys;
+mod limits;
+mod plain_route;
 mod result;
 mod run;
-mod target;
 
-mod charge;
-mod check;
 mod clock;
-mod compact;
-mod compact_row;
-mod delay;
-mod key;
-mod key_cell;
-mod lease;
-pub mod limit;
-mod lookup;
-mod over;
 mod peek;
-mod plain;
-mod plain_tables;
-mod plain_wide;
-mod refresh;
 mod scratch;
-mod spend;
-mod undo;
-mod weight;
-mod wish;
 
-pub use charge::{
+pub use buckets::entry::{evict_keyed, freeze, make_keyed, probe_keyed};
+pub use buckets::refresh::{clear_fresh, is_used, limit_words, refresh, store_fresh, update};
+pub use buckets::target::bucket;
+pub use charges::charge::{
     ChargePlan, RecordCharge, charge, charge_planned, charge_record, charge_rest, charge_shared,
     give_back, note_passed, plan_charge,
 };
-pub use check::{Check, check_limits};
+pub use charges::over::{count_class, over_source};
+pub use charges::spend::spend;
+pub use charges::undo::undo_table;
 pub use clock::read_clock;
+pub use keys::key::{KeyFacts, locate};
+pub use keys::key_cell::KeyCell;
+pub use keys::lookup::{most_specific, of_shape};
+pub use limits::check::{Check, check_limits};
+pub use limits::delay::{delay, wait_for};
 #[cfg(not(target_arch = "bpf"))]
-pub use compact_row::judge_compact_alone;
-pub use compact_row::{
+pub use limits::lease::passes;
+pub use limits::lease::undo_lease;
+pub use limits::limit;
+pub use limits::wish::{ask, find_leases, need_leases};
+pub use peek::peek;
+#[cfg(not(target_arch = "bpf"))]
+pub use plain_route::compact_row::judge_compact_alone;
+pub use plain_route::compact_row::{
     charge_at_compact, charge_compact, look_at_compact, look_compact, settle_compact,
     undo_at_compact, undo_compact,
 };
-pub use delay::{delay, wait_for};
-pub use entry::{evict_keyed, freeze, make_keyed, probe_keyed};
-pub use key::{KeyFacts, locate};
-pub use key_cell::KeyCell;
-#[cfg(not(target_arch = "bpf"))]
-pub use lease::passes;
-pub use lease::undo_lease;
-pub use lookup::{most_specific, of_shape};
-pub use over::{count_class, over_source};
-pub use peek::peek;
-pub use plain_tables::{Plain, Row, judge_compact, judge_full, judge_plain, line_up};
-pub use plain_wide::{
+pub use plain_route::plain_tables::{Plain, Row, judge_compact, judge_full, judge_plain, line_up};
+pub use plain_route::plain_wide::{
     attempt_one, charge_others, fail_full, look_at_full, peek_second, set_key, undo_full,
 };
-pub use refresh::{clear_fresh, is_used, limit_words, refresh, store_fresh, update};
 pub use result::{Begun, TableResult};
 pub use run::{
     begin, begin_packet, class_range, fail, note_dropped, peek_again, remember_flow, run_tables,
 };
 pub use scratch::{ACCOUNTS, Account, BANS, REPLIES, SOURCE_CLASS, Scratch};
-pub use spend::spend;
-pub use target::bucket;
-pub use undo::undo_table;
-pub use wish::{ask, find_leases, need_leases};

@@ -3,14 +3,14 @@
 use limiter_common::verdict::Reason;
 use limiter_common::wire::RULE_NONE;
 
-use super::check::Check;
-use super::over::over;
-use super::plain::check_at_once;
+use super::buckets::target::{TargetLookup, find_target};
+use super::charges::over::over;
+use super::limits::check::Check;
+use super::limits::weight::weight;
+use super::limits::wish::{ask, find_leases, need_leases};
+use super::plain_route::plain::check_at_once;
 use super::result::{Stale, TableResult, Wish};
 use super::scratch::{Plan, Scratch};
-use super::target::{TargetLookup, find_target};
-use super::weight::weight;
-use super::wish::{ask, find_leases, need_leases};
 use crate::call::call;
 use crate::maps::{Keyed as _, Maps};
 

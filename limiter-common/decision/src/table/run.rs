@@ -10,19 +10,19 @@ use limiter_common::wire::{
     Control, MAX_RANGES, MAX_TABLES, RULE_NONE, RuleSetHeader, is_daemon_lost,
 };
 
-use super::charge::charge;
+use super::buckets::refresh::refresh;
+use super::buckets::target;
+use super::charges::charge::charge;
+use super::charges::over::{count_class, over_source};
+use super::charges::undo::{undo_source, undo_table};
 use super::clock::read_clock;
-use super::compact::is_compact;
-use super::compact_row::{charge_compact, look_compact, undo_compact};
-use super::key::{locate, put};
-use super::over::{count_class, over_source};
+use super::keys::compact::is_compact;
+use super::keys::key::{locate, put};
+use super::limits::weight::weight_of;
 use super::peek::peek;
-use super::refresh::refresh;
+use super::plain_route::compact_row::{charge_compact, look_compact, undo_compact};
 use super::result::{Begun, NO_RECORD, Stale, TableResult};
 use super::scratch::{Plan, SOURCE_CLASS, Scratch};
-use super::target;
-use super::undo::{undo_source, undo_table};
-use super::weight::weight_of;
 use crate::call::call;
 use crate::engine::SourcePacket;
 use crate::engine::source::{count_source, judge};

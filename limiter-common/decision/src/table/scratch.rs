@@ -12,10 +12,10 @@ use limiter_common::wire::{
     Count, KeyLeases, KeyedEntry, MAX_LIMITS, MAX_TABLES, RULE_NONE, TableKey, WORDS,
 };
 
-use super::key::KeyFacts;
-use super::key_cell::KeyCell;
+use super::keys::key::KeyFacts;
+use super::keys::key_cell::KeyCell;
+use super::limits::weight::passed;
 use super::result::{BudgetRef, ChargeTarget, Stale, Wish};
-use super::weight::passed;
 use crate::maps::Maps;
 use crate::outcome::Packed;
 use crate::packet::Facts;

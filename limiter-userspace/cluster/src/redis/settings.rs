@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The script for leases, as sent to the server.
-pub const LEASE: &str = include_str!("../lease.lua");
+pub const LEASE: &str = include_str!("lease.lua");
 /// The script for windows, as sent to the server.
-pub const WINDOW: &str = include_str!("../window.lua");
+pub const WINDOW: &str = include_str!("window.lua");
 /// The script for the reports of nodes, as sent to the server.
-pub const NODE: &str = include_str!("../node.lua");
+pub const NODE: &str = include_str!("node.lua");
 
 /// The script for queues, as sent to the server.
-pub const QUEUE: &str = include_str!("../queue.lua");
+pub const QUEUE: &str = include_str!("queue.lua");
 
 /// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,12 +9,12 @@ use limiter_sharing::account::Answer;
 use limiter_sharing::leases::Leases;
 use tokio::task::JoinError;
 
-use super::super::contact::Kind;
-use super::super::limit_state::{KeyRequest, LimitState};
 use super::super::membership::Met;
 use super::super::store::{
     Answers, Ask, Batch, Foreign, KEYS_MAX, Store, StoreError, WindowAsk, WindowBatch,
 };
+use super::contact::Kind;
+use super::limit_state::{KeyRequest, LimitState};
 use super::{LOOK, LOOK_AGAIN, Loop};
 
 /// Keys of a call: number of the limit, and of its call.

@@ -4,11 +4,11 @@
 use limiter_sharing::SharedRule;
 use limiter_sharing::leases::Leases;
 
-use super::super::hot::Ended;
-use super::super::limit_state::LimitState;
 use super::super::store::{HotKey, Store};
 use super::Loop;
 use super::calls::Batches;
+use super::hot::Ended;
+use super::limit_state::LimitState;
 
 impl<S: Store + 'static, L: Leases> Loop<S, L> {
     /// Gives leases to keys that ask. Returns the numbers of the limits that begin.

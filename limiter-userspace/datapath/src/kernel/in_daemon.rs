@@ -17,12 +17,15 @@ use limiter_sharing::Leases;
 use limiter_text::pattern::Pattern;
 
 use super::Kernel;
-use crate::found::removed;
-use crate::leases::HeldLeases;
-use crate::pod::Wire;
+use crate::interfaces::{links, own_links};
+use crate::maps::events;
+use crate::maps::found::removed;
+use crate::maps::leases::HeldLeases;
+use crate::maps::pod::Wire;
+use crate::netlink::ifb;
 use crate::{
     CapturedPacket, Datapath, DatapathError, LeftBehind, LinkChange, Observed as _, Refused, Then,
-    ThenChange, TrialOutcome, events, ifb, links, own_links, strips_tags, xdp,
+    ThenChange, TrialOutcome, strips_tags, xdp,
 };
 
 impl Datapath for Kernel {

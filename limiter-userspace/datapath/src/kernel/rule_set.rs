@@ -6,7 +6,7 @@ use limiter_rules::{Installed, Plan};
 
 use super::Kernel;
 use crate::DatapathError;
-use crate::words::{header_of, own_budgets_of};
+use crate::maps::words::{header_of, own_budgets_of};
 
 impl Kernel {
     /// Puts a planned rule set in force. The old one stays in force until the last step. `now` is

@@ -7,7 +7,8 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use super::Link;
-use crate::{DatapathError, clsact, netlink};
+use crate::hooks::clsact;
+use crate::{DatapathError, netlink};
 
 /// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`: also matches the qdisc `ingress`.
 const INGRESS: TcHandle = TcHandle { major: u16::MAX, minor: TcHandle::MIN_INGRESS };

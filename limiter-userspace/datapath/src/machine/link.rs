@@ -8,7 +8,8 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-use crate::interface::{self, Interface};
+use crate::interfaces::interface;
+use crate::interfaces::interface::Interface;
 use crate::{DatapathError, netlink};
 
 /// An interface, and how it is connected to others.

@@ -19,9 +19,9 @@ pub use pins::{
 pub use queues::{Queues, queues};
 pub use route::{default_routes, interface_towards};
 
-pub use super::bpffs::USUAL_MOUNT;
 pub use super::features::{Features, look as features};
+pub use super::hooks::programs::name_of as program_name;
+pub use super::pins::bpffs::USUAL_MOUNT;
 pub use super::privileges::{Privileges, held as privileges};
-pub use super::programs::name_of as program_name;
 pub use super::xdp::{cpus, missing};
 pub use limiter_sharing::clock::ahead as clock_ahead;

@@ -5,7 +5,7 @@ use netlink_packet_core::DefaultNla;
 
 use super::Link;
 use crate::DatapathError;
-use crate::generic::{ask_family, attribute};
+use crate::netlink::generic::{ask_family, attribute};
 
 /// `include/uapi/linux/netdev.h`.
 const NETDEV_CMD_DEV_GET: u8 = 1;

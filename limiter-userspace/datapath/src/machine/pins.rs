@@ -9,10 +9,11 @@ use limiter_common::header::Direction;
 use limiter_common::wire::{ABI_VERSION, Control};
 use rustix::fs::{Access, access, major, minor};
 
-use crate::interface::Interface;
+use crate::hooks::{foreign, neighbours};
+use crate::interfaces::interface::Interface;
+use crate::interfaces::own_links;
 use crate::maps::PinnedControl;
-use crate::own_links;
-use crate::{DatapathError, Hook, Mode, Neighbour, PinDir, foreign, neighbours};
+use crate::{DatapathError, Hook, Mode, Neighbour, PinDir};
 
 /// How usable a place for pins is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

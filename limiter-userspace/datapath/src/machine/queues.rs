@@ -2,7 +2,7 @@
 
 use super::Link;
 use crate::DatapathError;
-use crate::generic::{ask_ethtool, attribute};
+use crate::netlink::generic::{ask_ethtool, attribute};
 
 /// `include/uapi/linux/ethtool_netlink.h`.
 const ETHTOOL_MSG_CHANNELS_GET: u8 = 17;
