@@ -13,12 +13,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ipnet::IpNet;
+use limiter_api::bans::{RequestBanAnswer, RequestBanBecame, SetRequestBan, SetRequestBans};
 use limiter_common::time::Ticks;
 use limiter_decision::ban::{BanTerms, History, Strike, strike};
 use limiter_rules::model::Ban;
 
 use crate::buckets::key::{Key, source};
-use crate::daemon::{AskedBan, BanAnswer, Daemon};
+use crate::daemon::{Daemon, bounded, millis};
 use crate::reports::counters::BanBecame;
 use crate::reports::unsaid::{Unsaid, quoted};
 use crate::rules::{EntryOf, Rule, RuleBan};
@@ -88,7 +89,7 @@ struct Sources {
 
 /// A ban on its way to the daemon.
 struct Waiting {
-    asked: AskedBan,
+    asked: SetRequestBan,
     rule: Arc<Rule>,
 }
 
@@ -147,11 +148,13 @@ impl RequestBans {
                 return;
             }
         }
-        let asked = AskedBan {
-            source: net.addr(),
-            domain: rule.domain.clone(),
-            rule: rule.path.clone(),
-            terms: *terms,
+        let asked = SetRequestBan {
+            source: net.addr().to_string(),
+            domain: bounded(&rule.domain),
+            rule: bounded(&rule.path),
+            first_ms: millis(terms.first),
+            longest_ms: millis(terms.longest),
+            memory_ms: millis(terms.memory),
         };
         let waiting = Waiting { asked, rule: Arc::clone(rule) };
         let sent = lock(&self.queue).as_ref().map_or(Err(BanBecame::NoDaemon), |queue| {
@@ -215,28 +218,22 @@ impl RequestBans {
         while let Ok(first) = waiting.recv() {
             let all: Vec<Waiting> =
                 std::iter::once(first).chain(waiting.try_iter().take(AT_ONCE - 1)).collect();
-            let asked: Vec<AskedBan> = all.iter().map(|waiting| waiting.asked.clone()).collect();
-            let answers = daemon.ban(&asked);
-            let answers = answers.and_then(|answers| {
-                let fits = answers.len() == asked.len();
-                if fits { Ok(answers) } else { Err(OTHER_VERSION.to_owned()) }
+            let bans = all.iter().map(|waiting| waiting.asked.clone()).collect();
+            let answers = daemon.ban(&SetRequestBans { bans }).and_then(|done| {
+                let fits = done.answers.len() == all.len();
+                if fits { Ok(done.answers) } else { Err(OTHER_VERSION.to_owned()) }
             });
             match answers {
                 Ok(answers) => {
                     for (Waiting { asked, rule }, answer) in all.iter().zip(answers) {
-                        let source = asked.source;
-                        match answer {
-                            BanAnswer::Made => self.became(rule, BanBecame::Made, String::new),
-                            BanAnswer::InForce => {
-                                self.became(rule, BanBecame::InForce, String::new);
-                            }
-                            BanAnswer::OverBudget => {
-                                self.became(rule, BanBecame::OverBudget, || source.to_string());
-                            }
-                            BanAnswer::Refused(why) => {
-                                self.became(rule, BanBecame::Refused, || why);
-                            }
-                        }
+                        let RequestBanAnswer { became, why } = answer;
+                        let became = match became {
+                            RequestBanBecame::Made => BanBecame::Made,
+                            RequestBanBecame::InForce => BanBecame::InForce,
+                            RequestBanBecame::OverBudget => BanBecame::OverBudget,
+                            RequestBanBecame::Refused => BanBecame::Refused,
+                        };
+                        self.became(rule, became, || why.unwrap_or_else(|| asked.source.clone()));
                     }
                 }
                 Err(why) => {

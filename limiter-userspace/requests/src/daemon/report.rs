@@ -7,16 +7,18 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::daemon::{Daemon, NotReported, Report, RequestCounts, RuleReport};
+use limiter_api::requests::{
+    MOST_ADDRESSES, MOST_LINES, MOST_RULES, OtherRequestRules, ReportRequests, ReportedFile,
+    ReportedRule, RequestCounts,
+};
+
+use crate::daemon::{Daemon, NotReported, bounded, millis};
 use crate::reports::counters::{Became, Counts};
 use crate::reports::health::Health;
 use crate::rules::Rule;
 use crate::service::Service;
-
-/// Rules of a report: those with the most over their limits.
-pub const MOST_REPORTED: usize = 1000;
 
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -26,62 +28,47 @@ const AWAY: Duration = Duration::from_secs(5);
 /// Time until the next attempt where the daemon takes no reports of this process.
 const REFUSED: Duration = Duration::from_mins(1);
 
-impl RequestCounts {
-    fn of(counts: Counts) -> Self {
-        let count = |became: Became| counts.get(became as usize).copied().unwrap_or_default();
-        Self {
-            within: count(Became::Within),
-            over_soft: count(Became::OverSoft),
-            over: count(Became::Over),
-            queued: count(Became::Queued),
-            shadow: count(Became::Shadow),
-            unlimited: count(Became::Unlimited),
-            not_charged: count(Became::NotCharged),
-            full_passed: count(Became::FullPassed),
-            full_refused: count(Became::FullRefused),
-            full_shared: count(Became::FullShared),
-        }
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.within += other.within;
-        self.over_soft += other.over_soft;
-        self.over += other.over;
-        self.queued += other.queued;
-        self.shadow += other.shadow;
-        self.unlimited += other.unlimited;
-        self.not_charged += other.not_charged;
-        self.full_passed += other.full_passed;
-        self.full_refused += other.full_refused;
-        self.full_shared += other.full_shared;
-    }
-
-    /// The order of rules in a report: by what was over a limit, then by what was within.
-    const fn weight(&self) -> (u64, u64) {
-        let over = self.over + self.full_refused + self.queued + self.over_soft + self.shadow;
-        (over, self.within)
+fn counted(counts: &Counts) -> RequestCounts {
+    let count = |became: Became| counts.get(became as usize).copied().unwrap_or_default();
+    RequestCounts {
+        within: count(Became::Within),
+        over_soft: count(Became::OverSoft),
+        over: count(Became::Over),
+        queued: count(Became::Queued),
+        shadow: count(Became::Shadow),
+        unlimited: count(Became::Unlimited),
+        not_charged: count(Became::NotCharged),
+        full_passed: count(Became::FullPassed),
+        full_refused: count(Became::FullRefused),
+        full_shared: count(Became::FullShared),
     }
 }
 
-/// The `most` rules with the most over their limits, in this order; how many others there are, and
-/// their sum.
-fn first(rules: &[&Arc<Rule>], most: usize) -> (Vec<RuleReport>, (usize, RequestCounts)) {
+/// The order of rules in a report: by what was over a limit, then by what was within.
+const fn weight(counts: &RequestCounts) -> (u64, u64) {
+    (counts.refused().saturating_add(counts.passed_over()), counts.within)
+}
+
+/// The `most` rules with the most over their limits, in this order, and the sum of the others.
+fn first(rules: &[&Arc<Rule>], most: usize) -> (Vec<ReportedRule>, OtherRequestRules) {
     // Requests go on meanwhile, so the counters of a rule are read once.
-    let mut all: Vec<(RequestCounts, &Arc<Rule>)> =
-        rules.iter().map(|rule| (RequestCounts::of(rule.counters.all()), *rule)).collect();
-    all.sort_by_key(|(counts, rule)| (Reverse(counts.weight()), &rule.domain, &rule.path));
+    let mut all: Vec<(Counts, &Arc<Rule>)> =
+        rules.iter().map(|rule| (rule.counters.all(), *rule)).collect();
+    all.sort_by_key(|(counts, rule)| (Reverse(weight(&counted(counts))), &rule.domain, &rule.path));
     let others = all.split_off(most.min(all.len()));
-    let mut sum = RequestCounts::default();
-    for (counts, _) in &others {
-        sum.add(counts);
+    let mut sum = Counts::default();
+    for (sum, index) in sum.iter_mut().zip(0..) {
+        let counts = others.iter().filter_map(|(counts, _)| counts.get::<usize>(index));
+        *sum = counts.sum();
     }
-    let report = |(counts, rule): (RequestCounts, &Arc<Rule>)| RuleReport {
-        domain: rule.domain.clone(),
-        rule: rule.path.clone(),
-        name: rule.name.clone(),
-        counts,
+    let report = |(counts, rule): (Counts, &Arc<Rule>)| ReportedRule {
+        domain: bounded(&rule.domain),
+        rule: bounded(&rule.path),
+        name: rule.name.as_deref().map(bounded),
+        counts: counted(&counts),
     };
-    (all.into_iter().map(report).collect(), (others.len(), sum))
+    let others = OtherRequestRules { rules: others.len(), counts: counted(&sum) };
+    (all.into_iter().map(report).collect(), others)
 }
 
 #[derive(Debug)]
@@ -100,8 +87,9 @@ impl Reporter {
         let (stop, stopped) = channel();
         let begins = Begins {
             service: Arc::clone(service),
-            listen,
-            began: SystemTime::now(),
+            listen: listen.iter().take(MOST_ADDRESSES).map(|at| bounded(at)).collect(),
+            // A clock that is before 1970 tells processes apart as well.
+            began_ms: SystemTime::now().duration_since(UNIX_EPOCH).map(millis).unwrap_or_default(),
             since: Instant::now(),
         };
         let report = move || begins.run(&*daemon, &stopped);
@@ -120,22 +108,26 @@ impl Reporter {
 struct Begins {
     service: Arc<Service>,
     listen: Vec<String>,
-    began: SystemTime,
+    began_ms: u64,
     since: Instant,
 }
 
 impl Begins {
-    fn report(&self, ends: bool) -> Report {
+    fn report(&self, ends: bool) -> ReportRequests {
         let limiter = &self.service.limiter;
         let rules = limiter.rules();
         let rules: Vec<_> =
             rules.domains().into_iter().flat_map(|(_, domain)| domain.counted()).collect();
         let at = self.since.elapsed();
-        let (rules, others) = first(&rules, MOST_REPORTED);
-        let Health { wrong, notes } = self.service.health();
-        Report {
-            began: self.began,
-            at,
+        let (rules, others) = first(&rules, MOST_RULES);
+        let Health { mut wrong, mut notes } = self.service.health();
+        wrong.truncate(MOST_LINES);
+        notes.truncate(MOST_LINES);
+        let files = self.service.files.written().into_iter().take(MOST_LINES);
+        ReportRequests {
+            pid: std::process::id(),
+            began_ms: self.began_ms,
+            clock_ns: u64::try_from(at.as_nanos()).unwrap_or(u64::MAX),
             listen: self.listen.clone(),
             keys: limiter.keys(),
             max_keys: limiter.most_keys(),
@@ -143,7 +135,9 @@ impl Begins {
             others,
             warnings: wrong,
             notes,
-            files: self.service.files.written(),
+            files: files
+                .map(|(domain, digest)| ReportedFile { domain, digest: format!("{digest:016x}") })
+                .collect(),
             ends,
         }
     }
@@ -215,14 +209,16 @@ mod tests {
         count("k=v03", Became::FullRefused, 6);
         count("k=v03", Became::NotCharged, 3);
         count("k=v04", Became::Within, 8);
-        let (first, (others, sum)) = first(&all, 3);
-        let shown: Vec<_> = first.iter().map(|rule| (&*rule.rule, rule.counts.over)).collect();
+        let (first, others) = first(&all, 3);
+        let shown: Vec<_> =
+            first.iter().map(|rule| (rule.rule.as_str(), rule.counts.over)).collect();
         assert_eq!(shown, [("k=v02", 0), ("k=v03", 0), ("k=v01", 5)]);
         let expected =
             RequestCounts { full_refused: 6, not_charged: 3, ..RequestCounts::default() };
         assert_eq!(first[1].counts, expected);
-        assert_eq!((others, sum), (2, RequestCounts { within: 1008, ..RequestCounts::default() }));
-        let (first, others) = super::first(&all, MOST_REPORTED);
-        assert_eq!((first.len(), others), (5, (0, RequestCounts::default())));
+        let counts = RequestCounts { within: 1008, ..RequestCounts::default() };
+        assert_eq!(others, OtherRequestRules { rules: 2, counts });
+        let (first, others) = super::first(&all, MOST_RULES);
+        assert_eq!((first.len(), others), (5, OtherRequestRules::default()));
     }
 }

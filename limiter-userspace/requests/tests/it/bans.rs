@@ -8,17 +8,18 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use limiter_requests::{
-    AskedBan, BanAnswer, DEFAULT_DEADLINE, Daemon, Listen, NotReported, Options, Report,
-    RequestCounts, Server,
+use limiter_api::bans::{
+    RequestBanAnswer, RequestBanBecame, RequestBans, SetRequestBan, SetRequestBans,
 };
+use limiter_api::requests::{ReportRequests, RequestCounts};
+use limiter_requests::{DEFAULT_DEADLINE, Daemon, Listen, NotReported, Options, Server};
 use serde_json::json;
 
 /// A daemon of the test, which may hang or be away.
 #[derive(Debug, Default)]
 pub(crate) struct Fake {
-    asked: Mutex<Vec<AskedBan>>,
-    reports: Mutex<Vec<Report>>,
+    asked: Mutex<Vec<SetRequestBan>>,
+    reports: Mutex<Vec<ReportRequests>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -46,7 +47,7 @@ impl Fake {
 }
 
 impl Daemon for Fake {
-    fn ban(&self, asked: &[AskedBan]) -> Result<Vec<BanAnswer>, String> {
+    fn ban(&self, SetRequestBans { bans: asked }: &SetRequestBans) -> Result<RequestBans, String> {
         assert!(!asked.is_empty() && asked.len() <= 32, "{}", asked.len());
         let state = self.state.lock().unwrap();
         let state = *self.changed.wait_while(state, |state| *state == State::Hangs).unwrap();
@@ -55,10 +56,11 @@ impl Daemon for Fake {
         }
         self.asked.lock().unwrap().extend_from_slice(asked);
         let missing = usize::from(state == State::Odd);
-        Ok(asked.iter().skip(missing).map(|_| BanAnswer::Made).collect())
+        let made = RequestBanAnswer { became: RequestBanBecame::Made, why: None };
+        Ok(RequestBans { answers: vec![made; asked.len() - missing] })
     }
 
-    fn report(&self, report: &Report) -> Result<(), NotReported> {
+    fn report(&self, report: &ReportRequests) -> Result<(), NotReported> {
         match *self.state.lock().unwrap() {
             State::Away => return Err(NotReported::Away),
             State::Odd => return Err(NotReported::Refused("another version".to_owned())),
@@ -185,7 +187,7 @@ fn refused_requests_are_strikes_and_the_last_one_asks() {
     running.wait_until(&[("made", 2)]);
     let asked = running.fake.asked.lock().unwrap()[1].clone();
     assert_eq!(asked.source.to_string(), "192.0.2.1");
-    assert_eq!(asked.terms.first, Duration::from_mins(10));
+    assert_eq!(asked.first_ms, 600_000);
     // No address: counted, and nobody is banned.
     for source in ["", "unknown", "192.0.2.1:http", "192.0.2.1, 192.0.2.2", "192.0.2.0/24"] {
         ask(source, 3);
@@ -260,7 +262,7 @@ fn the_daemon_is_told_what_became_of_requests_and_that_the_process_ends() {
     let answers = ["192.0.2.1"; 3].map(|source| running.request(source, 1));
     assert_eq!(answers, [200, 200, 429]);
     let reports = running.fake.reports.lock().unwrap();
-    let is_not_told = |reports: &mut Vec<Report>| {
+    let is_not_told = |reports: &mut Vec<ReportRequests>| {
         reports.last().is_none_or(|report| report.rules[0].counts.over == 0)
     };
     let patience = Duration::from_secs(30);
@@ -274,7 +276,7 @@ fn the_daemon_is_told_what_became_of_requests_and_that_the_process_ends() {
     let counts = RequestCounts { within: 2, over: 1, ..RequestCounts::default() };
     assert_eq!(rule.counts, counts);
     assert_eq!(
-        (latest.keys, latest.max_keys, latest.others.0, latest.ends),
+        (latest.keys, latest.max_keys, latest.others.rules, latest.ends),
         (1, 100_000, 0, false)
     );
     assert_eq!(latest.listen, [format!("unix:{}", running.directory.path().join("s").display())]);
@@ -282,6 +284,6 @@ fn the_daemon_is_told_what_became_of_requests_and_that_the_process_ends() {
     let reports = running.fake.reports.lock().unwrap();
     let [rest @ .., last] = &reports[..] else { panic!("no report") };
     assert!(last.ends && rest.iter().all(|report| !report.ends));
-    assert_eq!((last.began, last.rules[0].counts), (latest.began, counts));
-    assert!(last.at >= latest.at);
+    assert_eq!((last.began_ms, last.rules[0].counts), (latest.began_ms, counts));
+    assert!(last.clock_ns >= latest.clock_ns);
 }

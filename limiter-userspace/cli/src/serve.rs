@@ -1,7 +1,5 @@
 //! `limiter serve`.
 
-mod daemon;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -9,9 +7,8 @@ use std::time::Duration;
 
 use limiter_api::client::Client;
 use limiter_cluster::Config;
-use limiter_requests::{Listen, Options, ServeError, StateOptions};
+use limiter_requests::{Listen, Options, OverSocket, ServeError, StateOptions};
 
-use self::daemon::OverSocket;
 use super::answer::Answer;
 use super::args::time::{deadline, interval};
 use super::failure::Failure;
