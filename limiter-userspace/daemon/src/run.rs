@@ -34,7 +34,7 @@ use super::rule_sets::rule_files::{self, Digest, RuleSource};
 use super::rule_sets::watch::{self, Watch};
 use super::service::events::listen;
 use super::service::listeners::Listeners;
-use super::service::{Service, lock};
+use super::service::{self, Service, lock};
 #[cfg(feature = "page")]
 use crate::control::Loopback;
 use crate::control::Server;
@@ -311,13 +311,13 @@ async fn serve(
         }
     };
     // Includes the names of their programs, which only root may read.
-    service.report_neighbours(options.datapath.tc_order);
+    service::links::report_neighbours(&service.datapath, options.datapath.tc_order);
     give_up_privileges(backend);
     // It starts a thread, so this comes after the privileges are given up.
-    let notices = cluster.and_then(|config| service.start_node(config));
+    let notices = cluster.and_then(|config| service::cluster::start(&mut service, config));
     service.rule_sets.watched(options.watch.filter(|_| !options.rules.paths().is_empty()));
     service.pinned_at(&options.datapath.pin_dir);
-    let reported = service.report_events(&options.events).unwrap_or_else(|error| {
+    let reported = service::events::report(&mut service, &options.events).unwrap_or_else(|error| {
         tracing::error!(%error, "drops are not reported");
         None
     });
@@ -326,7 +326,8 @@ async fn serve(
     limiter_text::stderr::say(format_args!("limiter: ready: {}", service.summary()));
     let notifier = Notifier::from_environment();
     let mut watchdog = notifier.watchdog_period().map(tokio::time::interval);
-    service.notify(notifier);
+    service.notifier = notifier;
+    service.notify_ready();
     let service = Arc::new(Mutex::new(service));
     let links = LinkEvents::listen();
     let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
@@ -348,14 +349,14 @@ async fn serve(
                 () = &mut watching => {}
                 () = &mut listening => {}
                 _ = housekeeping.tick() => {
-                    lock(&service).live(options.daemon_lost_after);
+                    service::housekeeping::live(&mut lock(&service), options.daemon_lost_after);
                     housekeep(&service);
                 }
                 () = links.next() => look_after_links(&service, &links),
                 () = &mut handling => {}
                 // Only this loop sends the sign of life: the task that accepts connections, on the
                 // only thread.
-                () = next(&mut watchdog) => lock(&service).notify_alive(),
+                () = next(&mut watchdog) => service::notified::alive(&lock(&service)),
                 Some(()) = reload.recv() => {
                     if let Err(error) = lock(&service).reload() {
                         // The service has already logged the error and kept it for
@@ -365,13 +366,13 @@ async fn serve(
                 }
             }
         }
-        lock(&service).notify_stopping();
+        lock(&service).notifier.stopping();
     };
     let until_stopped = async {
         until_stopped.await;
         let mut service = lock(&service);
-        service.end_events();
-        service.end_capture();
+        service.events.end();
+        service::capture::end(&mut service);
     };
     let router = routes::router(Arc::clone(&service));
     tokio::select! {
@@ -379,7 +380,7 @@ async fn serve(
         () = listeners.serve(&service) => {}
     }
     housekeep(&service);
-    lock(&service).end_event_log();
+    service::events::end_log(&mut lock(&service));
     lock(&service).cluster.leave();
     let datapath = lock(&service).take_datapath();
     end(datapath, options.detach_on_exit, &options.datapath.pin_dir)
@@ -412,7 +413,7 @@ fn look_after_links(service: &Mutex<Service>, links: &LinkEvents) {
     let began = Instant::now();
     let mut service = lock(service);
     service.look_after_links();
-    links.looked(began.elapsed(), service.has_more_links());
+    links.looked(began.elapsed(), service.has_more_links);
 }
 
 fn housekeep(service: &Mutex<Service>) {
@@ -422,7 +423,7 @@ fn housekeep(service: &Mutex<Service>) {
         tracing::debug!(%error, "housekeeping");
     }
     service.look_after_links();
-    service.look_after_then();
+    service::links::look_after_then(&mut service.datapath);
     service.notify_changes();
 }
 

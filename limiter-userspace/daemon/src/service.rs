@@ -16,6 +16,7 @@ use super::disk::state_dir::{APPLIED, Damage, StateDir};
 use super::error::ServiceError;
 use super::events::{EventOptions, Events};
 use super::gauges::Gauges;
+use super::gauges::recent;
 use super::gauges::request_reports::RequestReports;
 use super::lists::request_bans::{BanBudget, RequestRules};
 use super::lists::{Changes, ListStore};
@@ -27,15 +28,17 @@ use super::rule_sets::layers::Layers;
 use super::rule_sets::rule_files::{Digest, RuleSource};
 use super::rule_sets::taken;
 use super::rule_sets::{Ground, RuleSets};
+use super::sources::Known;
+use super::why::InForce;
 
 pub(super) mod capture;
-mod cluster;
+pub(super) mod cluster;
 pub(super) mod events;
-mod housekeeping;
-mod links;
+pub(super) mod housekeeping;
+pub(super) mod links;
 pub(super) mod listeners;
-mod lists;
-mod notified;
+pub(super) mod lists;
+pub(super) mod notified;
 mod reload;
 mod repeated_errors;
 mod status;
@@ -59,9 +62,9 @@ pub(super) struct Service {
     /// Results of requests, as `limiter serve` reports them.
     pub(super) request_reports: RequestReports,
     /// True if the last look at the interfaces did not reach all of them.
-    has_more_links: bool,
+    pub(super) has_more_links: bool,
     /// Repeated failures, which are reported once.
-    repeated_errors: RepeatedErrors,
+    pub(super) repeated_errors: RepeatedErrors,
     /// Notes that large rule sets leave memory behind.
     pub(super) heap_trim: HeapTrim,
     pub(super) began: Instant,
@@ -71,7 +74,7 @@ pub(super) struct Service {
     pin_dir: Option<PathBuf>,
     /// Notified when the daemon must end.
     pub(super) stop: Arc<Notify>,
-    notifier: Notifier,
+    pub(super) notifier: Notifier,
     /// Files of the state directory that could not be used at the start.
     pub(super) damages: Vec<Damage>,
 }
@@ -134,9 +137,9 @@ impl Service {
             Ok(service.datapath.get_mut()?.take_over()?)
         });
         if started.is_ok() {
-            service.compare_with_before(read);
+            compare_with_before(&mut service, read);
             let noted = service.note_recent();
-            service.repeated_errors.note(crate::gauges::recent::NOTE_RECENT, &noted);
+            service.repeated_errors.note(recent::NOTE_RECENT, &noted);
         }
         let Err(error) = started else {
             // They are in the log.
@@ -172,31 +175,41 @@ impl Service {
         Ok(Scene { layers, effective, lists: &self.lists, changes, laid: None, bans, now })
     }
 
+    /// What the views of sources are made from.
+    pub(crate) fn known(&self) -> Result<Known<'_>, ServiceError> {
+        let (effective, lists, events) = (&self.rule_sets.effective, &self.lists, &self.events);
+        Ok(Known { datapath: self.datapath()?, effective, lists, events })
+    }
+
+    /// The state in force now. An ended trial is settled first, so that the names belong to the
+    /// rules that the program uses.
+    pub(crate) fn in_force(&mut self) -> Result<InForce<'_>, ServiceError> {
+        // Read before settling: a trial that ends after it has not ended yet.
+        let now = self.datapath()?.now();
+        self.settle()?;
+        let (datapath, layers, effective) =
+            (self.datapath()?, &self.rule_sets.layers, &self.rule_sets.effective);
+        Ok(InForce { datapath, layers, effective, lists: &self.lists, now })
+    }
+
     /// Notes the directory of the pinned maps and links, for reports.
     pub(super) fn pinned_at(&mut self, pin_dir: &Path) {
         // An absolute path can be used from any directory.
         self.pin_dir = pin_dir.canonicalize().or_else(|_| std::path::absolute(pin_dir)).ok();
     }
 
-    /// Warns if the rule files now in force, given by their digest, differ from those last in
-    /// force.
-    fn compare_with_before(&mut self, read: Digest) {
-        let Self { state, rule_sets, damages, .. } = self;
-        let known = damages.len();
-        let changed = taken::changed(state, &rule_sets.source, read, damages);
-        damages.iter().skip(known).for_each(|damage| tracing::warn!("{}", damage.warning));
-        match changed {
-            Ok(Some(changed)) => {
-                tracing::warn!("{changed}");
-                rule_sets.at_start = Some(changed);
-            }
-            // Nothing is noted for unchanged files: the time at which they came in force again does
-            // not matter.
-            Ok(None) if taken::is_noted(state) => return,
-            Ok(None) => {}
-            Err(error) => tracing::warn!("{}: {error}", taken::LOST),
-        }
-        taken::note(state, &rule_sets.source, read);
+    /// Reads the counters of all packets and interfaces.
+    fn note_recent(&mut self) -> Result<(), ServiceError> {
+        let on_trial = self.rule_sets.trial(&self.datapath).is_some();
+        let last_trial = self.rule_sets.last_trial.as_ref();
+        let datapath = self.datapath.get()?;
+        let scene = recent::Scene {
+            generation: datapath.generation(),
+            bypass: datapath.bypass()?,
+            on_trial,
+            confirmed: last_trial.is_some_and(|end| end.confirmed),
+        };
+        self.gauges.recent.look(datapath, scene)
     }
 
     /// Opens the lists first: they make the management prefixes safe before any rule is in force.
@@ -213,6 +226,27 @@ impl Service {
         self.lists = lists;
         Ok(())
     }
+}
+
+/// Warns if the rule files now in force, given by their digest, differ from those last in
+/// force.
+fn compare_with_before(service: &mut Service, read: Digest) {
+    let Service { state, rule_sets, damages, .. } = service;
+    let known = damages.len();
+    let changed = taken::changed(state, &rule_sets.source, read, damages);
+    damages.iter().skip(known).for_each(|damage| tracing::warn!("{}", damage.warning));
+    match changed {
+        Ok(Some(changed)) => {
+            tracing::warn!("{changed}");
+            rule_sets.at_start = Some(changed);
+        }
+        // Nothing is noted for unchanged files: the time at which they came in force again does
+        // not matter.
+        Ok(None) if taken::is_noted(state) => return,
+        Ok(None) => {}
+        Err(error) => tracing::warn!("{}: {error}", taken::LOST),
+    }
+    taken::note(state, &rule_sets.source, read);
 }
 
 /// Locks the service for one request or one task.

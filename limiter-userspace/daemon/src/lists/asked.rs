@@ -133,6 +133,11 @@ impl ListStore {
         "on no list".to_owned()
     }
 
+    /// The answer to a change, with the reason if it is not on disk.
+    pub(crate) fn with_store(&self, changed: ListsChanged) -> ListsChanged {
+        ListsChanged { not_saved: self.not_saved().map(str::to_owned), ..changed }
+    }
+
     /// Reason why changes are not on disk; `None` if they are.
     pub(crate) fn not_saved(&self) -> Option<&str> {
         self.store.not_saved()

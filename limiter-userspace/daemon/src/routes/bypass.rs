@@ -27,7 +27,7 @@ pub(super) async fn bypass(
     Extension(peer): Extension<Peer>,
     JsonBody(wanted): JsonBody<Bypass>,
 ) -> Answer {
-    change(&service, &peer, |service| service.bypass(wanted))
+    change(&service, &peer, |service| set(service, wanted))
 }
 
 /// Removes program, maps and limits; the daemon ends. Or frees one interface
@@ -43,46 +43,44 @@ pub(super) async fn detach(
     Asked(asked): Asked<AskDetach>,
 ) -> Answer {
     change(&service, &peer, |service| match &asked.interface {
-        Some(interface) => service.free(interface),
-        None => service.detach(),
+        Some(interface) => free(service, interface),
+        None => end(service),
     })
 }
 
-impl Service {
-    /// Lets every packet pass, or stops doing so.
-    pub(crate) fn bypass(&mut self, bypass: Bypass) -> Result<BypassNow, Refusal> {
-        let is_on_again = !bypass.engaged && self.datapath()?.bypass()?;
-        if is_on_again && bypass.session.is_some() {
-            self.settle()?;
-            let caller = Caller { session: bypass.session, force: bypass.force };
-            let scene = self.scene(&UNCHANGED)?;
-            caller.authorize(guard::objection_to_present(scene, caller.session.as_ref()))?;
-        }
-        let datapath = self.datapath.get_mut()?;
-        datapath.set_bypass(bypass.engaged)?;
-        let engaged = datapath.bypass()?;
-        let then = datapath.then().map(views::then_program);
-        match &then {
-            Some(then) if engaged => tracing::warn!(engaged, "bypass; {}", then.goes_on()),
-            _ => tracing::warn!(engaged, "bypass"),
-        }
-        Ok(BypassNow { engaged, then })
+/// Lets every packet pass, or stops doing so.
+pub(crate) fn set(service: &mut Service, bypass: Bypass) -> Result<BypassNow, Refusal> {
+    let is_on_again = !bypass.engaged && service.datapath()?.bypass()?;
+    if is_on_again && bypass.session.is_some() {
+        service.settle()?;
+        let caller = Caller { session: bypass.session, force: bypass.force };
+        let scene = service.scene(&UNCHANGED)?;
+        caller.authorize(guard::objection_to_present(scene, caller.session.as_ref()))?;
     }
+    let datapath = service.datapath.get_mut()?;
+    datapath.set_bypass(bypass.engaged)?;
+    let engaged = datapath.bypass()?;
+    let then = datapath.then().map(views::then_program);
+    match &then {
+        Some(then) if engaged => tracing::warn!(engaged, "bypass; {}", then.goes_on()),
+        _ => tracing::warn!(engaged, "bypass"),
+    }
+    Ok(BypassNow { engaged, then })
+}
 
-    /// Ends the limits on one interface.
-    pub(crate) fn free(&mut self, interface: &str) -> Result<Detached, Refusal> {
-        self.datapath.get_mut()?.free(interface)?;
-        self.look_after_links();
-        Ok(Detached { interfaces: vec![interface.to_owned()], others_stay: true })
-    }
+/// Ends the limits on one interface.
+pub(crate) fn free(service: &mut Service, interface: &str) -> Result<Detached, Refusal> {
+    service.datapath.get_mut()?.free(interface)?;
+    service.look_after_links();
+    Ok(Detached { interfaces: vec![interface.to_owned()], others_stay: true })
+}
 
-    /// Removes the limits, and ends the daemon.
-    pub(crate) fn detach(&mut self) -> Result<Detached, Refusal> {
-        let datapath = self.datapath.take().ok_or(ServiceError::Detached)?;
-        // Without its data path the daemon has nothing left to do, whether this works or not.
-        self.stop.notify_one();
-        let interfaces = datapath.detach()?;
-        tracing::warn!(?interfaces, "detached: nothing is limited any more");
-        Ok(Detached { interfaces, others_stay: false })
-    }
+/// Removes the limits, and ends the daemon.
+pub(crate) fn end(service: &mut Service) -> Result<Detached, Refusal> {
+    let datapath = service.datapath.take().ok_or(ServiceError::Detached)?;
+    // Without its data path the daemon has nothing left to do, whether this works or not.
+    service.stop.notify_one();
+    let interfaces = datapath.detach()?;
+    tracing::warn!(?interfaces, "detached: nothing is limited any more");
+    Ok(Detached { interfaces, others_stay: false })
 }

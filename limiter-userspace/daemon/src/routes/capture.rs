@@ -35,7 +35,7 @@ pub(super) async fn capture(
     JsonBody(asked): JsonBody<AskCapture>,
 ) -> Answer {
     let user = peer.user();
-    let begin = |service: &mut Service| service.capture(&asked, user);
+    let begin = |service: &mut Service| begin(service, &asked, user);
     let answer = stream(&service, &peer, PCAPNG, NUMBER, begin)?;
     tokio::spawn(read_on(Arc::clone(&service)));
     Ok(answer)
@@ -51,7 +51,7 @@ pub(super) async fn captures(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
 ) -> Answer {
-    read(&service, &peer, |service| service.captures()).await
+    read(&service, &peer, |service| view(service)).await
 }
 
 /// Ends the capture under way; asked again, at once
@@ -67,29 +67,27 @@ pub(super) async fn stop(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
 ) -> Answer {
-    change(&service, &peer, Service::stop_capture)
+    change(&service, &peer, end)
 }
 
-impl Service {
-    /// Begins a capture; returns its number and its bytes.
-    pub(crate) fn capture(
-        &mut self,
-        asked: &AskCapture,
-        user: u32,
-    ) -> Result<(u64, Lines), Refusal> {
-        let datapath = self.datapath.get_mut()?;
-        Ok(self.captures.begin(datapath, &self.rule_sets.effective, asked, user)?)
-    }
+/// Begins a capture; returns its number and its bytes.
+pub(crate) fn begin(
+    service: &mut Service,
+    asked: &AskCapture,
+    user: u32,
+) -> Result<(u64, Lines), Refusal> {
+    let datapath = service.datapath.get_mut()?;
+    Ok(service.captures.begin(datapath, &service.rule_sets.effective, asked, user)?)
+}
 
-    /// The running capture and the last one.
-    pub(crate) fn captures(&self) -> Result<Captures, Refusal> {
-        let (running, last) = self.captures.view(self.datapath()?)?;
-        Ok(Captures { running, last })
-    }
+/// The running capture and the last one.
+pub(crate) fn view(service: &Service) -> Result<Captures, Refusal> {
+    let (running, last) = service.captures.view(service.datapath()?)?;
+    Ok(Captures { running, last })
+}
 
-    /// Ends the running capture.
-    pub(crate) fn stop_capture(&mut self) -> Result<CaptureReport, Refusal> {
-        let datapath = self.datapath.get_mut()?;
-        Ok(self.captures.stop(datapath)?)
-    }
+/// Ends the running capture.
+pub(crate) fn end(service: &mut Service) -> Result<CaptureReport, Refusal> {
+    let datapath = service.datapath.get_mut()?;
+    Ok(service.captures.stop(datapath)?)
 }

@@ -59,14 +59,12 @@ pub(super) async fn check(
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<CheckSource>,
 ) -> Answer {
-    respond(&service, &peer, |service| Ok(response(service.check(&asked)?))).await
+    respond(&service, &peer, |service| Ok(response(outcome(service, &asked)?))).await
 }
 
-impl Service {
-    /// The outcome for a packet of a source.
-    pub(crate) fn check(&mut self, asked: &CheckSource) -> Result<Checked, Refusal> {
-        Ok(self.in_force()?.check(&Question::parse(&asked.into())?)?)
-    }
+/// The outcome for a packet of a source.
+pub(crate) fn outcome(service: &mut Service, asked: &CheckSource) -> Result<Checked, Refusal> {
+    Ok(service.in_force()?.check(&Question::parse(&asked.into())?)?)
 }
 
 pub(crate) fn response(checked: Checked) -> Response {

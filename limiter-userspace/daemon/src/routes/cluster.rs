@@ -26,27 +26,23 @@ pub(super) async fn cluster(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
 ) -> Answer {
-    read(&service, &peer, |service| service.cluster()).await
+    read(&service, &peer, |service| view(service)).await
 }
 
-impl Service {
-    /// State of the cluster, as this node sees it.
-    pub(crate) fn cluster(&self) -> Result<Cluster, Refusal> {
-        let Some(status) = self.cluster.status() else {
-            return Err(Refusal::NotFound(
-                "this daemon shares nothing with others: start it with `limiter run --cluster FILE`"
-                    .to_owned(),
-            ));
-        };
-        let refusals = self.cluster.refusals();
-        let latest = refusals.iter().flat_map(|refusals| refusals.latest());
-        Ok(Cluster {
-            refused_changes: refusals.map_or(0, Refusals::count),
-            latest_refused: latest
-                .map(|(at, refused)| views::refused_change(at, refused))
-                .collect(),
-            warnings: self.cluster.warnings(&self.rule_sets.layers),
-            ..views::cluster(&status)
-        })
-    }
+/// State of the cluster, as this node sees it.
+pub(crate) fn view(service: &Service) -> Result<Cluster, Refusal> {
+    let Some(status) = service.cluster.status() else {
+        return Err(Refusal::NotFound(
+            "this daemon shares nothing with others: start it with `limiter run --cluster FILE`"
+                .to_owned(),
+        ));
+    };
+    let refusals = service.cluster.refusals();
+    let latest = refusals.iter().flat_map(|refusals| refusals.latest());
+    Ok(Cluster {
+        refused_changes: refusals.map_or(0, Refusals::count),
+        latest_refused: latest.map(|(at, refused)| views::refused_change(at, refused)).collect(),
+        warnings: service.cluster.warnings(&service.rule_sets.layers),
+        ..views::cluster(&status)
+    })
 }

@@ -7,7 +7,7 @@ use axum::routing::get;
 use limiter_api::events::{AskEvents, Events};
 
 use crate::control::{
-    Answer, Asked, JSON, Lines, Peer, Refusal, Routes, Sliced, Step, follow, read, sliced,
+    Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, follow, read, sliced,
 };
 use crate::events::Search;
 use crate::events::filter::Filter;
@@ -37,13 +37,14 @@ pub(super) async fn events(
     let filter = Filter::of(&asked).map_err(Refusal::from)?;
     if asked.follow {
         let filter = filter.unwrap_or_default();
-        return follow(&service, &peer, |service| service.follow(asked.drops, filter, user, first))
-            .await;
+        let begin =
+            |service: &mut Service| Ok(service.events.follow(asked.drops, filter, user, first)?);
+        return follow(&service, &peer, begin).await;
     }
     if let Some(filter) = filter {
         return sliced(service, peer, JSON, |service| EventsText::begin(service, &filter)).await;
     }
-    read(&service, &peer, |service| service.events()).await
+    read(&service, &peer, |service| Ok(service.events.view(service.datapath()?)?)).await
 }
 
 /// Pause between two checks whether the log was read.
@@ -67,23 +68,5 @@ impl Sliced<Service> for EventsText {
         let events =
             service.events.found(found, live, service.datapath()?, &service.rule_sets.effective)?;
         Ok(Step::Part(serde_json::to_vec(&events)?.into()))
-    }
-}
-
-impl Service {
-    /// Current episodes, and the last ones that have ended.
-    pub(crate) fn events(&self) -> Result<Events, Refusal> {
-        Ok(self.events.view(self.datapath()?)?)
-    }
-
-    /// Live lines for a user; `first` if that user may also change something.
-    pub(crate) fn follow(
-        &mut self,
-        drops: bool,
-        filter: Filter,
-        user: u32,
-        first: bool,
-    ) -> Result<Lines, Refusal> {
-        Ok(self.events.follow(drops, filter, user, first)?)
     }
 }

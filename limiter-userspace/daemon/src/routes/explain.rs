@@ -5,11 +5,11 @@ use axum::routing::get;
 use limiter_api::explain::{AskExplain, ExplainedNow};
 use limiter_rules::source_text;
 
+use super::bans;
 use super::sources::source::{Read, SourceText};
 use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, read, sliced};
-use crate::error::ServiceError;
 use crate::service::{Service, Shared};
-use crate::why::{BANS, InForce, Question};
+use crate::why::{BANS, Question};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/explain", get(explain))
@@ -31,7 +31,7 @@ pub(super) async fn explain(
         return sliced(service, peer, JSON, |service| SourceExplained::begin(service, &asked))
             .await;
     }
-    read(&service, &peer, |service| service.explain(&asked)).await
+    read(&service, &peer, |service| outcome(service, &asked)).await
 }
 
 /// The explanation of a source without a packet; the source's actual traffic is read beside it.
@@ -43,7 +43,7 @@ pub(crate) struct SourceExplained {
 
 impl SourceExplained {
     pub(crate) fn begin(service: &mut Service, asked: &AskExplain) -> Result<Self, Refusal> {
-        let explained = service.explain(asked)?;
+        let explained = outcome(service, asked)?;
         let source = SourceText::begin(service, &explained.source)?;
         Ok(Self { explained: Some(explained), source })
     }
@@ -64,35 +64,22 @@ impl Sliced<Service> for SourceExplained {
     }
 }
 
-impl Service {
-    /// The program's decision about a packet, with the reason.
-    pub(crate) fn explain(&mut self, asked: &AskExplain) -> Result<ExplainedNow, Refusal> {
-        let question = Question::parse(asked)?;
-        let mut explained = self.in_force()?.explain(&question)?;
-        let by = self.banned_by(source_text::parse_one(&explained.source)?)?;
-        let bans = explained.steps.iter_mut().find(|step| step.step == BANS);
-        if let Some((step, by)) = bans.zip(by) {
-            step.says = format!("{} by {by}", step.says);
-        }
-        let trial_seconds_left =
-            self.rule_sets.trial(&self.datapath).map(|trial| trial.seconds_left);
-        let dropped_lately = match explained.verdict.as_str() {
-            "drop" => Vec::new(),
-            _ => self.events.dropped_lately(&explained.source, self.datapath()?),
-        };
-        Ok(ExplainedNow { dropped_lately, trial_seconds_left, ..explained })
+/// The program's decision about a packet, with the reason.
+pub(crate) fn outcome(service: &mut Service, asked: &AskExplain) -> Result<ExplainedNow, Refusal> {
+    let question = Question::parse(asked)?;
+    let mut explained = service.in_force()?.explain(&question)?;
+    let by = bans::author(service, source_text::parse_one(&explained.source)?)?;
+    let bans = explained.steps.iter_mut().find(|step| step.step == BANS);
+    if let Some((step, by)) = bans.zip(by) {
+        step.says = format!("{} by {by}", step.says);
     }
-
-    /// The state in force now. An ended trial is settled first, so that the names belong to the
-    /// rules that the program uses.
-    pub(super) fn in_force(&mut self) -> Result<InForce<'_>, ServiceError> {
-        // Read before settling: a trial that ends after it has not ended yet.
-        let now = self.datapath()?.now();
-        self.settle()?;
-        let (datapath, layers, effective) =
-            (self.datapath()?, &self.rule_sets.layers, &self.rule_sets.effective);
-        Ok(InForce { datapath, layers, effective, lists: &self.lists, now })
-    }
+    let trial_seconds_left =
+        service.rule_sets.trial(&service.datapath).map(|trial| trial.seconds_left);
+    let dropped_lately = match explained.verdict.as_str() {
+        "drop" => Vec::new(),
+        _ => service.events.dropped_lately(&explained.source, service.datapath()?),
+    };
+    Ok(ExplainedNow { dropped_lately, trial_seconds_left, ..explained })
 }
 
 /// The answer about a source, read at once.

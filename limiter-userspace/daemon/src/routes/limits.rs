@@ -39,7 +39,10 @@ pub(super) async fn set(
     Extension(peer): Extension<Peer>,
     JsonBody(limit): JsonBody<SetLimit>,
 ) -> Answer {
-    change(&service, &peer, |service| service.set(&limit))
+    change(&service, &peer, |service| {
+        let (rule_sets, mut ground) = service.at_rules();
+        rule_sets.set(&mut ground, &limit)
+    })
 }
 
 /// Removes a limit that was set
@@ -57,7 +60,10 @@ pub(super) async fn unset(
     Extension(peer): Extension<Peer>,
     Asked(limit): Asked<UnsetLimit>,
 ) -> Answer {
-    change(&service, &peer, |service| service.unset(&limit))
+    change(&service, &peer, |service| {
+        let (rule_sets, mut ground) = service.at_rules();
+        rule_sets.unset(&mut ground, &limit)
+    })
 }
 
 impl LimitsText {
@@ -70,19 +76,5 @@ impl LimitsText {
 impl Sliced<Service> for LimitsText {
     fn step(&mut self, service: &Service) -> Result<Step, Refusal> {
         Ok(self.step_of(service.datapath()?, &service.rule_sets.effective)?)
-    }
-}
-
-impl Service {
-    /// Overrides the rule files with a limit.
-    pub(crate) fn set(&mut self, limit: &SetLimit) -> Result<Changed, Refusal> {
-        let (rule_sets, mut ground) = self.at_rules();
-        rule_sets.set(&mut ground, limit)
-    }
-
-    /// Removes a limit that was set.
-    pub(crate) fn unset(&mut self, limit: &UnsetLimit) -> Result<Changed, Refusal> {
-        let (rule_sets, mut ground) = self.at_rules();
-        rule_sets.unset(&mut ground, limit)
     }
 }

@@ -52,7 +52,7 @@ pub(super) async fn list(
     Extension(peer): Extension<Peer>,
     JsonBody(asked): JsonBody<SetList, MAX_RULES_BODY>,
 ) -> Answer {
-    change(&service, &peer, |service| service.list(&asked))
+    change(&service, &peer, |service| put(service, &asked))
 }
 
 /// Takes sources off their lists
@@ -70,89 +70,88 @@ pub(super) async fn unlist(
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<UnsetList>,
 ) -> Answer {
-    change(&service, &peer, |service| service.unlist(&asked))
+    change(&service, &peer, |service| take_off(service, &asked))
 }
 
-impl Service {
-    /// Puts sources on a list, and stores the change before answering.
-    pub(crate) fn list(&mut self, request: &SetList) -> Result<ListsChanged, Refusal> {
-        let caller = Caller { session: request.session, force: request.force };
-        let by = lists::author(request.by.as_deref())?;
-        if caller.session.is_some() && !request.force && by.is_none() {
-            // The effect on the own session is reported before the effect on others.
-            let all = self.wanted(&SetList { force: true, ..request.clone() }, None)?;
-            self.authorize_lists(&all.changes(), caller)?;
-        }
-        let wanted = self.wanted(request, by.as_ref())?;
-        self.authorize_lists(&wanted.changes(), caller)?;
-        let now = self.datapath()?.now();
-        let before = stand(&self.lists, wanted.put().map(|(selector, _)| *selector), now);
-        let reported = reported(request, &wanted, now);
-        let denied = wanted.put().filter(|_| request.list == ListName::Deny);
-        let crowds = denied.filter_map(|(at, _)| crowd_hit(at)).take(MOST_REPORTED);
-        let longest = request.timed.iter().map(|timed| timed.seconds).chain(request.seconds).max();
-        let cut = longest.and_then(|seconds| cut(seconds, self.datapath().ok()?));
-        let warnings = crowds.chain(cut).chain(while_off(self.datapath()?)).collect();
-        let changed = self.change_lists(wanted)?;
-        self.cluster.publish(reported);
-        let done = stand_otherwise(&self.lists, before, self.datapath()?.now());
-        Ok(ListsChanged { done, warnings, ..changed })
+/// Puts sources on a list, and stores the change before answering.
+pub(crate) fn put(service: &mut Service, request: &SetList) -> Result<ListsChanged, Refusal> {
+    let caller = Caller { session: request.session, force: request.force };
+    let by = lists::author(request.by.as_deref())?;
+    if caller.session.is_some() && !request.force && by.is_none() {
+        // The effect on the own session is reported before the effect on others.
+        let all = service.at_lists().wanted(&SetList { force: true, ..request.clone() }, None)?;
+        authorize(service, &all.changes(), caller)?;
     }
+    let wanted = service.at_lists().wanted(request, by.as_ref())?;
+    authorize(service, &wanted.changes(), caller)?;
+    let now = service.datapath()?.now();
+    let before = stand(&service.lists, wanted.put().map(|(selector, _)| *selector), now);
+    let reported = reported(request, &wanted, now);
+    let denied = wanted.put().filter(|_| request.list == ListName::Deny);
+    let crowds = denied.filter_map(|(at, _)| crowd_hit(at)).take(MOST_REPORTED);
+    let longest = request.timed.iter().map(|timed| timed.seconds).chain(request.seconds).max();
+    let cut = longest.and_then(|seconds| cut(seconds, service.datapath().ok()?));
+    let warnings = crowds.chain(cut).chain(while_off(service.datapath()?)).collect();
+    let changed = service.at_lists().change(wanted)?;
+    service.cluster.publish(reported);
+    let done = stand_otherwise(&service.lists, before, service.datapath()?.now());
+    Ok(ListsChanged { done, warnings, ..changed })
+}
 
-    /// Removes sources from their lists, and stores the change before answering.
-    pub(crate) fn unlist(&mut self, request: &UnsetList) -> Result<ListsChanged, Refusal> {
-        let by = lists::author(request.by.as_deref())?;
-        let (selectors, skipped) = self.lists.own(&lists::named(request)?, by.as_deref());
-        if by.is_none()
-            && let (Some(selector), true) = (
-                request.source.as_deref().map(source_text::parse).transpose()?,
-                selectors.is_empty(),
-            )
-        {
-            return Err(self.listed_in_file(selector).into());
-        }
-        let session = Session::named(request.peer, request.port);
-        let caller = Caller { session, force: request.force };
-        let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
-        self.authorize_lists(&off, caller)?;
-        let before = stand(&self.lists, selectors.iter().copied(), self.datapath()?.now());
-        let changed = self.take_off_lists(&selectors)?;
-        if let Some(selector) = selectors.first()
-            && request.source.is_some()
-            // A program whose entry has already ended has what it wants.
-            && by.is_none()
-            && changed.not_listed > 0
-            && self.cluster.status().is_none()
-        {
-            // Nothing has changed then. Another node may have an entry that this one does not have.
-            let stands = self.lists.reported(selector, self.datapath()?.now());
-            return Err(ServiceError::NotListed { selector: *selector, stands }.into());
-        }
-        let sources = selectors.iter().filter_map(reported_prefix);
-        self.cluster.publish(sources.map(|sources| Change::Unlist { sources }));
-        let done = stand_otherwise(&self.lists, before, self.datapath()?.now());
-        Ok(ListsChanged { skipped, done, ..changed })
+/// Removes sources from their lists, and stores the change before answering.
+pub(crate) fn take_off(
+    service: &mut Service,
+    request: &UnsetList,
+) -> Result<ListsChanged, Refusal> {
+    let by = lists::author(request.by.as_deref())?;
+    let (selectors, skipped) = service.lists.own(&lists::named(request)?, by.as_deref());
+    if by.is_none()
+        && let (Some(selector), true) =
+            (request.source.as_deref().map(source_text::parse).transpose()?, selectors.is_empty())
+    {
+        return Err(listed_in_file(service, selector).into());
     }
+    let session = Session::named(request.peer, request.port);
+    let caller = Caller { session, force: request.force };
+    let off: Changes = selectors.iter().map(|selector| (*selector, None)).collect();
+    authorize(service, &off, caller)?;
+    let before = stand(&service.lists, selectors.iter().copied(), service.datapath()?.now());
+    let changed = service.at_lists().take_off(&selectors)?;
+    if let Some(selector) = selectors.first()
+        && request.source.is_some()
+        // A program whose entry has already ended has what it wants.
+        && by.is_none()
+        && changed.not_listed > 0
+        && service.cluster.status().is_none()
+    {
+        // Nothing has changed then. Another node may have an entry that this one does not have.
+        let stands = service.lists.reported(selector, service.datapath()?.now());
+        return Err(ServiceError::NotListed { selector: *selector, stands }.into());
+    }
+    let sources = selectors.iter().filter_map(reported_prefix);
+    service.cluster.publish(sources.map(|sources| Change::Unlist { sources }));
+    let done = stand_otherwise(&service.lists, before, service.datapath()?.now());
+    Ok(ListsChanged { skipped, done, ..changed })
+}
 
-    /// The refusal to remove a source that only a rule file lists.
-    fn listed_in_file(&self, selector: Selector) -> ServiceError {
-        let layers = &self.rule_sets.layers;
-        let place = layers.file.places.get(&Subject::Listed(selector));
-        let place = place.map_or_else(|| "in force".to_owned(), ToString::to_string);
-        if layers.applied {
-            ServiceError::ListedByApply { selector, place }
-        } else {
-            ServiceError::ListedByFile { selector, place }
-        }
+/// The refusal to remove a source that only a rule file lists.
+fn listed_in_file(service: &Service, selector: Selector) -> ServiceError {
+    let layers = &service.rule_sets.layers;
+    let place = layers.file.places.get(&Subject::Listed(selector));
+    let place = place.map_or_else(|| "in force".to_owned(), ToString::to_string);
+    if layers.applied {
+        ServiceError::ListedByApply { selector, place }
+    } else {
+        ServiceError::ListedByFile { selector, place }
     }
+}
 
-    /// Refuses changes of the lists that would lock out the person who makes them.
-    fn authorize_lists(&self, changes: &Changes, caller: Caller) -> Result<(), ServiceError> {
-        let unchanged = Changes::new();
-        let before = self.scene(&unchanged)?;
-        let after = Scene { changes, ..before };
-        caller.authorize(guard::objection_to_lists(before, after, caller.session.as_ref()))
-    }
+/// Refuses changes of the lists that would lock out the person who makes them.
+fn authorize(service: &Service, changes: &Changes, caller: Caller) -> Result<(), ServiceError> {
+    let unchanged = Changes::new();
+    let before = service.scene(&unchanged)?;
+    let after = Scene { changes, ..before };
+    caller.authorize(guard::objection_to_lists(before, after, caller.session.as_ref()))
 }
 
 /// Changes reported to the other nodes when the lists change here.

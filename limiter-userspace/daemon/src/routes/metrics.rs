@@ -49,47 +49,42 @@ impl Sliced<Service> for MetricsText {
         if !census.step(service.datapath()?, &service.rule_sets.effective)? {
             return Ok(Step::Again);
         }
-        let page = service.page(census)?;
+        let page = page(service, census)?;
         self.0 = None;
         Ok(Step::Part(page.into_bytes().into()))
     }
 }
 
-impl Service {
-    /// The page of metrics, with the counters read by rule.
-    fn page(&self, census: &Census) -> Result<String, ServiceError> {
-        let last_at = self.rule_sets.reloaded_at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let facts = Facts {
-            reloads: self.rule_sets.reloads,
-            last_ok: self.rule_sets.last_reload.ok,
-            last_at: last_at.as_secs_f64(),
-            lists: self.with_store(self.lists.totals()),
-            bans: bans::in_force(self.datapath()?)?,
-            edits: self.rule_sets.layers.edits.len(),
-            changed_on_disk: self
-                .rule_sets
-                .changed_on_disk()
-                .map(|on_disk| on_disk.error.is_none()),
-            trial_seconds_left: self
-                .rule_sets
-                .trial(&self.datapath)
-                .map(|trial| trial.seconds_left),
-            trials: self.rule_sets.trials,
-            no_room_for: self.gauges.floods.raised(),
-            utilization: self
-                .gauges
-                .utilization
-                .borrow()
-                .reported(self.datapath()?, &self.rule_sets.effective)?,
-            warnings: self.warnings().len(),
-            event_log: self.events.log_health().map(|health| EventLog {
-                bytes: health.bytes,
-                lost: health.lost,
-                is_whole: health.trouble.is_none(),
-            }),
-            cluster: self.cluster.status(),
-            refused_changes: self.cluster.refusals().map_or(0, Refusals::count),
-        };
-        views::metrics(self.datapath()?, census, &facts)
-    }
+/// The page of metrics, with the counters read by rule.
+fn page(service: &Service, census: &Census) -> Result<String, ServiceError> {
+    let last_at = service.rule_sets.reloaded_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let facts = Facts {
+        reloads: service.rule_sets.reloads,
+        last_ok: service.rule_sets.last_reload.ok,
+        last_at: last_at.as_secs_f64(),
+        lists: service.lists.with_store(service.lists.totals()),
+        bans: bans::in_force(service.datapath()?)?,
+        edits: service.rule_sets.layers.edits.len(),
+        changed_on_disk: service.rule_sets.changed_on_disk().map(|on_disk| on_disk.error.is_none()),
+        trial_seconds_left: service
+            .rule_sets
+            .trial(&service.datapath)
+            .map(|trial| trial.seconds_left),
+        trials: service.rule_sets.trials,
+        no_room_for: service.gauges.floods.raised(),
+        utilization: service
+            .gauges
+            .utilization
+            .borrow()
+            .reported(service.datapath()?, &service.rule_sets.effective)?,
+        warnings: service.warnings().len(),
+        event_log: service.events.log_health().map(|health| EventLog {
+            bytes: health.bytes,
+            lost: health.lost,
+            is_whole: health.trouble.is_none(),
+        }),
+        cluster: service.cluster.status(),
+        refused_changes: service.cluster.refusals().map_or(0, Refusals::count),
+    };
+    views::metrics(service.datapath()?, census, &facts)
 }

@@ -71,7 +71,7 @@ pub(super) async fn apply(
     Extension(peer): Extension<Peer>,
     JsonBody(rules): JsonBody<ApplyRules, MAX_RULES_BODY>,
 ) -> Answer {
-    change(&service, &peer, |service| service.apply_rules(&rules))
+    change(&service, &peer, |service| replace(service, &rules))
 }
 
 /// Says what rule files would change
@@ -86,7 +86,7 @@ pub(super) async fn compare(
     Extension(peer): Extension<Peer>,
     JsonBody(rules): JsonBody<CompareRules, MAX_RULES_BODY>,
 ) -> Answer {
-    change(&service, &peer, |service| service.compare(&rules))
+    change(&service, &peer, |service| differences(service, &rules))
 }
 
 /// Keeps rules on trial
@@ -104,7 +104,7 @@ pub(super) async fn confirm(
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<ConfirmRules>,
 ) -> Answer {
-    change(&service, &peer, |service| service.confirm_by(asked.session()))
+    change(&service, &peer, |service| keep(service, asked.session()))
 }
 
 /// Takes rules on trial back
@@ -120,7 +120,10 @@ pub(super) async fn revert(
     State(service): State<Shared>,
     Extension(peer): Extension<Peer>,
 ) -> Answer {
-    change(&service, &peer, Service::revert)
+    change(&service, &peer, |service| {
+        let (rule_sets, mut ground) = service.at_rules();
+        rule_sets.revert(&mut ground)
+    })
 }
 
 impl RulesText {
@@ -139,43 +142,31 @@ impl Sliced<Service> for RulesText {
     }
 }
 
-impl Service {
-    /// The differences that other rule files would make.
-    pub(crate) fn compare(&self, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
-        let compared = self.rule_sets.compare(&self.datapath, &self.heap_trim, &self.lists, rules);
-        let mut diff = compared?;
-        let parts = request_parts(&rules.documents);
-        diff.requests = self.request_reports.others_than(&parts, Instant::now());
-        diff.same &= diff.requests.is_empty();
-        Ok(diff)
-    }
+/// The differences that other rule files would make.
+pub(crate) fn differences(service: &Service, rules: &CompareRules) -> Result<RulesDiff, Refusal> {
+    let compared =
+        service.rule_sets.compare(&service.datapath, &service.heap_trim, &service.lists, rules);
+    let mut diff = compared?;
+    let parts = request_parts(&rules.documents);
+    diff.requests = service.request_reports.others_than(&parts, Instant::now());
+    diff.same &= diff.requests.is_empty();
+    Ok(diff)
+}
 
-    /// Replaces the rule files by other rules.
-    pub(crate) fn apply_rules(&mut self, rules: &ApplyRules) -> Result<Changed, Refusal> {
-        let (rule_sets, mut ground) = self.at_rules();
-        let mut changed = rule_sets.apply_rules(&mut ground, rules)?;
-        changed.warnings.extend(self.requests_not_in_force());
-        Ok(changed)
-    }
+/// Replaces the rule files by other rules.
+pub(crate) fn replace(service: &mut Service, rules: &ApplyRules) -> Result<Changed, Refusal> {
+    let (rule_sets, mut ground) = service.at_rules();
+    let mut changed = rule_sets.apply_rules(&mut ground, rules)?;
+    changed.warnings.extend(service.requests_not_in_force());
+    Ok(changed)
+}
 
-    /// Keeps the rules on trial. They are already in force, and the session that confirms them got
-    /// through: a barrier to its packets is reported, but nothing is refused.
-    pub(crate) fn confirm_by(&mut self, session: Option<Session>) -> Result<Changed, Refusal> {
-        let mut changed = self.confirm()?;
-        let scene = self.scene(&UNCHANGED)?;
-        changed.warnings.extend(guard::in_the_way(scene, session.as_ref()));
-        Ok(changed)
-    }
-
-    /// Keeps the rules on trial.
-    pub(crate) fn confirm(&mut self) -> Result<Changed, Refusal> {
-        let (rule_sets, mut ground) = self.at_rules();
-        rule_sets.confirm(&mut ground)
-    }
-
-    /// Takes the rules on trial back.
-    pub(crate) fn revert(&mut self) -> Result<Changed, Refusal> {
-        let (rule_sets, mut ground) = self.at_rules();
-        rule_sets.revert(&mut ground)
-    }
+/// Keeps the rules on trial. They are already in force, and the session that confirms them got
+/// through: a barrier to its packets is reported, but nothing is refused.
+pub(crate) fn keep(service: &mut Service, session: Option<Session>) -> Result<Changed, Refusal> {
+    let (rule_sets, mut ground) = service.at_rules();
+    let mut changed = rule_sets.confirm(&mut ground)?;
+    let scene = service.scene(&UNCHANGED)?;
+    changed.warnings.extend(guard::in_the_way(scene, session.as_ref()));
+    Ok(changed)
 }

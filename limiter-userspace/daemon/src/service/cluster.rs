@@ -8,6 +8,7 @@ use limiter_cluster::{Change, Cluster, Config, List, Notice, Notices};
 use limiter_rules::Selector;
 
 use super::Service;
+use super::lists::{hazard_of_ban, own_addresses};
 use crate::cluster::Order;
 use crate::control::Refusal;
 use crate::error::ServiceError;
@@ -19,23 +20,6 @@ use crate::rule_sets::guard::{LEAST_OF_OTHERS, hazard};
 const LOGGED: usize = 10;
 
 impl Service {
-    /// Starts the thread that keeps shared limits. If that fails, the limits follow `on_partition`.
-    pub(crate) fn start_node(&mut self, config: Config) -> Option<Notices> {
-        let failed = |error: &dyn Error| {
-            tracing::error!(%error, "shared limits do what `on_partition` says");
-        };
-        let leases = self.datapath.get().ok()?.leases().inspect_err(|error| failed(error)).ok()?;
-        let (cluster, notices) =
-            Cluster::start(config, leases).inspect_err(|error| failed(error)).ok()?;
-        self.join(cluster);
-        Some(notices)
-    }
-
-    /// Takes the thread that keeps shared limits, and gives it the limits in force.
-    pub(crate) fn join(&mut self, cluster: Cluster) {
-        self.cluster.join(cluster, &self.rule_sets.layers, &self.rule_sets.effective);
-    }
-
     /// Handles the node's notices. Changes of lists are stored at the end, all together.
     pub(crate) fn handle_notices(&mut self, notices: impl IntoIterator<Item = Notice>) {
         let mut taken = Vec::new();
@@ -50,8 +34,8 @@ impl Service {
                 }
                 Some(Order::TakeOver(change)) => {
                     let reported = change.to_string();
-                    let own = own.get_or_insert_with(|| self.own_addresses());
-                    match self.take_over(&change, own) {
+                    let own = own.get_or_insert_with(|| own_addresses(&self.datapath));
+                    match take_over(self, &change, own) {
                         Ok(()) => taken.push(reported),
                         Err(error) => self.cluster.refuse(reported, error.to_string()),
                     }
@@ -59,7 +43,7 @@ impl Service {
             }
         }
         if !taken.is_empty() {
-            self.store_lists();
+            self.at_lists().store();
         }
         for reported in taken.iter().take(LOGGED) {
             tracing::info!("by another node: {reported}");
@@ -69,51 +53,71 @@ impl Service {
         }
         self.cluster.log_refusals();
     }
+}
 
-    /// Takes over another node's change. Management prefixes of this node are never affected.
-    fn take_over(&mut self, change: &Change, own: &[(String, IpNet)]) -> Result<(), Refusal> {
-        match change {
-            Change::Ban { source, left } => {
-                let selector = Selector::address(*source);
-                if let Some(prefix) = self.rule_sets.layers.managed(&selector) {
-                    return Err(ServiceError::Management { selector, prefix }.into());
-                }
-                if let Some(why) = self.hazard_of_ban(&selector) {
-                    return Err(Refusal::Conflict(format!("{selector}: {why} on this node")));
-                }
-                bans::put_ban(self.datapath.get_mut()?, *source, *left, BY_NODE).map(drop)?;
+/// Starts the thread that keeps shared limits. If that fails, the limits follow `on_partition`.
+pub(crate) fn start(service: &mut Service, config: Config) -> Option<Notices> {
+    let failed = |error: &dyn Error| {
+        tracing::error!(%error, "shared limits do what `on_partition` says");
+    };
+    let leases = service.datapath.get().ok()?.leases().inspect_err(|error| failed(error)).ok()?;
+    let (cluster, notices) =
+        Cluster::start(config, leases).inspect_err(|error| failed(error)).ok()?;
+    join(service, cluster);
+    Some(notices)
+}
+
+/// Takes the thread that keeps shared limits, and gives it the limits in force.
+pub(crate) fn join(service: &mut Service, cluster: Cluster) {
+    service.cluster.join(cluster, &service.rule_sets.layers, &service.rule_sets.effective);
+}
+
+/// Takes over another node's change. Management prefixes of this node are never affected.
+fn take_over(
+    service: &mut Service,
+    change: &Change,
+    own: &[(String, IpNet)],
+) -> Result<(), Refusal> {
+    match change {
+        Change::Ban { source, left } => {
+            let selector = Selector::address(*source);
+            if let Some(prefix) = service.rule_sets.layers.managed(&selector) {
+                return Err(ServiceError::Management { selector, prefix }.into());
             }
-            Change::Unban { sources } => {
-                let selector = selector_of(*sources)?;
-                if let Some(why) = hazard(&selector, ListName::Allow, own, LEAST_OF_OTHERS) {
-                    return Err(Refusal::Conflict(format!("{selector}: {why}")));
-                }
-                bans::forget(self.datapath.get_mut()?, selector).map(drop)?;
+            if let Some(why) = hazard_of_ban(&service.datapath, &selector) {
+                return Err(Refusal::Conflict(format!("{selector}: {why} on this node")));
             }
-            Change::List { list, sources, left } => {
-                let list = match list {
-                    List::Allow => ListName::Allow,
-                    List::Deny => ListName::Deny,
-                };
-                // A fraction counts as a whole second, so that an entry never ends before it ends
-                // elsewhere.
-                let seconds = left.map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0));
-                let sources = vec![selector_of(*sources)?.to_string()];
-                let request =
-                    SetList { list, sources, seconds, strict: true, ..SetList::default() };
-                let wanted = self.wanted_beside(&request, Some(&CLUSTER.into()), own)?;
-                refuse(self.make_lists(wanted)?.skipped)?;
-            }
-            Change::Unlist { sources } => {
-                let source = Some(selector_of(*sources)?.to_string());
-                let named = lists::named(&UnsetList { source, ..UnsetList::default() })?;
-                let (theirs, skipped) = self.lists.own(&named, Some(CLUSTER));
-                self.unmake_lists(&theirs)?;
-                refuse(skipped)?;
-            }
+            bans::put_ban(service.datapath.get_mut()?, *source, *left, BY_NODE).map(drop)?;
         }
-        Ok(())
+        Change::Unban { sources } => {
+            let selector = selector_of(*sources)?;
+            if let Some(why) = hazard(&selector, ListName::Allow, own, LEAST_OF_OTHERS) {
+                return Err(Refusal::Conflict(format!("{selector}: {why}")));
+            }
+            bans::forget(service.datapath.get_mut()?, selector).map(drop)?;
+        }
+        Change::List { list, sources, left } => {
+            let list = match list {
+                List::Allow => ListName::Allow,
+                List::Deny => ListName::Deny,
+            };
+            // A fraction counts as a whole second, so that an entry never ends before it ends
+            // elsewhere.
+            let seconds = left.map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0));
+            let sources = vec![selector_of(*sources)?.to_string()];
+            let request = SetList { list, sources, seconds, strict: true, ..SetList::default() };
+            let wanted = service.at_lists().wanted_beside(&request, Some(&CLUSTER.into()), own)?;
+            refuse(service.at_lists().make(wanted)?.skipped)?;
+        }
+        Change::Unlist { sources } => {
+            let source = Some(selector_of(*sources)?.to_string());
+            let named = lists::named(&UnsetList { source, ..UnsetList::default() })?;
+            let (theirs, skipped) = service.lists.own(&named, Some(CLUSTER));
+            service.at_lists().unmake(&theirs)?;
+            refuse(skipped)?;
+        }
     }
+    Ok(())
 }
 
 /// Refuses a change by another node of entries written here.

@@ -20,51 +20,41 @@ pub(super) const KEEP_EVENTS: &str = "keep the log of events";
 const GATHER: Duration = Duration::from_millis(50);
 
 impl Service {
-    /// Begins to report drops, inside a tokio runtime. Returns a descriptor that becomes readable
-    /// when there are events.
-    pub(crate) fn report_events(
-        &mut self,
-        options: &EventOptions,
-    ) -> Result<Option<OwnedFd>, ServiceError> {
-        self.events = Events::new(options);
-        self.events.start_hooks(&options.hooks);
-        if options.log_bytes > 0 {
-            let directory = self.state.path("");
-            let datapath = self.datapath.get()?;
-            let begun = self.events.keep_log(datapath, directory, options.log_bytes);
-            self.repeated_errors.note(KEEP_EVENTS, &begun);
-        }
-        let datapath = self.datapath.get_mut()?;
-        let burst = options.per_second.and_then(|rate| NonZero::new(rate.get() / BURSTS));
-        datapath.set_event_rate(options.per_second, burst.unwrap_or(NonZero::<u32>::MIN))?;
-        Ok(datapath.event_descriptor()?)
-    }
-
     /// Takes the events that the program has reported.
     pub(crate) fn take_events(&mut self) {
         if let Ok(datapath) = self.datapath.get_mut() {
             self.events.take(datapath, &self.rule_sets.effective, &self.request_rules);
         }
     }
+}
 
-    /// Writes reported events to the log on disk.
-    pub(crate) fn keep_events(&mut self) -> Result<(), ServiceError> {
-        self.events.keep(self.datapath.get()?)
+/// Begins to report drops, inside a tokio runtime. Returns a descriptor that becomes readable
+/// when there are events.
+pub(crate) fn report(
+    service: &mut Service,
+    options: &EventOptions,
+) -> Result<Option<OwnedFd>, ServiceError> {
+    service.events = Events::new(options);
+    service.events.start_hooks(&options.hooks);
+    if options.log_bytes > 0 {
+        let directory = service.state.path("");
+        let datapath = service.datapath.get()?;
+        let begun = service.events.keep_log(datapath, directory, options.log_bytes);
+        service.repeated_errors.note(KEEP_EVENTS, &begun);
     }
+    let datapath = service.datapath.get_mut()?;
+    let burst = options.per_second.and_then(|rate| NonZero::new(rate.get() / BURSTS));
+    datapath.set_event_rate(options.per_second, burst.unwrap_or(NonZero::<u32>::MIN))?;
+    Ok(datapath.event_descriptor()?)
+}
 
-    /// Ends the events, and so the answers of followers.
-    pub(crate) fn end_events(&mut self) {
-        self.events.end();
-    }
-
-    /// Ends the log of events after writing everything reported so far.
-    pub(crate) fn end_event_log(&mut self) {
-        self.take_events();
-        if let Ok(datapath) = self.datapath.get()
-            && let Err(error) = self.events.end_log(datapath)
-        {
-            tracing::warn!(%error, "the last events are not in their log");
-        }
+/// Ends the log of events after writing everything reported so far.
+pub(crate) fn end_log(service: &mut Service) {
+    service.take_events();
+    if let Ok(datapath) = service.datapath.get()
+        && let Err(error) = service.events.end_log(datapath)
+    {
+        tracing::warn!(%error, "the last events are not in their log");
     }
 }
 

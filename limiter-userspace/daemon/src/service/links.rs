@@ -6,6 +6,7 @@ use limiter_datapath::{LinkChange, Refused, TcOrder, Then, ThenChange};
 
 use super::Service;
 use super::status::others;
+use crate::machine::attached::Attached;
 
 impl Service {
     /// Attaches to interfaces that came back or match a pattern, and logs changes. Ends the daemon
@@ -88,55 +89,6 @@ impl Service {
         self.catch_up();
     }
 
-    /// Reports at the start which programs of others affect the limits.
-    pub(crate) fn report_neighbours(&self, order: TcOrder) {
-        let Ok(datapath) = self.datapath.get() else {
-            return;
-        };
-        for at in datapath.attachments() {
-            for other in others(datapath, at) {
-                let (name, Some(text)) = (&at.interface, other.text()) else { continue };
-                // A program before limiter does not surprise users who asked for that.
-                if other.limiter || order == TcOrder::First {
-                    tracing::warn!("{name}: {text}");
-                } else {
-                    tracing::info!("{name}: {text}");
-                }
-            }
-        }
-    }
-
-    /// Looks at the next program, which gets the passed packets, and logs changes.
-    pub(crate) fn look_after_then(&mut self) {
-        let Ok(datapath) = self.datapath.get_mut() else {
-            return;
-        };
-        match datapath.look_after_then() {
-            None => {}
-            Some(ThenChange::Replaced(now)) => tracing::warn!(
-                "another program was pinned at {}: packets that pass go on in that one, program {}",
-                now.pin.display(),
-                now.program_id
-            ),
-            Some(ThenChange::Kept(Then { pin, program_id, fault, .. })) => tracing::warn!(
-                "packets that pass go on in program {program_id} as before, which is not what is \
-                 pinned at {} now: {}",
-                pin.display(),
-                fault.unwrap_or_default()
-            ),
-            Some(ThenChange::Mended(now)) => tracing::info!(
-                "program {} is pinned at {} again, and packets that pass go on in it",
-                now.program_id,
-                now.pin.display()
-            ),
-        }
-    }
-
-    /// Returns true if the last look did not reach all interfaces.
-    pub(crate) const fn has_more_links(&self) -> bool {
-        self.has_more_links
-    }
-
     /// Puts rules in force that reflect the present interfaces and nodes.
     pub(super) fn catch_up(&mut self) {
         let (rule_sets, mut ground) = self.at_rules();
@@ -144,5 +96,49 @@ impl Service {
             self.repeated_errors
                 .note("tell the rules in force which interfaces and nodes there are", &learned);
         }
+    }
+}
+
+/// Reports at the start which programs of others affect the limits.
+pub(crate) fn report_neighbours(datapath: &Attached, order: TcOrder) {
+    let Ok(datapath) = datapath.get() else {
+        return;
+    };
+    for at in datapath.attachments() {
+        for other in others(datapath, at) {
+            let (name, Some(text)) = (&at.interface, other.text()) else { continue };
+            // A program before limiter does not surprise users who asked for that.
+            if other.limiter || order == TcOrder::First {
+                tracing::warn!("{name}: {text}");
+            } else {
+                tracing::info!("{name}: {text}");
+            }
+        }
+    }
+}
+
+/// Looks at the next program, which gets the passed packets, and logs changes.
+pub(crate) fn look_after_then(datapath: &mut Attached) {
+    let Ok(datapath) = datapath.get_mut() else {
+        return;
+    };
+    match datapath.look_after_then() {
+        None => {}
+        Some(ThenChange::Replaced(now)) => tracing::warn!(
+            "another program was pinned at {}: packets that pass go on in that one, program {}",
+            now.pin.display(),
+            now.program_id
+        ),
+        Some(ThenChange::Kept(Then { pin, program_id, fault, .. })) => tracing::warn!(
+            "packets that pass go on in program {program_id} as before, which is not what is \
+             pinned at {} now: {}",
+            pin.display(),
+            fault.unwrap_or_default()
+        ),
+        Some(ThenChange::Mended(now)) => tracing::info!(
+            "program {} is pinned at {} again, and packets that pass go on in it",
+            now.program_id,
+            now.pin.display()
+        ),
     }
 }

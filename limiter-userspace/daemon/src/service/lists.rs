@@ -8,9 +8,13 @@ use limiter_api::lists::{ListName, ListsChanged, SetList};
 use limiter_rules::Selector;
 
 use super::Service;
+use super::repeated_errors::RepeatedErrors;
+use crate::disk::state_dir::StateDir;
 use crate::error::ServiceError;
-use crate::lists::{CLUSTER, Wanted};
+use crate::lists::{CLUSTER, ListStore, Wanted};
+use crate::machine::attached::Attached;
 use crate::rule_sets::guard::{self, LEAST, LEAST_OF_OTHERS};
+use crate::rule_sets::layers::Layers;
 
 /// Name of the step that fails on a full disk.
 pub(super) const SAVE_LISTS: &str = "save the lists";
@@ -18,34 +22,55 @@ pub(super) const SAVE_LISTS: &str = "save the lists";
 /// Reason why another node may add no further entry.
 const MUCH: &str = "with what other nodes have on that list, it is a large part of all addresses";
 
+/// The lists, and the parts of the daemon that are needed to change them.
+pub(crate) struct AtLists<'a> {
+    datapath: &'a mut Attached,
+    layers: &'a Layers,
+    lists: &'a mut ListStore,
+    state: &'a StateDir,
+    repeated_errors: &'a mut RepeatedErrors,
+}
+
 impl Service {
-    /// Prepares the change that a request would make to the lists of this node.
+    /// The lists of this node, to change them.
+    pub(crate) fn at_lists(&mut self) -> AtLists<'_> {
+        let Self { datapath, rule_sets, lists, state, repeated_errors, .. } = self;
+        AtLists { datapath, layers: &rule_sets.layers, lists, state, repeated_errors }
+    }
+}
+
+/// Addresses of this machine; empty if the system does not answer.
+pub(crate) fn own_addresses(datapath: &Attached) -> Vec<(String, IpNet)> {
+    let Ok(datapath) = datapath.get() else { return Vec::new() };
+    // If the system does not answer, the other guards still apply.
+    datapath.own_addresses().unwrap_or_else(|error| {
+        tracing::warn!(%error, "own addresses are not guarded from the deny list");
+        Vec::new()
+    })
+}
+
+/// Reason why a source must not be banned, if any; the same as for the deny list.
+pub(crate) fn hazard_of_ban(datapath: &Attached, selector: &Selector) -> Option<String> {
+    guard::hazard(selector, ListName::Deny, &own_addresses(datapath), LEAST)
+}
+
+impl AtLists<'_> {
+    /// Prepares the change that a request would make.
     pub(crate) fn wanted(
         &self,
         request: &SetList,
         by: Option<&Arc<str>>,
     ) -> Result<Wanted, ServiceError> {
-        self.wanted_beside(request, by, &self.own_addresses())
+        self.wanted_beside(request, by, &own_addresses(self.datapath))
     }
 
-    /// Addresses of this machine; empty if the system does not answer.
-    pub(crate) fn own_addresses(&self) -> Vec<(String, IpNet)> {
-        let Ok(datapath) = self.datapath.get() else { return Vec::new() };
-        // If the system does not answer, the other guards still apply.
-        datapath.own_addresses().unwrap_or_else(|error| {
-            tracing::warn!(%error, "own addresses are not guarded from the deny list");
-            Vec::new()
-        })
-    }
-
-    /// As [`Service::wanted`], with known addresses of this machine.
-    pub(super) fn wanted_beside(
+    /// As [`AtLists::wanted`], with known addresses of this machine.
+    pub(crate) fn wanted_beside(
         &self,
         request: &SetList,
         by: Option<&Arc<str>>,
         own: &[(String, IpNet)],
     ) -> Result<Wanted, ServiceError> {
-        let layers = &self.rule_sets.layers;
         let now = self.datapath.get()?.now();
         let is_other = by.is_some_and(|by| **by == *CLUSTER);
         let least = if is_other { LEAST_OF_OTHERS } else { LEAST };
@@ -55,58 +80,44 @@ impl Service {
                 (is_other && !room).then(|| MUCH.to_owned())
             })
         };
-        self.lists.wanted(request, by, now, |at| layers.managed(at), hazard)
+        self.lists.wanted(request, by, now, |at| self.layers.managed(at), hazard)
     }
 
-    /// Reason why a source must not be banned, if any; the same as for the deny list.
-    pub(crate) fn hazard_of_ban(&self, selector: &Selector) -> Option<String> {
-        guard::hazard(selector, ListName::Deny, &self.own_addresses(), LEAST)
+    /// Makes a change, and stores it.
+    pub(crate) fn change(&mut self, wanted: Wanted) -> Result<ListsChanged, ServiceError> {
+        let changed = self.make(wanted)?;
+        self.store();
+        Ok(self.lists.with_store(changed))
     }
 
-    /// Makes a change of the lists of this node.
-    pub(crate) fn change_lists(&mut self, wanted: Wanted) -> Result<ListsChanged, ServiceError> {
-        let changed = self.make_lists(wanted)?;
-        self.store_lists();
-        Ok(self.with_store(changed))
+    /// As [`AtLists::change`], but stores nothing yet.
+    pub(crate) fn make(&mut self, wanted: Wanted) -> Result<ListsChanged, ServiceError> {
+        self.lists.make(self.datapath.get_mut()?, wanted, |selector| self.layers.managed(selector))
     }
 
-    /// As [`Service::change_lists`], but stores nothing yet.
-    pub(super) fn make_lists(&mut self, wanted: Wanted) -> Result<ListsChanged, ServiceError> {
-        let datapath = self.datapath.get_mut()?;
-        let layers = &self.rule_sets.layers;
-        self.lists.make(datapath, wanted, |selector| layers.managed(selector))
-    }
-
-    /// Removes sources from the lists of this node.
-    pub(crate) fn take_off_lists(
+    /// Takes sources off the lists, and stores that.
+    pub(crate) fn take_off(
         &mut self,
         selectors: &BTreeSet<Selector>,
     ) -> Result<ListsChanged, ServiceError> {
-        let changed = self.unmake_lists(selectors)?;
-        self.store_lists();
-        Ok(self.with_store(changed))
+        let changed = self.unmake(selectors)?;
+        self.store();
+        Ok(self.lists.with_store(changed))
     }
 
-    /// As [`Service::take_off_lists`], but stores nothing yet.
-    pub(super) fn unmake_lists(
+    /// As [`AtLists::take_off`], but stores nothing yet.
+    pub(crate) fn unmake(
         &mut self,
         selectors: &BTreeSet<Selector>,
     ) -> Result<ListsChanged, ServiceError> {
         let datapath = self.datapath.get_mut()?;
-        let layers = &self.rule_sets.layers;
-        self.lists.unset(datapath, selectors, |selector| layers.managed(selector))
+        self.lists.unset(datapath, selectors, |selector| self.layers.managed(selector))
     }
 
-    /// The answer to a change, with the reason if it is not on disk.
-    pub(crate) fn with_store(&self, changed: ListsChanged) -> ListsChanged {
-        ListsChanged { not_saved: self.lists.not_saved().map(str::to_owned), ..changed }
-    }
-
-    /// Stores a change of the lists before it is answered. The change is in force even if that
-    /// fails.
-    pub(super) fn store_lists(&mut self) {
+    /// Stores a change before it is answered. The change is in force even if that fails.
+    pub(crate) fn store(&mut self) {
         let Ok(datapath) = self.datapath.get() else { return };
-        if let Some(done) = self.lists.store(&self.state, datapath) {
+        if let Some(done) = self.lists.store(self.state, datapath) {
             self.repeated_errors.note(SAVE_LISTS, &done.map_err(ServiceError::State));
         }
     }

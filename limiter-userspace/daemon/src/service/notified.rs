@@ -6,7 +6,6 @@ use limiter_datapath::LinkState;
 use limiter_text::pattern::Pattern;
 
 use super::Service;
-use crate::machine::notify::Notifier;
 use crate::views::mode;
 
 /// Most interfaces that the line names.
@@ -49,12 +48,6 @@ impl Service {
         line
     }
 
-    /// Reports through `notifier` that the daemon is ready, and reports its changes from now on.
-    pub(crate) fn notify(&mut self, notifier: Notifier) {
-        self.notifier = notifier;
-        self.notify_ready();
-    }
-
     /// Reports the end of the start or of a reload, whether it was refused or not: the daemon
     /// serves.
     pub(crate) fn notify_ready(&mut self) {
@@ -67,16 +60,12 @@ impl Service {
         let summary = self.summary();
         self.notifier.status(&summary);
     }
+}
 
-    /// Sends a sign of life if the kernel still answers about the rules in force.
-    pub(crate) fn notify_alive(&self) {
-        match self.status() {
-            Ok(_) => self.notifier.alive(),
-            Err(error) => tracing::error!(%error, "the daemon does not answer any more"),
-        }
-    }
-
-    pub(crate) fn notify_stopping(&self) {
-        self.notifier.stopping();
+/// Sends a sign of life if the kernel still answers about the rules in force.
+pub(crate) fn alive(service: &Service) {
+    match service.status() {
+        Ok(_) => service.notifier.alive(),
+        Err(error) => tracing::error!(%error, "the daemon does not answer any more"),
     }
 }

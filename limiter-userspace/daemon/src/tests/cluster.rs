@@ -120,7 +120,7 @@ impl Node {
         let leases = daemon.fake.open_now().leases().unwrap();
         let settings = NodeSettings { keys, ..settings("a") };
         let (cluster, notices) = Cluster::start_with(settings, Arc::clone(&store), leases).unwrap();
-        daemon.service.join(cluster);
+        crate::service::cluster::join(&mut daemon.service, cluster);
         Self { daemon, notices, store }
     }
 

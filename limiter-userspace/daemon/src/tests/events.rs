@@ -140,7 +140,7 @@ fn the_end_of_the_daemon_is_the_end_of_every_reader() {
     let mut daemon = Daemon::start(&[]);
     let mut reader = daemon.service.followed(true).unwrap();
     assert_eq!(reader.try_recv(), Err(TryRecvError::Empty));
-    daemon.service.end_events();
+    daemon.service.events.end();
     assert_eq!(reader.try_recv(), Err(TryRecvError::Disconnected));
 }
 

@@ -18,7 +18,8 @@ fn managed() -> (Daemon, UnixDatagram) {
     let path = daemon.directory.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_nonblocking(true).unwrap();
-    daemon.service.notify(Notifier::to(path.to_str().unwrap()));
+    daemon.service.notifier = Notifier::to(path.to_str().unwrap());
+    daemon.service.notify_ready();
     (daemon, manager)
 }
 
@@ -37,10 +38,10 @@ fn a_daemon_that_cannot_answer_gives_no_sign_of_life() {
     let (mut daemon, manager) = managed();
     let ready = "READY=1\nSTATUS=fake0 native, 2 rules, generation 1";
     assert_eq!(said(&manager).as_deref(), Some(ready));
-    daemon.service.notify_alive();
+    crate::service::notified::alive(&daemon.service);
     assert_eq!(said(&manager).as_deref(), Some("WATCHDOG=1"));
     daemon.service.detach().unwrap();
-    daemon.service.notify_alive();
+    crate::service::notified::alive(&daemon.service);
     assert_eq!(said(&manager), None);
 }
 

@@ -1,6 +1,7 @@
 //! The daemon over the data path in memory.
 
 mod answers;
+mod asked;
 mod authors;
 mod bans;
 mod caller;

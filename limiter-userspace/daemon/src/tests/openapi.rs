@@ -347,7 +347,7 @@ fn right_requests_are_made_for_every_operation() {
                 assert_eq!(ask(&runtime, &shared, 0, request).0, 200);
             }
             if operation.0 == "/v1/cluster" {
-                shared.lock().unwrap().join(cluster::alone());
+                crate::service::cluster::join(&mut shared.lock().unwrap(), cluster::alone());
             }
             let ban = limiter_common::wire::Ban { until: u64::MAX >> 1, history: 0, rule: 0 };
             fake.state().model.put_ban(&Source::V4([192, 0, 2, 7]), &ban);

@@ -216,10 +216,10 @@ fn nothing_is_kept_when_nobody_looks() {
     look(&mut daemon, By::Rate);
     at(&daemon, 6000);
     daemon.service.housekeep().unwrap();
-    assert!(!daemon.service.views_are_empty());
+    assert!(!daemon.service.gauges.views.is_empty());
     at(&daemon, 12_000);
     daemon.service.housekeep().unwrap();
-    assert!(daemon.service.views_are_empty());
+    assert!(daemon.service.gauges.views.is_empty());
 }
 
 #[test]

@@ -26,6 +26,7 @@ use crate::lists::bans::{self, BY_HAND};
 use crate::lists::request_bans::RequestRules;
 use crate::rule_sets::guard::Caller;
 use crate::rule_sets::warnings::{cut, while_off};
+use crate::service::lists::hazard_of_ban;
 use crate::service::{Service, Shared};
 use crate::views::{self, Title};
 
@@ -61,7 +62,7 @@ pub(super) async fn ban(
     Extension(peer): Extension<Peer>,
     JsonBody(asked): JsonBody<SetBan>,
 ) -> Answer {
-    change(&service, &peer, |service| service.ban(&asked))
+    change(&service, &peer, |service| put(service, &asked))
 }
 
 /// Forgets bans and strikes
@@ -79,7 +80,7 @@ pub(super) async fn unban(
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<Unban>,
 ) -> Answer {
-    change(&service, &peer, |service| service.unban(&asked))
+    change(&service, &peer, |service| forget(service, &asked))
 }
 
 /// Parses the address of a source.
@@ -90,81 +91,78 @@ pub(super) fn one_source(text: &str) -> Result<IpAddr, ServiceError> {
     })
 }
 
-impl Service {
-    /// Bans a source: all of its packets are dropped until the ban ends.
-    pub(crate) fn ban(&mut self, request: &SetBan) -> Result<BannedSource, Refusal> {
-        let address = one_source(&request.source)?;
-        let selector = Selector::address(address);
-        if request.seconds == 0 {
-            return Err(Refusal::Invalid("0 seconds are over at once: give at least 1".to_owned()));
-        }
-        self.guard_of_ban(&selector)?;
-        let own = request.session.filter(|session| Selector::address(session.peer) == selector);
-        Caller { session: request.session, force: request.force }
-            .authorize(own.map(|session| {
-            format!(
-                "{} is where your own SSH session comes from, and all of it would be dropped: log \
-                 in from elsewhere to ban it, or use --force",
-                session.peer
-            )
-        }))?;
-        if !request.force
-            && let Some(why) = self.hazard_of_ban(&selector)
-        {
-            let why = format!("{selector}: {why}: leave it out, or use --force");
-            return Err(ServiceError::Objection(why).into());
-        }
-        let left = Duration::from_secs(request.seconds);
-        let ban = bans::put_ban(self.datapath.get_mut()?, address, left, BY_HAND)?;
-        self.cluster.publish([Change::Ban { source: address, left }]);
-        let names = views::rule_names(self.datapath()?, &self.rule_sets.effective);
-        let names = (&names, &self.request_rules);
-        let banned = bans::banned_source(selector, ban, names, self.datapath()?.now());
-        let warnings = crowd_hit(&selector)
-            .into_iter()
-            .chain(cut(request.seconds, self.datapath()?))
-            .chain(while_off(self.datapath()?));
-        let warning = warnings.reduce(|all, one| format!("{all}; {one}"));
-        Ok(BannedSource { warning, ..banned })
+/// Bans a source: all of its packets are dropped until the ban ends.
+pub(crate) fn put(service: &mut Service, request: &SetBan) -> Result<BannedSource, Refusal> {
+    let address = one_source(&request.source)?;
+    let selector = Selector::address(address);
+    if request.seconds == 0 {
+        return Err(Refusal::Invalid("0 seconds are over at once: give at least 1".to_owned()));
     }
+    refuse_safe(service, &selector)?;
+    let own = request.session.filter(|session| Selector::address(session.peer) == selector);
+    Caller { session: request.session, force: request.force }.authorize(own.map(|session| {
+        format!(
+            "{} is where your own SSH session comes from, and all of it would be dropped: log \
+             in from elsewhere to ban it, or use --force",
+            session.peer
+        )
+    }))?;
+    if !request.force
+        && let Some(why) = hazard_of_ban(&service.datapath, &selector)
+    {
+        let why = format!("{selector}: {why}: leave it out, or use --force");
+        return Err(ServiceError::Objection(why).into());
+    }
+    let left = Duration::from_secs(request.seconds);
+    let ban = bans::put_ban(service.datapath.get_mut()?, address, left, BY_HAND)?;
+    service.cluster.publish([Change::Ban { source: address, left }]);
+    let names = views::rule_names(service.datapath()?, &service.rule_sets.effective);
+    let names = (&names, &service.request_rules);
+    let banned = bans::banned_source(selector, ban, names, service.datapath()?.now());
+    let warnings = crowd_hit(&selector)
+        .into_iter()
+        .chain(cut(request.seconds, service.datapath()?))
+        .chain(while_off(service.datapath()?));
+    let warning = warnings.reduce(|all, one| format!("{all}; {one}"));
+    Ok(BannedSource { warning, ..banned })
+}
 
-    /// Refuses a ban of a source that is never dropped.
-    pub(super) fn guard_of_ban(&self, selector: &Selector) -> Result<(), Refusal> {
-        let selector = *selector;
-        if let Some(prefix) = self.rule_sets.layers.managed(&selector) {
-            return Err(ServiceError::Management { selector, prefix }.into());
-        }
-        let now = self.datapath()?.now();
-        if self.lists.of(&selector, now) == Some(ListName::Allow) {
-            return Err(Refusal::Conflict(format!(
-                "{selector} is on the allow list, which comes before bans: take the entry that \
-                 `limiter lists` shows for it off with `limiter unlist` before"
-            )));
-        }
-        Ok(())
+/// Refuses a ban of a source that is never dropped.
+pub(crate) fn refuse_safe(service: &Service, selector: &Selector) -> Result<(), Refusal> {
+    let selector = *selector;
+    if let Some(prefix) = service.rule_sets.layers.managed(&selector) {
+        return Err(ServiceError::Management { selector, prefix }.into());
     }
+    let now = service.datapath()?.now();
+    if service.lists.of(&selector, now) == Some(ListName::Allow) {
+        return Err(Refusal::Conflict(format!(
+            "{selector} is on the allow list, which comes before bans: take the entry that \
+             `limiter lists` shows for it off with `limiter unlist` before"
+        )));
+    }
+    Ok(())
+}
 
-    /// The author of the ban of a source; `None` if the source is not banned.
-    pub(crate) fn banned_by(&self, address: IpAddr) -> Result<Option<String>, ServiceError> {
-        let (effective, requests) = (&self.rule_sets.effective, &self.request_rules);
-        bans::author(self.datapath()?, effective, requests, address)
-    }
+/// The author of the ban of a source; `None` if the source is not banned.
+pub(crate) fn author(service: &Service, address: IpAddr) -> Result<Option<String>, ServiceError> {
+    let (effective, requests) = (&service.rule_sets.effective, &service.request_rules);
+    bans::author(service.datapath()?, effective, requests, address)
+}
 
-    /// Forgets the bans and strikes of a source, or of all sources in a prefix; with a cluster, on
-    /// all nodes.
-    pub(crate) fn unban(&mut self, request: &Unban) -> Result<Unbanned, Refusal> {
-        let selector = source_text::parse(&request.source)?;
-        let forgotten = bans::forget(self.datapath.get_mut()?, selector)?;
-        if self.cluster.status().is_some()
-            && let Some(sources) = reported_prefix(&selector)
-        {
-            // Another node may have a ban that this one does not have.
-            self.cluster.publish([Change::Unban { sources }]);
-        } else if forgotten == 0 {
-            return Err(ServiceError::NotBanned(selector).into());
-        }
-        Ok(Unbanned { forgotten })
+/// Forgets the bans and strikes of a source, or of all sources in a prefix; with a cluster, on
+/// all nodes.
+pub(crate) fn forget(service: &mut Service, request: &Unban) -> Result<Unbanned, Refusal> {
+    let selector = source_text::parse(&request.source)?;
+    let forgotten = bans::forget(service.datapath.get_mut()?, selector)?;
+    if service.cluster.status().is_some()
+        && let Some(sources) = reported_prefix(&selector)
+    {
+        // Another node may have a ban that this one does not have.
+        service.cluster.publish([Change::Unban { sources }]);
+    } else if forgotten == 0 {
+        return Err(ServiceError::NotBanned(selector).into());
     }
+    Ok(Unbanned { forgotten })
 }
 
 /// `GET /v1/bans`, sent in parts: the bans in force at the time of the request, the one that ends

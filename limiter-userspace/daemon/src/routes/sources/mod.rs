@@ -8,9 +8,8 @@ use axum::routing::get;
 use limiter_api::sources::{AskSources, SourceList};
 
 use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
-use crate::error::ServiceError;
 use crate::service::{Service, Shared};
-use crate::sources::{Known, Next, Reading, Wanted};
+use crate::sources::{Next, Reading, Wanted};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/sources", get(sources))
@@ -59,17 +58,5 @@ impl Sliced<Service> for SourcesText {
                 Step::Part(serde_json::to_vec(&list)?.into())
             }
         })
-    }
-}
-
-impl Service {
-    #[cfg(test)]
-    pub(crate) fn views_are_empty(&self) -> bool {
-        self.gauges.views.is_empty()
-    }
-
-    pub(super) fn known(&self) -> Result<Known<'_>, ServiceError> {
-        let (effective, lists, events) = (&self.rule_sets.effective, &self.lists, &self.events);
-        Ok(Known { datapath: self.datapath()?, effective, lists, events })
     }
 }

@@ -12,6 +12,7 @@ use limiter_rules::{Selector, source_text};
 
 use crate::control::{Answer, JSON, Named, Peer, Refusal, Routes, Sliced, Step, sliced};
 use crate::error::ServiceError;
+use crate::routes::bans;
 use crate::service::{Service, Shared};
 use crate::sources::{Account, Accounts, Ledger};
 use crate::views;
@@ -101,7 +102,7 @@ impl SourceText {
             listed_reason,
             listed_by,
             listed_beside: service.lists.beside(&selector, now),
-            banned_by: service.banned_by(address)?,
+            banned_by: bans::author(service, address)?,
             rows: account.source_rows(&view, &titles),
             ..view
         })
@@ -125,18 +126,5 @@ impl Sliced<Service> for SourceText {
             Read::After(time) => Step::After(time),
             Read::Done(view) => Step::Part(serde_json::to_vec(&*view)?.into()),
         })
-    }
-}
-
-#[cfg(test)]
-impl Service {
-    /// The answer about a source, read at once.
-    pub(crate) fn source(&self, address: &str) -> Result<SourceView, Refusal> {
-        let mut text = SourceText::begin(self, address)?;
-        loop {
-            if let Step::Part(part) = text.step(self)? {
-                return Ok(serde_json::from_slice(&part)?);
-            }
-        }
     }
 }

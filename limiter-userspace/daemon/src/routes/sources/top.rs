@@ -30,47 +30,46 @@ pub(crate) async fn top(
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<AskTop>,
 ) -> Answer {
-    read(&service, &peer, |service| service.top(&asked)).await
+    read(&service, &peer, |service| view(service, &asked)).await
 }
 
-impl Service {
-    /// Continues a view, and returns the sources that stand out.
-    pub(crate) fn top(&mut self, asked: &AskTop) -> Result<Top, Refusal> {
-        let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
-        let watch = asked.watch.as_deref().map(source_text::parse_one).transpose()?;
-        let watch = watch.map(views::key);
-        // A new event may concern a source that was not seen yet.
-        self.take_events();
-        let datapath = self.datapath.get()?;
-        let now = datapath.now();
-        let view = self.gauges.views.of(&wanted, now);
-        if let Some(source) = watch {
-            view.watch(source, now);
-        }
-        let (effective, lists, events) = (&self.rule_sets.effective, &self.lists, &self.events);
-        let known = Known { datapath, effective, lists, events };
-        let dropped_by = views::dropped_by(datapath)?;
-        view.look(known, dropped_by.lists, self.events.dropping().take(MOST_DROPPING))?;
-        let keyed = view.keyed();
-        let (passed, dropped) = views::verdicts(datapath)?;
-        let tracked_v4 = tracked(datapath, EntryKind::V4)?.saturating_add(keyed.v4);
-        let tracked_v6 = tracked(datapath, EntryKind::V6)?.saturating_add(keyed.v6);
-        Ok(Top {
-            clock_ns: datapath.now().as_nanos(),
-            began_ns: self.began_at.as_nanos(),
-            uptime_seconds: self.began.elapsed().as_secs(),
-            generation: datapath.generation(),
-            bypass: datapath.bypass()?,
-            passed: passed.packets,
-            dropped: dropped.packets,
-            dropped_by,
-            tracked_v4,
-            tracked_v6,
-            rounds: view.rounds(tracked_v4.saturating_add(tracked_v6)),
-            sources: view.rows(known, &wanted)?,
-            lose_nothing: view.lose_nothing(),
-            headline: view.headline(known)?,
-            watched: watch.map(|source| view.of(known, &source)).transpose()?.unwrap_or_default(),
-        })
+/// Continues a view, and returns the sources that stand out.
+pub(crate) fn view(service: &mut Service, asked: &AskTop) -> Result<Top, Refusal> {
+    let wanted = Wanted::parse(asked.by, asked.limit, asked.prefix.as_deref())?;
+    let watch = asked.watch.as_deref().map(source_text::parse_one).transpose()?;
+    let watch = watch.map(views::key);
+    // A new event may concern a source that was not seen yet.
+    service.take_events();
+    let datapath = service.datapath.get()?;
+    let now = datapath.now();
+    let view = service.gauges.views.of(&wanted, now);
+    if let Some(source) = watch {
+        view.watch(source, now);
     }
+    let (effective, lists, events) =
+        (&service.rule_sets.effective, &service.lists, &service.events);
+    let known = Known { datapath, effective, lists, events };
+    let dropped_by = views::dropped_by(datapath)?;
+    view.look(known, dropped_by.lists, service.events.dropping().take(MOST_DROPPING))?;
+    let keyed = view.keyed();
+    let (passed, dropped) = views::verdicts(datapath)?;
+    let tracked_v4 = tracked(datapath, EntryKind::V4)?.saturating_add(keyed.v4);
+    let tracked_v6 = tracked(datapath, EntryKind::V6)?.saturating_add(keyed.v6);
+    Ok(Top {
+        clock_ns: datapath.now().as_nanos(),
+        began_ns: service.began_at.as_nanos(),
+        uptime_seconds: service.began.elapsed().as_secs(),
+        generation: datapath.generation(),
+        bypass: datapath.bypass()?,
+        passed: passed.packets,
+        dropped: dropped.packets,
+        dropped_by,
+        tracked_v4,
+        tracked_v6,
+        rounds: view.rounds(tracked_v4.saturating_add(tracked_v6)),
+        sources: view.rows(known, &wanted)?,
+        lose_nothing: view.lose_nothing(),
+        headline: view.headline(known)?,
+        watched: watch.map(|source| view.of(known, &source)).transpose()?.unwrap_or_default(),
+    })
 }

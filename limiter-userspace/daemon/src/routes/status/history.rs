@@ -4,7 +4,7 @@ use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::status::history::{AskHistory, History};
 
-use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
+use crate::control::{Answer, Asked, Peer, Routes, read};
 use crate::service::{Service, Shared};
 
 pub(crate) fn routes() -> Routes<Service> {
@@ -23,12 +23,9 @@ pub(crate) async fn history(
     Extension(peer): Extension<Peer>,
     Asked(asked): Asked<AskHistory>,
 ) -> Answer {
-    read(&service, &peer, |service| service.history(asked)).await
-}
-
-impl Service {
-    pub(crate) fn history(&self, asked: AskHistory) -> Result<History, Refusal> {
-        let now = self.datapath()?.now().as_nanos();
-        Ok(self.gauges.recent.history(asked, now, self.began_at.as_nanos()))
-    }
+    read(&service, &peer, |service| {
+        let now = service.datapath()?.now().as_nanos();
+        Ok(service.gauges.recent.history(asked, now, service.began_at.as_nanos()))
+    })
+    .await
 }
