@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::Source;
 use crate::process;
@@ -19,73 +19,40 @@ const ROOTS: [&str; 3] = ["limiter-userspace", "limiter-ebpf", "limiter-sandbox"
 /// Beginnings of the names of files that hold a licence or a notice, in capitals.
 const TEXTS: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
 
-/// Parts of `cargo metadata`.
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-    resolve: Resolve,
-    workspace_members: BTreeSet<String>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    id: String,
-    name: String,
-    version: String,
-    license: Option<String>,
-    authors: Vec<String>,
-    manifest_path: String,
-}
-
-#[derive(Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    id: String,
-    deps: Vec<Dependency>,
-}
-
-#[derive(Deserialize)]
-struct Dependency {
-    pkg: String,
-    dep_kinds: Vec<Kind>,
-}
-
-#[derive(Deserialize)]
-struct Kind {
-    /// None for what is linked; others are for tests and builds.
-    kind: Option<String>,
-}
-
 /// The notices, as a text.
 pub(super) fn of(source: &Source) -> Result<String> {
-    let mut cargo = source.tool("cargo");
-    cargo.args(["metadata", "--format-version", "1", "--locked", "--filter-platform"]);
-    cargo.arg(source.arch.target());
-    let metadata: Metadata = serde_json::from_str(&process::output(&mut cargo)?)
-        .context("cargo metadata said something else than before")?;
-    let linked = linked(&metadata);
-    let mut crates: Vec<&Package> = metadata
-        .packages
-        .iter()
-        .filter(|package| {
-            linked.contains(package.id.as_str())
-                && !metadata.workspace_members.contains(&package.id)
-        })
-        .collect();
-    crates.sort_unstable_by_key(|package| (&package.name, &package.version));
+    let target = &source.arch.target();
+    let mut tree = source.tool("cargo");
+    tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "--target", target]);
+    let tree = process::output(tree.args(ROOTS.map(|root| format!("--package={root}"))))?;
+    let linked = linked(&tree);
+    let mut metadata = source.tool("cargo");
+    metadata.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", target]);
+    let metadata: Value = serde_json::from_str(&process::output(&mut metadata)?)?;
+    let packages = metadata["packages"].as_array().context("cargo metadata has no packages")?;
+    let word = |package: &Value, field: &str| {
+        let word = package[field].as_str();
+        word.map(str::to_owned).with_context(|| format!("a package has no {field}"))
+    };
+    let mut crates = Vec::new();
+    // Those of the workspace have no source.
+    for package in packages.iter().filter(|package| !package["source"].is_null()) {
+        let (name, version) = (word(package, "name")?, word(package, "version")?);
+        if linked.contains(&(&name, &version)) {
+            crates.push((name, version, package));
+        }
+    }
+    crates.sort_unstable_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
     let mut text =
         "Crates in limiter and in its sandbox that others wrote, and their notices.\n\n".to_owned();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for package in crates {
-        let Package { name, version, license, authors, .. } = package;
-        let license = license.as_deref().unwrap_or("see its text below");
+    for (name, version, package) in crates {
+        let license = package["license"].as_str().unwrap_or("see its text below");
+        let authors = package["authors"].as_array().context("a package has no authors")?;
+        let authors: Vec<&str> = authors.iter().filter_map(Value::as_str).collect();
         writeln!(text, "{name} {version}: {license}; {}", authors.join(", "))?;
-        let directory = Path::new(&package.manifest_path).parent().context("no directory")?;
-        for found in texts_in(directory)? {
+        let manifest = word(package, "manifest_path")?;
+        for found in texts_in(Path::new(&manifest).parent().context("no directory")?)? {
             texts.entry(found).or_default().push(format!("{name} {version}"));
         }
     }
@@ -95,22 +62,11 @@ pub(super) fn of(source: &Source) -> Result<String> {
     Ok(text)
 }
 
-/// Ids of the packages that are linked into one of [`ROOTS`].
-fn linked(metadata: &Metadata) -> BTreeSet<&str> {
-    let nodes: BTreeMap<&str, &Node> =
-        metadata.resolve.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
-    let roots = metadata.packages.iter().filter(|package| ROOTS.contains(&package.name.as_str()));
-    let mut left: Vec<&str> = roots.map(|package| package.id.as_str()).collect();
-    let mut linked = BTreeSet::new();
-    while let Some(id) = left.pop() {
-        if !linked.insert(id) {
-            continue;
-        }
-        let deps = nodes.get(id).map(|node| node.deps.as_slice()).unwrap_or_default();
-        let is_linked = |dep: &&Dependency| dep.dep_kinds.iter().any(|kind| kind.kind.is_none());
-        left.extend(deps.iter().filter(is_linked).map(|dep| dep.pkg.as_str()));
-    }
-    linked
+/// Names and versions of the crates in the output of `cargo tree --prefix none`, whose lines are as
+/// `serde v1.0.228 (proc-macro) (*)`.
+fn linked(tree: &str) -> BTreeSet<(&str, &str)> {
+    let halves = tree.lines().filter_map(|line| line.split_once(" v"));
+    halves.map(|(name, rest)| (name, rest.split(' ').next().unwrap_or(rest))).collect()
 }
 
 /// Texts of licences and notices in a crate's directory, by their files' names.
@@ -133,23 +89,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_linked_is_found_and_what_builds_or_tests_is_not() -> Result<()> {
-        let package = |id: &str, name: &str| {
-            format!(
-                r#"{{"id":"{id}","name":"{name}","version":"1","license":null,"authors":[],"manifest_path":"/x"}}"#
-            )
-        };
-        let packages =
-            [package("a", ROOTS[0]), package("b", "linked"), package("c", "beneath")].join(",");
-        let text = format!(
-            r#"{{"packages":[{packages}],"workspace_members":["a"],"resolve":{{"nodes":[
-            {{"id":"a","deps":[{{"pkg":"b","dep_kinds":[{{"kind":"dev"}},{{"kind":null}}]}},
-                               {{"pkg":"d","dep_kinds":[{{"kind":"build"}}]}}]}},
-            {{"id":"b","deps":[{{"pkg":"c","dep_kinds":[{{"kind":null}}]}}]}},
-            {{"id":"c","deps":[]}},{{"id":"d","deps":[]}}]}}}}"#
-        );
-        let metadata: Metadata = serde_json::from_str(&text)?;
-        assert_eq!(linked(&metadata), ["a", "b", "c"].into());
-        Ok(())
+    fn the_crates_of_a_tree_are_found() {
+        let tree = "limiter-userspace v0.1.0 (/a b/limiter)\nserde_derive v1.0.2 (proc-macro)\n\
+                    aya v0.14.0 (*)\n\nlimiter-ebpf v0.1.0 (/c)\naya v0.14.0\n";
+        let crates = [
+            ("aya", "0.14.0"),
+            ("limiter-ebpf", "0.1.0"),
+            ("limiter-userspace", "0.1.0"),
+            ("serde_derive", "1.0.2"),
+        ];
+        assert_eq!(linked(tree), crates.into());
     }
 }

@@ -1,4 +1,4 @@
-//! The software bill of materials: every crate in the binary and in the XDP programs.
+//! The software bill of materials: every crate in the programs of a release.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,11 @@ use crate::process;
 const TOOL: &str = "cargo-cyclonedx";
 
 /// Packages of the checkout whose crates a release has, by their directories too.
-const PACKAGES: [(&str, &str); 2] =
-    [("limiter-userspace", "limiter"), ("limiter-ebpf", "limiter-ebpf")];
+const PACKAGES: [(&str, &str); 3] = [
+    ("limiter-userspace", "limiter"),
+    ("limiter-ebpf", "limiter-ebpf"),
+    ("limiter-userspace/sandbox", "limiter-sandbox"),
+];
 
 /// Name that the tool gives its file in the directory of each package.
 const MADE: &str = "limiter-xtask-sbom";
