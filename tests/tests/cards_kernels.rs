@@ -1,11 +1,11 @@
 //! limiter on cards, each with a driver of its own and a cable to another card: attached or
-//! refused, and what its limit lets through while the card and its link change. `cargo xtask vm
-//! --cards` runs it where an emulator has the cards, and makes a table of docs/devices.md of what
-//! it prints.
+//! refused, and what its limit lets through while the card and its link change. `cargo xtask
+//! bench cards` runs it where an emulator has the cards, and makes a table of docs/devices.md of
+//! what it prints.
 //!
 //! One limiter is started for each hook and mode, and gets every card by a pattern of names.
 
-// Also on other kernels, by --cards: 1200 s each.
+// Also on other kernels, by bench cards: 1200 s each.
 
 use std::mem::replace;
 use std::net::Ipv4Addr;
@@ -85,7 +85,7 @@ struct Tried<'a> {
 fn rows(way: &Way) -> Result<()> {
     require_root();
     let Some(pairs) = cards::pairs()? else {
-        eprintln!("not tried: this machine has no cards for it, `cargo xtask vm --cards` has");
+        eprintln!("not tried: this machine has no cards for it, `cargo xtask bench cards` has");
         return Ok(());
     };
     let bed = Testbed::create("cards")?;
@@ -323,12 +323,12 @@ impl Tried<'_> {
 /// `--mode auto` is native where the driver has it and keeps the program, and generic elsewhere, so
 /// that no link that goes down and up takes the limit away.
 #[test]
-#[ignore = "of cards: `cargo xtask vm --cards`"]
+#[ignore = "of cards: `cargo xtask bench cards`"]
 fn auto_keeps_the_limit_on_every_card() -> Result<()> {
     const NATIVE: [&str; 2] = ["virtio_net", "igb"];
     require_root();
     let Some(pairs) = cards::pairs()? else {
-        eprintln!("not tried: this machine has no cards for it, `cargo xtask vm --cards` has");
+        eprintln!("not tried: this machine has no cards for it, `cargo xtask bench cards` has");
         return Ok(());
     };
     let way = Way { name: "XDP auto", options: &["--mode", "auto"], is_out: false };
@@ -364,28 +364,28 @@ fn auto_keeps_the_limit_on_every_card() -> Result<()> {
 
 /// Each card at XDP in native mode: attached with its limit held, or refused.
 #[test]
-#[ignore = "of cards: `cargo xtask vm --cards`"]
+#[ignore = "of cards: `cargo xtask bench cards`"]
 fn xdp_native() -> Result<()> {
     rows(&Way { name: "XDP native", options: &["--mode", "native"], is_out: false })
 }
 
 /// Each card at XDP in generic mode: attached with its limit held, or refused.
 #[test]
-#[ignore = "of cards: `cargo xtask vm --cards`"]
+#[ignore = "of cards: `cargo xtask bench cards`"]
 fn xdp_generic() -> Result<()> {
     rows(&Way { name: "XDP generic", options: &["--mode", "generic"], is_out: false })
 }
 
 /// Each card at tc on the way in: attached with its limit held, or refused.
 #[test]
-#[ignore = "of cards: `cargo xtask vm --cards`"]
+#[ignore = "of cards: `cargo xtask bench cards`"]
 fn tc_in() -> Result<()> {
     rows(&Way { name: "tc in", options: &["--hook", "tc"], is_out: false })
 }
 
 /// Each card at tc on the way out: attached with its limit held, or refused.
 #[test]
-#[ignore = "of cards: `cargo xtask vm --cards`"]
+#[ignore = "of cards: `cargo xtask bench cards`"]
 fn tc_out() -> Result<()> {
     rows(&Way { name: "tc out", options: &["--direction", "out"], is_out: true })
 }

@@ -147,7 +147,7 @@ fn share(bed: &Testbed, port: u16, mbit: u64) -> Result<f64> {
 }
 
 #[test]
-#[ignore = "figures of an emulated kernel: `cargo xtask vm --figures`"]
+#[ignore = "figures of an emulated kernel: `cargo xtask bench figures`"]
 fn tcp_beside_other_ways() -> Result<()> {
     require_root();
     let (bed, others) = (Testbed::create("delayfig")?, Testbed::create("delayoth")?);
@@ -191,7 +191,7 @@ fn tcp_beside_other_ways() -> Result<()> {
 
 /// How short `longest` may be, by the packets that fit into burst and wait together.
 #[test]
-#[ignore = "figures of an emulated kernel: `cargo xtask vm --figures`"]
+#[ignore = "figures of an emulated kernel: `cargo xtask bench figures`"]
 fn tcp_by_longest_wait() -> Result<()> {
     require_root();
     let bed = Testbed::create("delaylen")?;
@@ -267,7 +267,7 @@ fn by_fq_alone([from, to]: [&Netns; 2], interrupt: &Interrupt) -> Result<Vec<(u6
 }
 
 #[test]
-#[ignore = "figures of an emulated kernel: `cargo xtask vm --figures`"]
+#[ignore = "figures of an emulated kernel: `cargo xtask bench figures`"]
 fn departures_beside_fq_alone() -> Result<()> {
     require_root();
     let bed = Testbed::create("departures")?;
@@ -375,7 +375,7 @@ fn held(
 }
 
 #[test]
-#[ignore = "figures of an emulated kernel: `cargo xtask vm --figures`"]
+#[ignore = "figures of an emulated kernel: `cargo xtask bench figures`"]
 fn delivered_over_configured() -> Result<()> {
     require_root();
     let bed = Testbed::create("held")?;

@@ -1,10 +1,10 @@
 //! Which device takes which hook in which mode, on the kernel that runs this: attached or refused,
-//! and with a limit held by real packets. `cargo xtask vm --devices` runs it on other kernels and
+//! and with a limit held by real packets. `cargo xtask bench devices` runs it on other kernels and
 //! makes the tables of docs/devices.md of what it prints.
 //!
 //! One limiter is started for each hook and mode, and gets every device by a pattern of names.
 
-// Also on other kernels, by --devices: 1200 s each.
+// Also on other kernels, by bench devices: 1200 s each.
 
 use std::net::Ipv4Addr;
 

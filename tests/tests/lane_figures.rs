@@ -312,7 +312,7 @@ fn crawl(mut connection: TcpStream, [counted, end]: [Instant; 2]) -> Result<u64>
 }
 
 #[test]
-#[ignore = "figures of an emulated kernel: `cargo xtask vm --figures`"]
+#[ignore = "figures of an emulated kernel: `cargo xtask bench figures`"]
 fn people_beside_crawlers() -> Result<()> {
     require_root();
     let scene = Scene::build()?;

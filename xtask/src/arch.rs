@@ -11,7 +11,7 @@ use crate::process;
 
 /// An architecture, by Debian's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Arch {
+pub enum Arch {
     /// x86-64
     Amd64,
     /// 64-bit ARM

@@ -205,6 +205,7 @@ fn of_bench(toolchain: &str, command: &[&str]) -> Result<Command> {
 fn clippy_of_bench(toolchain: &str) -> Result<Command> {
     let mut cargo = of_bench(toolchain, &["clippy", "--target-dir", "target", "--all-targets"])?;
     cargo.args(["--package", "limiter-bench", "--package", "limiter-plots"]);
+    cargo.args(["--package", "limiter-bench-xtask"]);
     cargo.args(["--", "--deny", "warnings"]);
     Ok(cargo)
 }

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 
 /// Something the command needs and may not or cannot get by itself.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub struct Refused {
     what: String,
     remedy: String,
 }
 
 impl Refused {
     /// `what` names the object and the place, `remedy` what to do about it.
-    pub(crate) fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub fn new(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { what: what.into(), remedy: remedy.into() }
     }
 }
@@ -27,7 +27,7 @@ impl fmt::Display for Refused {
 impl Error for Refused {}
 
 /// 2 where the caller can do something about it, 1 for everything else.
-pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
+pub fn exit_code(error: &anyhow::Error) -> ExitCode {
     if error.downcast_ref::<Refused>().is_some() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 

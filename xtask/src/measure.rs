@@ -1,5 +1,6 @@
 //! `cargo xtask bench`, `accuracy`, `floods` and `screenshots`: start the programs of `bench/`, and
-//! put the results that they write into `bench/results`, and the pictures into `docs/`.
+//! put the results that they write into `bench/results`, and the pictures into `docs/`. What
+//! measures checkouts and other kernels writes its page itself.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,6 +21,22 @@ pub(crate) struct Arguments {
     /// Passed on to the program; `--help` says which there are
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) arguments: Vec<OsString>,
+}
+
+/// Words behind `bench` that begin the arguments of `limiter-bench-xtask`.
+const OF_XTASK: [&str; 4] = ["build", "cards", "devices", "figures"];
+
+/// Runs the program of a measurement: `limiter-bench`, or the one for [`OF_XTASK`].
+pub(crate) fn bench(arguments: &Arguments) -> Result<ExitCode> {
+    let first = arguments.arguments.first();
+    if !first.is_some_and(|word| OF_XTASK.iter().any(|own| word == own)) {
+        return main("limiter-bench", arguments);
+    }
+    let program = workspace::build_light(&setup::ensure(Tools::None)?, "limiter-bench-xtask")?;
+    let mut command = process::command(program);
+    command.args(&arguments.arguments);
+    let status = command.status().with_context(|| process::shown(&command))?;
+    Ok(supervise::code_of(status))
 }
 
 /// Sets up, builds, runs `program` as root, and puts what it wrote into the checkout as this user.

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::privilege::Privilege;
 
 /// A command with the search path of this module.
-pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env("PATH", search_path());
     command
@@ -47,7 +47,7 @@ fn assignment(name: &str, value: &OsStr) -> OsString {
 
 /// Runs to the end with standard output sent to standard error, so that a command with `--json`
 /// writes nothing else to standard output. An error names the command and how it ended.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let status = status(command)?;
     if !status.success() {
         bail!("{} failed ({status})", shown(command));
@@ -64,7 +64,7 @@ pub(crate) fn status(command: &mut Command) -> Result<ExitStatus> {
 }
 
 /// Standard output as text; nothing is shown. An error carries standard error.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null())
@@ -78,7 +78,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// The command as one would type it, for messages.
-pub(crate) fn shown(command: &Command) -> String {
+pub fn shown(command: &Command) -> String {
     let mut text = command.get_program().to_string_lossy().into_owned();
     for argument in command.get_args() {
         text.push(' ');
@@ -88,13 +88,13 @@ pub(crate) fn shown(command: &Command) -> String {
 }
 
 /// Path of a program, in the same search path that children get.
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
+pub fn find(program: &str) -> Option<PathBuf> {
     which::which_in(program, Some(search_path()), "/").ok()
 }
 
 /// PATH, and behind it where `cargo install` puts programs and where Debian keeps the ones for
 /// root: a login of a plain user has neither.
-pub(crate) fn search_path() -> OsString {
+pub fn search_path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = env::split_paths(&path).collect();
     let more = cargo_home().map(|home| home.join("bin")).into_iter();

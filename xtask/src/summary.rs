@@ -7,12 +7,13 @@ use serde_json::Value;
 
 /// Numbers of tests by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    pub(crate) passed: u64,
+pub struct Tally {
+    /// Ran and held.
+    pub passed: u64,
     /// Ran and did not hold, or could not be run although it had to be.
-    pub(crate) failed: u64,
+    pub failed: u64,
     /// Not run, and said so.
-    pub(crate) skipped: u64,
+    pub skipped: u64,
 }
 
 impl Tally {
@@ -24,7 +25,7 @@ impl Tally {
     /// Reads the closing line of one libtest binary, as
     /// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 2 filtered out; ...`.
     /// `None` for every other line.
-    pub(crate) fn from_line(line: &str) -> Option<Self> {
+    pub fn from_line(line: &str) -> Option<Self> {
         let (_, counts) = line.trim_end().strip_prefix("test result: ")?.split_once(". ")?;
         let mut tally = Self::default();
         for part in counts.split("; ") {
@@ -54,7 +55,7 @@ impl Tally {
     }
 
     /// Reads the closing line of `cargo xtask test`, as this type shows itself.
-    pub(crate) fn from_closing(line: &str) -> Option<Self> {
+    pub fn from_closing(line: &str) -> Option<Self> {
         let mut numbers = line.trim_end().splitn(3, ", ");
         let mut number = |what: &str| -> Option<u64> {
             numbers.next()?.strip_suffix(what)?.strip_suffix(' ')?.parse().ok()

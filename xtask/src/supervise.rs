@@ -49,7 +49,7 @@ pub(crate) fn run(command: &mut Command, privilege: Privilege) -> Result<ExitCod
 }
 
 /// The exit code, with the shell's 128 + n for a child ended by signal n.
-fn code_of(status: ExitStatus) -> ExitCode {
+pub(crate) fn code_of(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }

@@ -145,7 +145,14 @@ fn measurements(arguments: &Arguments, privilege: Privilege) -> Result<ExitCode>
     let limiter = workspace::build(&toolchain, "limiter-userspace", "limiter", false)?;
     let mut cargo = workspace::cargo(&toolchain)?;
     cargo.args(["test", "--manifest-path", workspace::BENCH, "--target-dir", "target"]);
-    cargo.args(["--no-fail-fast", "--package", "limiter-bench"]).args(&arguments.filter);
+    cargo.args([
+        "--no-fail-fast",
+        "--package",
+        "limiter-bench",
+        "--package",
+        "limiter-bench-xtask",
+    ]);
+    cargo.args(&arguments.filter);
     cargo.args(["--", "--test-threads=1"]).env(BINARY_VARIABLE, limiter).envs(runner(privilege)?);
     let tally = libtest(&mut cargo, arguments.filter.is_some(), &mut io::stdout())?;
     Ok(closing(tally, &[]))
@@ -394,7 +401,7 @@ fn judged(
 /// Has cargo start test binaries as root where it is not: it builds as the user.
 fn runner(privilege: Privilege) -> Result<Option<(OsString, OsString)>> {
     Ok(match privilege {
-        Privilege::Sudo => Some(sudo_runner(&host_triple()?)),
+        Privilege::Sudo => Some(sudo_runner(&workspace::host_triple()?)),
         _ => None,
     })
 }
@@ -405,13 +412,6 @@ fn sudo_runner(triple: &str) -> (OsString, OsString) {
     let mut runner = OsString::from("sudo -E env PATH=");
     runner.push(process::search_path());
     (format!("CARGO_TARGET_{triple}_RUNNER").into(), runner)
-}
-
-/// The target of this machine's programs.
-pub(crate) fn host_triple() -> Result<String> {
-    let version = process::output(process::command("rustc").arg("-vV"))?;
-    let triple = version.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(triple.context("`rustc -vV` names no host")?.to_owned())
 }
 
 #[cfg(test)]

@@ -11,14 +11,19 @@ use serde_json::Value;
 use crate::process;
 
 /// Names the BPF toolchain to ebpf-build, and to set-up if the user knows better.
-pub(crate) const TOOLCHAIN_VARIABLE: &str = "LIMITER_BPF_TOOLCHAIN";
+pub const TOOLCHAIN_VARIABLE: &str = "LIMITER_BPF_TOOLCHAIN";
+
+/// A file that only the root of the checkout has.
+const AT_ROOT: &str = "rust-toolchain.toml";
 
 /// The root of the checkout.
-pub(crate) fn root() -> Result<PathBuf> {
+pub fn root() -> Result<PathBuf> {
     // Cargo sets it when it runs us; the compiled-in one is for the binary started by itself.
     let own = env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    let root = own.parent().with_context(|| format!("{} has no parent", own.display()))?;
+    let mut above = own.ancestors();
+    let root = above.find(|path| path.join(AT_ROOT).exists());
+    let root = root.with_context(|| format!("{} is in no checkout", own.display()))?;
     Ok(root.to_owned())
 }
 
@@ -39,12 +44,19 @@ pub(crate) fn cargo(toolchain: &str) -> Result<Command> {
     Ok(cargo)
 }
 
+/// The target of this machine's programs.
+pub fn host_triple() -> Result<String> {
+    let version = process::output(process::command("rustc").arg("-vV"))?;
+    let triple = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(triple.context("`rustc -vV` names no host")?.to_owned())
+}
+
 /// Packages of BPF programs, which are not for the host's compiler.
 pub(crate) const EBPF: [&str; 2] = ["limiter-ebpf", "limiter-tests-ebpf"];
 
 /// Arguments that choose all other packages. Features are those of all that are chosen: what is
 /// built of another choice is built again.
-pub(crate) fn host() -> impl Iterator<Item = &'static str> {
+pub fn host() -> impl Iterator<Item = &'static str> {
     ["--workspace"].into_iter().chain(EBPF.into_iter().flat_map(|package| ["--exclude", package]))
 }
 
@@ -112,6 +124,13 @@ pub(crate) fn build_measurement(toolchain: &str, program: &str) -> Result<PathBu
     built(cargo, program)
 }
 
+/// Builds one program of the measurements that is compiled quickly, and not optimised.
+pub(crate) fn build_light(toolchain: &str, program: &str) -> Result<PathBuf> {
+    let mut cargo = cargo(toolchain)?;
+    cargo.args(["build", "--manifest-path", BENCH, "--target-dir", "target", "--package", program]);
+    built(cargo, program)
+}
+
 /// Runs a build of one program and says where it is.
 pub(crate) fn built(mut cargo: Command, program: &str) -> Result<PathBuf> {
     let shown = process::shown(&cargo);
@@ -129,7 +148,7 @@ pub(crate) fn executables(cargo: &mut Command) -> Result<Vec<(String, PathBuf)>>
 }
 
 /// Runs a build and hands on the lines of its JSON messages.
-pub(crate) fn messages(cargo: &mut Command, mut each: impl FnMut(&str)) -> Result<()> {
+pub fn messages(cargo: &mut Command, mut each: impl FnMut(&str)) -> Result<()> {
     cargo.args(["--message-format", "json-render-diagnostics"]);
     let shown = process::shown(cargo);
     let mut child = cargo

@@ -1,5 +1,5 @@
-//! Cards of the machine that runs this, in pairs with a cable between them: `cargo xtask vm
-//! --cards` has an emulator make them, and names them in a variable.
+//! Cards of the machine that runs this, in pairs with a cable between them: `cargo xtask bench
+//! cards` has an emulator make them, and names them in a variable.
 
 mod offloads;
 mod queues;

@@ -28,9 +28,10 @@ pub(crate) struct Arguments {
 
 /// The programs a command needs beside the toolchain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tools {
+pub enum Tools {
     /// None: building.
     None,
+    /// Those of the sandbox.
     Run,
     /// Tools of the sandbox, and the store of limits over many nodes.
     Cluster,
@@ -197,7 +198,7 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// Sees to the toolchain and the tools, and gives the toolchain's name for rustup.
-pub(crate) fn ensure(tools: Tools) -> Result<String> {
+pub fn ensure(tools: Tools) -> Result<String> {
     let facts = Facts::gather();
     let plan = match plan(&facts, tools)? {
         Step::Ready(toolchain) => return Ok(toolchain),

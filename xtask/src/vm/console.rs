@@ -17,12 +17,13 @@ pub(super) enum Ended {
 
 /// A test, how it ended, after how long, and what it said.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Outcome {
+pub struct Outcome {
     /// The test's name, as libtest lists it.
-    pub(super) test: String,
+    pub test: String,
     pub(super) ended: Ended,
     pub(super) seconds: Option<f64>,
-    pub(super) said: String,
+    /// What it printed.
+    pub said: String,
 }
 
 /// Everything that one guest said.

@@ -25,7 +25,7 @@ const DATA: [&str; 3] = ["usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qe
 
 /// The program that emulates a machine.
 #[derive(Debug)]
-pub(super) enum Emulator {
+pub enum Emulator {
     /// That in the search path.
     Own(String),
     /// The packages unpacked into a directory.
@@ -62,7 +62,7 @@ impl Emulator {
     }
 
     /// The command without arguments.
-    pub(super) fn command(&self) -> Command {
+    pub fn command(&self) -> Command {
         let (root, program) = match self {
             Self::Own(program) => return process::command(program),
             Self::Unpacked { root, program } => (root, program),

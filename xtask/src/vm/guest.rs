@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-use super::cards::Cards;
 use super::console::{Outcome, Transcript};
 use super::emulator::Emulator;
 use super::package::Kernel;
@@ -63,16 +62,19 @@ const KERNEL_LINES: usize = 40;
 
 /// Outcome of a guest.
 #[derive(Debug)]
-pub(super) struct Report {
+pub struct Report {
     /// Release of the kernel by `uname -r`, or what was asked for.
-    pub(super) release: String,
+    pub release: String,
     /// One for every test that was wanted.
-    pub(super) outcomes: Vec<Outcome>,
+    pub outcomes: Vec<Outcome>,
     /// Why it did not come to its end, and the kernel's last lines.
     pub(super) trouble: Option<String>,
     /// From the start of the emulator to its end.
     pub(super) took: Duration,
 }
+
+/// Makes the command of an emulator with a network of the one without.
+pub type Wiring = Box<dyn Fn(&Command) -> Result<Command> + Sync>;
 
 pub(super) struct Machine<'a> {
     pub(super) emulator: &'a Emulator,
@@ -81,8 +83,8 @@ pub(super) struct Machine<'a> {
     pub(super) archive: &'a Path,
     /// Disk, which keeps what is written to it.
     pub(super) disk: Option<&'a Path>,
-    /// Network cards; none has no network.
-    pub(super) cards: Option<&'a Cards>,
+    /// None has no network.
+    pub(super) wiring: Option<&'a Wiring>,
     /// Further words for the kernel.
     pub(super) words: &'a str,
     /// File that the kernel's own lines go to.
@@ -137,7 +139,7 @@ pub(super) fn run(
 
 impl Machine<'_> {
     fn command(&self) -> Result<Command> {
-        let Self { emulator, kernel, archive, disk, cards, words, log } = self;
+        let Self { emulator, kernel, archive, disk, wiring, words, log } = self;
         let size = fs::metadata(archive).with_context(|| archive.display().to_string())?.len();
         let memory = MEMORY + 3 * size.div_ceil(1 << 20);
         let mut command = emulator.command();
@@ -156,8 +158,8 @@ impl Machine<'_> {
             let drive = format!("file={},format=raw,if=virtio,cache=unsafe", disk.display());
             command.args(["-drive", &drive]);
         }
-        match cards {
-            Some(cards) => cards.plugged_in(&command),
+        match wiring {
+            Some(wiring) => wiring(&command),
             None => Ok(command),
         }
     }

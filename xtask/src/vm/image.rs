@@ -14,6 +14,8 @@ use super::userland::Userland;
 const INIT: &str = include_str!("init.sh");
 /// Programs that the tests and their harness call.
 pub(super) const TOOLS: &[&str] = &["ip", "ping", "tc"];
+/// Those of the tests of devices and cards.
+pub(super) const DEVICE_TOOLS: &[&str] = &["ip", "ping", "tc", "ethtool", "wg"];
 const MOUNTS: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "var"];
 /// Path of the binary under test in the guest.
 pub(super) const LIMITER: &str = "/tests/limiter";
@@ -22,16 +24,17 @@ const TESTS: &str = "tests/kernel";
 
 /// Content of a guest, whatever its kernel.
 #[derive(Debug)]
-pub(super) struct Content {
+pub struct Content {
     pub(super) userland: Userland,
     pub(super) busybox: PathBuf,
-    pub(super) limiter: PathBuf,
+    /// The binary under test.
+    pub limiter: PathBuf,
     /// The program with all tests.
-    pub(super) tests: PathBuf,
+    pub tests: PathBuf,
     /// Names of the programs that the tests call.
     pub(super) tools: &'static [&'static str],
     /// Tests to run, in order, and the seconds that each may take.
-    pub(super) plan: Vec<(String, u32)>,
+    pub plan: Vec<(String, u32)>,
     /// Variables for the tests and for the guest itself.
     pub(super) environment: Vec<(&'static str, String)>,
 }

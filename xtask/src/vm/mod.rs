@@ -1,11 +1,9 @@
 //! `cargo xtask vm`: the kernel tests on other kernels than this machine's, each in an emulated
 //! machine of its own. Needs neither root nor KVM; what it starts is Debian's packages, unpacked.
+//! `bench/xtask` measures in such machines.
 
-mod cards;
 mod console;
-mod devices;
 mod emulator;
-mod figures;
 mod guest;
 mod image;
 mod modules;
@@ -22,13 +20,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-use self::cards::Cards;
-use self::console::{Ended, Outcome};
-use self::emulator::Emulator;
-use self::guest::{Machine, Report};
-use self::image::Content;
+use self::console::Ended;
+use self::guest::Machine;
 use self::package::{Flavour, Kernel};
-use self::suite::{BOUNDS, Part, Scope};
+use self::suite::BOUNDS;
 use self::userland::Userland;
 use crate::arch::Arch;
 use crate::failure::Refused;
@@ -37,10 +32,15 @@ use crate::summary::Tally;
 use crate::workspace::Programs;
 use crate::{cross, process, workspace};
 
+pub use self::console::Outcome;
+pub use self::emulator::Emulator;
+pub use self::guest::{Report, Wiring};
+pub use self::image::Content;
+pub use self::package::DEVICE_MODULES;
+pub use self::suite::{Part, Scope, parts};
+
 /// The kernels that are tested when none is named.
-const KERNELS: [&str; 2] = ["6.1", "6.12"];
-/// The one that figures are made on when none is named.
-const MEASURED: [&str; 1] = ["6.12"];
+pub const KERNELS: [&str; 2] = ["6.1", "6.12"];
 /// The kernel that `cargo xtask test` has: its verifier refuses most.
 pub(crate) const STRICTEST: &str = "6.1";
 /// Directory, in the checkout, of what was downloaded.
@@ -50,11 +50,8 @@ const OUTPUT_LINES: usize = 30;
 
 /// Arguments of `vm`.
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("tables").args(["devices", "cards"]))]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct Arguments {
-    /// Kernels of Debian's, as 6.1: those for clouds, or with --devices or --cards those for all
-    /// machines; without any, 6.1 and 6.12
+    /// Kernels of Debian's for clouds, as 6.1; without any, 6.1 and 6.12
     #[arg(value_name = "KERNEL")]
     kernels: Vec<String>,
     /// Architecture of the emulated machines; programs for another one than this machine's are
@@ -67,58 +64,21 @@ pub(crate) struct Arguments {
     /// Only tests whose name, as `verdict::TEST`, contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Instead of the tests, the figures of other kernels, for the pages in docs/; without a
-    /// kernel, of 6.12
-    #[arg(long, conflicts_with_all = ["quick", "devices", "cards"])]
-    figures: bool,
-    /// Instead of the tests, which device takes which hook: the tables of docs/devices.md, which
-    /// are compared
-    #[arg(long, conflicts_with_all = ["quick", "arch", "system"])]
-    devices: bool,
-    /// With --devices: on this machine's kernel, and on others only if they are named; as root
-    #[arg(long, requires = "devices")]
-    here: bool,
-    /// Instead of the tests, what limiter does on each card that the emulator has: another table
-    /// of that page
-    #[arg(long, conflicts_with_all = ["quick", "arch", "system", "devices", "here"])]
-    cards: bool,
-    /// With --devices or --cards: write the tables
-    #[arg(long, requires = "tables")]
-    write: bool,
     /// Instead of the tests, the life of a package on a whole Debian with systemd; as root
-    #[arg(long, conflicts_with_all = ["quick", "filter", "arch", "figures"])]
+    #[arg(long, conflicts_with_all = ["quick", "filter", "arch"])]
     system: bool,
 }
 
 /// Sets up, builds, starts every kernel, and fails if a test failed or none was found.
 pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     let named: Vec<&str> = arguments.kernels.iter().map(String::as_str).collect();
-    let usual = if arguments.figures { &MEASURED[..] } else { &KERNELS };
-    let kernels = if named.is_empty() && !arguments.here { usual } else { &named };
+    let kernels = if named.is_empty() { &KERNELS[..] } else { &named };
     if arguments.system {
         return system::main(kernels);
     }
-    let scope = match arguments {
-        Arguments { quick: true, .. } => Scope::Quick,
-        Arguments { figures: true, .. } => Scope::Figures,
-        Arguments { devices: true, .. } => Scope::Devices,
-        Arguments { cards: true, .. } => Scope::Cards,
-        _ => Scope::Full,
-    };
-    let filter = arguments.filter.as_deref();
-    let prepared = prepare(arguments.arch, scope, filter, None)?;
-    if prepared.content.plan.is_empty() {
-        return Err(Refused::new(
-            "no test of the guest's has that in its name",
-            "see `cargo test -p limiter-tests -- --list`",
-        )
-        .into());
-    }
-    let tally = match scope {
-        Scope::Devices | Scope::Cards => devices::run(&prepared, kernels, arguments)?,
-        Scope::Figures => figures::publish(&prepared.run(kernels)?)?,
-        Scope::Quick | Scope::Full => prepared.run(kernels)?.show(),
-    };
+    let scope = if arguments.quick { Scope::Quick } else { Scope::Full };
+    let prepared = Prepared::new(arguments.arch, scope, arguments.filter.as_deref())?;
+    let tally = prepared.run(kernels)?.show();
     println!("{tally}");
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -132,8 +92,10 @@ pub(crate) fn quick(filter: Option<&str>, programs: &Programs) -> Result<Run> {
 }
 
 /// Runs on some kernels that have ended.
-pub(crate) struct Run {
-    reports: Vec<Report>,
+#[derive(Debug)]
+pub struct Run {
+    /// One of each kernel.
+    pub reports: Vec<Report>,
     scope: Scope,
     /// Modules of tests that were not run.
     left_out: Vec<String>,
@@ -141,7 +103,7 @@ pub(crate) struct Run {
 
 impl Run {
     /// Prints what came of it; the sum.
-    pub(crate) fn show(&self) -> Tally {
+    pub fn show(&self) -> Tally {
         let mut tally = Tally::default();
         for report in &self.reports {
             tally += show_trouble(report);
@@ -160,12 +122,14 @@ impl Run {
     }
 }
 
-struct Prepared {
+/// Tests that are built, and all that the guests have in common.
+pub struct Prepared {
     arch: Arch,
-    content: Content,
-    emulator: Emulator,
-    /// Cards of the emulated machine, if it is to have any.
-    cards: Option<Cards>,
+    /// What is in the guests.
+    pub content: Content,
+    /// The program that runs them.
+    pub emulator: Emulator,
+    wiring: Option<Wiring>,
     cache: PathBuf,
     scope: Scope,
     /// Modules of tests that are not run.
@@ -192,7 +156,7 @@ fn prepare(
 ) -> Result<Prepared> {
     check_architecture()?;
     let toolchain = setup::ensure(match (arch.is_host(), scope) {
-        (true, Scope::Devices | Scope::Cards) => Tools::VmDevices,
+        (true, scope) if scope.is_of_tables() => Tools::VmDevices,
         (true, _) => Tools::Vm,
         (false, _) => Tools::VmCross,
     })?;
@@ -205,7 +169,7 @@ fn prepare(
         Some(programs) => programs.clone(),
         None => workspace::programs(cargo(&toolchain, arch)?, &["--test", workspace::TESTS])?,
     };
-    let (parts, mut left_out) = suite::parts()?;
+    let (parts, mut left_out) = parts()?;
     left_out.extend(parts.iter().filter(|part| !part.is_in(scope)).map(|part| part.module.clone()));
     let parts: Vec<Part> = parts.into_iter().filter(|part| part.is_in(scope)).collect();
     let list = process::output(arch.run(&programs.tests).args(["--list", "--format", "terse"]))?;
@@ -225,11 +189,9 @@ fn prepare(
     // A guest holds all of its files in memory, twice.
     let Programs { limiter, tests } =
         if arch.is_host() { stripped(&programs, &cache)? } else { programs };
-    let cards = if scope == Scope::Cards { Some(Cards::of(&emulator)?) } else { None };
-    environment.extend(cards.as_ref().map(Cards::variable));
-    let tools = if scope.is_of_tables() { devices::TOOLS } else { image::TOOLS };
+    let tools = if scope.is_of_tables() { image::DEVICE_TOOLS } else { image::TOOLS };
     let content = Content { userland, busybox, limiter, tests, tools, plan, environment };
-    Ok(Prepared { arch, content, emulator, cards, cache, scope, left_out })
+    Ok(Prepared { arch, content, emulator, wiring: None, cache, scope, left_out })
 }
 
 /// Copies without symbols.
@@ -278,7 +240,36 @@ const fn slower(arch: Arch) -> u32 {
 }
 
 impl Prepared {
-    fn run(&self, kernels: &[&str]) -> Result<Run> {
+    /// Sets up, and builds the tests of a scope with `filter` in their names, of which there must
+    /// be one.
+    ///
+    /// # Errors
+    ///
+    /// When something is missing, or a build fails.
+    pub fn new(arch: Arch, scope: Scope, filter: Option<&str>) -> Result<Self> {
+        let prepared = prepare(arch, scope, filter, None)?;
+        if prepared.content.plan.is_empty() {
+            return Err(Refused::new(
+                "no test of the guest's has that in its name",
+                "leave out --filter to see the names of all",
+            )
+            .into());
+        }
+        Ok(prepared)
+    }
+
+    /// Gives the machines a network, and their tests a variable that describes it.
+    pub fn wire(&mut self, variable: (&'static str, String), wiring: Wiring) {
+        self.content.environment.push(variable);
+        self.wiring = Some(wiring);
+    }
+
+    /// Runs the tests on kernels of Debian's, on all of them at a time.
+    ///
+    /// # Errors
+    ///
+    /// When a kernel is not there, or its machine does not start.
+    pub fn run(&self, kernels: &[&str]) -> Result<Run> {
         let unpacker = package::busybox(&self.cache, Arch::Amd64)?;
         // All of them are there before the first is started.
         let kernels = kernels
@@ -321,7 +312,7 @@ impl Prepared {
             kernel,
             archive: archive.path(),
             disk: None,
-            cards: self.cards.as_ref(),
+            wiring: self.wiring.as_ref(),
             words: "",
             log: &log,
         };

@@ -34,7 +34,7 @@ const MODULES: [&str; 13] = [
 /// Modules of a machine with a disk.
 const DISK_MODULES: [&str; 3] = ["veth", "virtio_pci", "virtio_blk"];
 /// Modules of devices and of cards. Some kernels have not all of them.
-pub(super) const DEVICE_MODULES: [&str; 21] = [
+pub const DEVICE_MODULES: [&str; 21] = [
     "veth",
     "bonding",
     "8021q",

@@ -1,9 +1,9 @@
 //! Choice of the tests that a guest runs, and for how long: a file of tests/tests says so itself,
 //! by a line `// Also on other kernels: 120 s each.` or `// Also on other kernels, and in the quick
-//! part: 120 s each.` or `// Also on other kernels, by --devices: 120 s each.` (or `by --cards`, of
-//! ignored tests). The seconds are those that one test may take, emulated, on a busy machine. A
-//! file with a line `// Figures of other kernels, in docs/PAGE: 900 s each.` has ignored tests that
-//! measure and say what goes into the page. Any other file is the host's alone.
+//! part: 120 s each.` or `// Also on other kernels, by bench devices: 120 s each.` (or `by bench
+//! cards`, of ignored tests). The seconds are those that one test may take, emulated, on a busy
+//! machine. A file with a line `// Figures of other kernels, in docs/PAGE: 900 s each.` has ignored
+//! tests that measure and say what goes into the page. Any other file is the host's alone.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use crate::workspace;
 
 /// Tests of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub enum Scope {
     /// The part that fits into `cargo xtask test`.
     Quick,
     /// All but those of [`Scope::Devices`] and [`Scope::Cards`].
@@ -35,13 +35,13 @@ impl Scope {
 
 /// A module of tests for a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub struct Part {
     /// The file in tests/tests, without its ending.
-    pub(super) module: String,
+    pub module: String,
     /// The least scope that has it.
     pub(super) scope: Scope,
     /// Of figures: the page in docs/ that has them.
-    pub(super) page: Option<String>,
+    pub page: Option<String>,
     /// Seconds that one test may take, emulated, on a busy machine.
     pub(super) seconds: u32,
 }
@@ -57,15 +57,15 @@ impl Part {
 const MARK: &str = "// Also on other kernels";
 const QUICK: &str = ", and in the quick part";
 const FIGURES: &str = "// Figures of other kernels, in docs/";
-const DEVICES: &str = ", by --devices";
-const CARDS: &str = ", by --cards";
+const DEVICES: &str = ", by bench devices";
+const CARDS: &str = ", by bench cards";
 
 /// Bounds of the tests on an emulated machine.
 pub(super) const BOUNDS: [(&str, &str); 2] =
     [("LIMITER_STEPS", "100000"), ("LIMITER_SHORTER", "5")];
 
 /// The modules of tests that a guest runs, and the names of those that it does not, by name.
-pub(super) fn parts() -> Result<(Vec<Part>, Vec<String>)> {
+pub fn parts() -> Result<(Vec<Part>, Vec<String>)> {
     let directory = workspace::root()?.join("tests/tests");
     let (mut parts, mut left_out) = (Vec::new(), Vec::new());
     let listing = || format!("listing {}", directory.display());
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(full, is(Scope::Full, None, 60));
         let quick = "// Also on other kernels, and in the quick part: 120 s each.";
         assert_eq!(part(quick).unwrap(), is(Scope::Quick, None, 120));
-        let devices = "// Also on other kernels, by --devices: 240 s each.";
+        let devices = "// Also on other kernels, by bench devices: 240 s each.";
         assert_eq!(part(devices).unwrap(), is(Scope::Devices, None, 240));
         let figures = "// Figures of other kernels, in docs/a.md: 900 s each.";
         assert_eq!(part(figures).unwrap(), is(Scope::Figures, Some("a.md"), 900));

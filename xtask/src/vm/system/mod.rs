@@ -137,7 +137,7 @@ fn run(
             kernel,
             archive: archive.path(),
             disk: Some(disk.path()),
-            cards: None,
+            wiring: None,
             words: &format!("limiter.boot={boot}"),
             log: &log,
         };

@@ -3,26 +3,53 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use xtask::arch::Arch;
+use xtask::summary::Tally;
+use xtask::vm::{self, Part, Prepared, Report, Run, Scope};
+use xtask::workspace;
 
-use super::Run;
-use super::guest::Report;
-use super::suite::{self, Part};
-use crate::summary::Tally;
-use crate::workspace;
+/// The kernel that is measured when none is named.
+const KERNEL: &str = "6.12";
 
 /// Begins a line of a test that is to be in its page.
 const MARK: &str = "figure:";
-const BEGIN: &str = "<!-- made by cargo xtask vm --figures: begin -->\n";
-const END: &str = "<!-- made by cargo xtask vm --figures: end -->\n";
+const BEGIN: &str = "<!-- made by cargo xtask bench figures: begin -->\n";
+const END: &str = "<!-- made by cargo xtask bench figures: end -->\n";
 
-/// Prints what came of a run, and writes the figures of every page into it, if no test failed.
-pub(super) fn publish(run: &Run) -> Result<Tally> {
+/// Options of `bench figures`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Kernels of Debian's for clouds, as 6.1; without any, 6.12
+    #[arg(value_name = "KERNEL", default_values_t = [KERNEL.to_owned()])]
+    kernels: Vec<String>,
+    /// Architecture of the emulated machines; programs for another one than this machine's are
+    /// cross-built
+    #[arg(long, value_enum, default_value_t = Arch::Amd64)]
+    arch: Arch,
+    /// Only tests whose name, as `delay_figures::TEST`, contains this
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+}
+
+/// Measures, prints what came of it, and writes the figures of every page into it, if no test
+/// failed.
+pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let kernels: Vec<&str> = arguments.kernels.iter().map(String::as_str).collect();
+    let filter = arguments.filter.as_deref();
+    let prepared = Prepared::new(arguments.arch, Scope::Figures, filter)?;
+    let tally = publish(&prepared.run(&kernels)?)?;
+    println!("{tally}");
+    Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn publish(run: &Run) -> Result<Tally> {
     let tally = run.show();
     if tally.failed == 0 {
         let docs = workspace::root()?.join("docs");
-        write(&run.reports, &suite::parts()?.0, &docs)?;
+        write(&run.reports, &vm::parts()?.0, &docs)?;
     }
     Ok(tally)
 }
@@ -89,7 +116,7 @@ mod tests {
     #[test]
     fn every_page_of_figures_has_a_place_for_them() {
         let docs = workspace::root().unwrap().join("docs");
-        let (parts, _) = suite::parts().unwrap();
+        let (parts, _) = vm::parts().unwrap();
         let pages: Vec<String> = parts.into_iter().filter_map(|part| part.page).collect();
         assert!(!pages.is_empty());
         for page in pages {

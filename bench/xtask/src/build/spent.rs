@@ -5,8 +5,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-
-use crate::process;
+use xtask::process;
 
 /// Ticks of processor time in /proc: `USER_HZ`, which no configuration changes.
 const PER_SECOND: f64 = 100.0;

@@ -10,9 +10,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
-
-use crate::failure::Refused;
-use crate::{process, test, workspace};
+use xtask::failure::Refused;
+use xtask::{process, workspace};
 
 /// The program that set-up builds, where it is not.
 const LINKER: &str = "bpf-linker";
@@ -117,7 +116,7 @@ impl Clone {
         let toolchain = toolchain.to_owned();
         let clone = Self { path, layout, toolchain, variables, _directory: directory };
         if !fresh {
-            let target = test::host_triple()?;
+            let target = workspace::host_triple()?;
             process::run(&mut clone.cargo(&["fetch", "--locked", "--target", &target]))?;
         }
         Ok(clone)

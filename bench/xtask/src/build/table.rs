@@ -3,9 +3,9 @@
 use std::fs;
 
 use anyhow::{Context as _, Result};
+use xtask::process;
 
 use super::spent::Spent;
-use crate::process;
 
 /// A row of the table, of one revision.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Cards that the emulator has, for `cargo xtask vm --cards`: of each driver one for limiter to be
+//! Cards that the emulator has, for `cargo xtask bench cards`: of each driver one for limiter to be
 //! on, and at the other end of its cable one that sends and receives.
 //!
 //! A cable is two taps and a bridge in a network namespace of the emulator's own. Of what an
@@ -6,13 +6,34 @@
 //! takes the super-frames that a card may join or part.
 
 use std::collections::BTreeSet;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
+use xtask::arch::Arch;
+use xtask::failure::Refused;
+use xtask::process;
+use xtask::vm::{Emulator, Prepared, Scope};
 
-use super::emulator::Emulator;
-use crate::failure::Refused;
-use crate::process;
+use crate::devices::{Page, Run};
+
+/// Options of `bench cards`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    run: Run,
+}
+
+/// Runs the tests on kernels with these cards; writes their table or compares it.
+pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
+    let run = &arguments.run;
+    let mut prepared = Prepared::new(Arch::Amd64, Scope::Cards, run.filter())?;
+    let cards = Cards::of(&prepared.emulator)?;
+    let variable = cards.variable();
+    prepared.wire(variable, Box::new(move |emulator| cards.plugged_in(emulator)));
+    let mut page = Page::default();
+    page.measure(&prepared, &run.kernels())?;
+    page.end(run)
+}
 
 /// A card.
 #[derive(Clone, Copy, Debug)]
@@ -177,7 +198,8 @@ fn models(list: &str) -> BTreeSet<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::package::DEVICE_MODULES;
+    use xtask::vm::DEVICE_MODULES;
+
     use super::*;
 
     #[test]

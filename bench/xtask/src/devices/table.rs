@@ -81,7 +81,7 @@ const NOT_RUN: &str = "-";
 const NOT_THERE: &str = "not there";
 
 impl Tables {
-    /// The tables of a page, each behind `<!-- table of xtask vm: NAME -->`.
+    /// The tables of a page, each behind `<!-- table of xtask bench: NAME -->`.
     pub(super) fn read(page: &str) -> Result<Self> {
         let mut tables = BTreeMap::new();
         let mut lines = page.lines();
@@ -161,7 +161,7 @@ impl fmt::Display for Tables {
 }
 
 fn name_of(line: &str) -> Option<&str> {
-    line.strip_prefix("<!-- table of xtask vm: ")?.strip_suffix(" -->")
+    line.strip_prefix("<!-- table of xtask bench: ")?.strip_suffix(" -->")
 }
 
 fn parts(line: &str) -> Option<Vec<String>> {
@@ -222,7 +222,7 @@ impl fmt::Display for Table {
 mod tests {
     use super::*;
 
-    const PAGE: &str = "a\n\n<!-- table of xtask vm: t -->\n| what | Linux | x | y |\n|---|---|---|---|\n\
+    const PAGE: &str = "a\n\n<!-- table of xtask bench: t -->\n| what | Linux | x | y |\n|---|---|---|---|\n\
                         | b | 6.1, 6.12 | yes | no |\n\nend\n";
 
     fn measured(said: &str, release: &str) -> BTreeMap<Cell, String> {
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn a_table_that_cannot_be_read_is_an_error() {
         Tables::read("no table\n").unwrap_err();
-        Tables::read("<!-- table of xtask vm: t -->\n\n").unwrap_err();
+        Tables::read("<!-- table of xtask bench: t -->\n\n").unwrap_err();
         Tables::read(&PAGE.replace("| no |", "|")).unwrap_err();
         Tables::read(&PAGE.replace("6.12", "six")).unwrap_err();
     }

@@ -13,13 +13,13 @@ use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
+use xtask::setup::{self, Tools};
+use xtask::summary::Tally;
+use xtask::{process, workspace};
 
 use self::clone::Clone;
 use self::table::{Column, Figure};
 use self::units::Units;
-use crate::setup::{self, Tools};
-use crate::summary::Tally;
-use crate::{process, workspace};
 
 /// Options of `bench build`.
 #[derive(Debug, clap::Args)]
@@ -36,10 +36,6 @@ pub(crate) struct Arguments {
     /// Measure only these parts
     #[arg(long, value_name = "PART", value_enum, conflicts_with = "suite")]
     only: Vec<Part>,
-    // The parent command has no --help: that one goes to a program of bench/.
-    /// Print help
-    #[arg(short, long, action = clap::ArgAction::Help)]
-    help: Option<bool>,
 }
 
 /// A part of the measurement.
@@ -67,7 +63,7 @@ impl Arguments {
     }
 }
 
-/// Measures, writes the page, and fails if a build compiled a crate twice for one target.
+/// Measures, prints the table, and fails if a build compiled a crate twice for one target.
 pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     let root = workspace::root()?;
     clone::say_changes(&root)?;
