@@ -130,8 +130,8 @@ fn paced(pace: Pace, max_frame: u64, shown: impl Fn() -> String) -> Result<Limit
     })
 }
 
-/// [`Limit::increment`] and [`Limit::shift`] of `units` every `nanos` nanoseconds; none for what is
-/// too slow.
+/// [`Limit::increment`] and [`Limit::shift`] of `units` every `nanos` nanoseconds; `None` if that
+/// is too slow.
 pub(super) fn increment(count: Count, units: u64, nanos: u64) -> Option<(u128, u32)> {
     let (period, units) = (u128::from(nanos) << TICK_BITS, u128::from(units));
     let most = u128::from(count.max_units());

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// What rules are about. The dialects share their fields but for those that the table of fields
+/// What rules are about. The dialects share their fields, except those that the table of fields
 /// gives to one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
@@ -14,13 +14,13 @@ pub enum Dialect {
 }
 
 thread_local! {
-    /// Dialect of the file that this thread reads or describes: serde and schemars hand nothing
+    /// Dialect of the file that this thread reads or describes: serde and schemars pass no context
     /// down.
     static CURRENT: Cell<Dialect> = const { Cell::new(Dialect::Packets) };
 }
 
 impl Dialect {
-    /// The noun for one of what is counted.
+    /// The noun for one counted unit.
     pub const fn noun(self) -> &'static str {
         match self {
             Self::Packets => "packet",
@@ -50,7 +50,7 @@ impl Dialect {
     }
 }
 
-/// What rates are of.
+/// What rates count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Units {
     pub(crate) dialect: Dialect,

@@ -87,7 +87,7 @@ impl Feed {
         json || text.lines().next().is_some_and(|line| is_header(line.trim()))
     }
 
-    /// A source, and behind it, if it is for a time, that.
+    /// Reads a source, followed by its duration if it has one.
     fn line(&mut self, line: usize, text: &str) {
         let text = text.split(['#', ';']).next().unwrap_or_default().trim();
         if text.is_empty() {
@@ -121,7 +121,7 @@ impl Feed {
         });
     }
 
-    /// A decision of CrowdSec, by the names of its fields.
+    /// Reads a decision of CrowdSec, by the names of its fields.
     fn decision(&mut self, line: usize, field: &dyn Fn(&str) -> Option<String>) {
         let mut passed_over = |problem: &str| {
             self.passed_over.push(Bad { line, problem: problem.to_owned() });
@@ -159,7 +159,7 @@ impl Feed {
     }
 }
 
-/// The sources that a word of a list means.
+/// The sources that an entry of a list stands for.
 fn sources(word: &str) -> Result<Vec<Selector>, String> {
     if let Some((first, last)) = word.split_once('-')
         && let (Ok(first), Ok(last)) = (first.trim().parse(), last.trim().parse())
@@ -204,7 +204,7 @@ fn seconds(time: &str) -> Result<Option<u64>, String> {
     match humantime::parse_duration(time) {
         Ok(_) if has_bare_month(time) => Err(format!("{time:?}: {MONTH}")),
         Ok(time) if time.is_zero() => Err("0 seconds are over at once".to_owned()),
-        // A part of a second more is no harm; less would be.
+        // Rounded up: a part of a second more does no harm; less would.
         Ok(time) => Ok(Some(time.as_secs() + u64::from(time.subsec_nanos() > 0))),
         Err(_) => Err(format!(
             "{time:?} is no length of time: write a source a line, and behind it, if you want, for \

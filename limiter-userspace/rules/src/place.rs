@@ -167,7 +167,7 @@ impl Installed {
     }
 
     /// The number that a rule is counted under: its own, or that of the budget that it is charged
-    /// to; none for one that no packet can find. `index` knows the interfaces by name.
+    /// to; `None` if no packet can find the rule. `index` knows the interfaces by name.
     pub fn number(&self, path: &Path, index: &dyn Fn(&str) -> Option<u32>) -> Option<u32> {
         let plain = path.selector().and_then(|selector| self.rules.get(&selector));
         if let Some(rule) = plain {

@@ -20,8 +20,7 @@ pub use rate::{burst_for_tcp, is_slow, low_ceiling};
 /// Rules of one kind that are reported one by one, before the others are only counted.
 const MOST_REPORTED: usize = 10;
 
-/// What captures say nothing about: their packets are judged as they come in, and none as it goes
-/// out.
+/// What captures say nothing about: their packets are judged as incoming, never as outgoing.
 pub fn not_judged_in_captures(set: &RuleSet) -> Vec<String> {
     let of = |direction: Direction| {
         let mut rules = set.rules.iter().filter(|rule| rule.path.direction == direction);
@@ -47,8 +46,8 @@ pub struct Warnings {
 }
 
 impl Warnings {
-    /// Judges a rule set, and the entries of the lists beside it. `meant` is true of rules that
-    /// were asked for as they are, by somebody who said that all packets share them.
+    /// Judges a rule set, and the entries of the lists beside it. `meant` is true for rules whose
+    /// author said that all packets share them.
     pub fn of(
         set: &RuleSet,
         lists: &BTreeMap<Selector, Listing>,
@@ -139,7 +138,7 @@ impl BySource {
         Self(parts.filter(|(parts, _)| !parts.is_empty()).collect())
     }
 
-    /// True if a rule bounds each source, of the packets of this one.
+    /// True if a rule bounds each source of the packets of this one.
     fn has(&self, path: &Path) -> bool {
         let mut parts = path.parts.to_vec();
         parts.sort();
@@ -151,14 +150,13 @@ impl BySource {
 /// The sources of rules whose other keys are the same.
 #[derive(Default)]
 struct Sources<'a> {
-    /// A rule has no value.
+    /// True if a rule has no value.
     every: bool,
     nets: Vec<IpNet>,
     /// The first rule that limits a whole family.
     family: Option<&'a Path>,
 }
 
-/// A rule set that is judged.
 struct Judge {
     warnings: Warnings,
     /// Answers about shapes of traffic: many rules have one shape.
@@ -184,7 +182,7 @@ impl Judge {
         *self.meetings.entry(shape).or_insert_with(|| traffic.meeting())
     }
 
-    /// Warns of a rule whose keys no packet has, or none that is as it should be.
+    /// Warns about a rule whose keys no packet has, or only broken ones.
     fn meets_nothing(&mut self, rule: &Rule) {
         let traffic = rule.path.traffic();
         let meeting = self.meeting(&traffic);
@@ -202,7 +200,7 @@ impl Judge {
         self.add(Warning { detail, ..Warning::of(kind, Subject::Rule(rule.path.clone())) });
     }
 
-    /// Warns of a source that is many people.
+    /// Warns about a source that is many people.
     fn is_crowd(&mut self, rule: &Rule) {
         if rule.terms == Terms::Unlimited {
             return;
@@ -223,7 +221,7 @@ impl Judge {
         }
     }
 
-    /// Warns of a rule for all sources of one family, where no rule takes those of the other.
+    /// Warns about a rule for all sources of one family, where no rule takes those of the other.
     fn leaves_a_family(&mut self, set: &RuleSet, meant: impl Fn(&Path) -> bool) {
         let mut of_others: BTreeMap<(Vec<&Part>, Direction), Sources<'_>> = BTreeMap::new();
         for rule in &set.rules {
@@ -265,7 +263,7 @@ impl Judge {
         }
     }
 
-    /// Limits, of the packets of a path.
+    /// Judges limits on the packets of a path.
     fn limits(
         &mut self,
         subject: &Subject,
@@ -274,7 +272,7 @@ impl Judge {
         traffic: &Traffic,
         meeting: Meeting,
     ) {
-        // Said already.
+        // It was already reported.
         if !meeting.any {
             return;
         }
@@ -338,7 +336,7 @@ impl Judge {
     }
 }
 
-/// True if packets over the limits could wait, where they are dropped.
+/// True if packets over the limits are dropped, but could wait.
 fn could_wait(limits: &Limits) -> bool {
     let can = |limit: &RuleLimit| {
         limit.upper.is_none()

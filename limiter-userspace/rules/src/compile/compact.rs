@@ -27,8 +27,8 @@ impl TriePrefix {
 
 impl LayoutTable {
     /// Makes a table compact, if it can be: its rules, as the trie of sources has them for its
-    /// compact keys. `plain` says the slot of a rule that the source table had room for, none of
-    /// any other one.
+    /// compact keys. `plain` gives the slot of a rule that the source table had room for, `None`
+    /// for any other one.
     pub(crate) fn compact(
         &self,
         table: &mut Table,

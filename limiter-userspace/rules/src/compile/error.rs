@@ -121,7 +121,7 @@ pub enum LimitError {
         needed: u8,
         /// Words that are left.
         left: usize,
-        /// All that there are.
+        /// All words of a key.
         words: usize,
     },
     /// Marks that differ.
@@ -190,7 +190,7 @@ pub enum LimitError {
     SharedBurst {
         /// The burst asked for.
         burst: u64,
-        /// One that is enough.
+        /// The least burst that is enough.
         least: u64,
         /// Unit of the count.
         count: Count,
@@ -206,7 +206,7 @@ pub enum LimitError {
     SharedBacklog {
         /// The rate asked for.
         rate: String,
-        /// One that is enough.
+        /// The least backlog that is enough.
         least: std::time::Duration,
     },
     /// More than the store can count.

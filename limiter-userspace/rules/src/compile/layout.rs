@@ -13,12 +13,11 @@ use super::rule_error::RuleError;
 use super::rule_id::{Pattern, RuleId, TableForm};
 use crate::model::{Part, Path, Subject};
 
-/// The tables of a rule set.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) tables: Vec<LayoutTable>,
     by_form: BTreeMap<TableForm, usize>,
-    /// True if a rule or a hole is looked up by the key of another one, or by none.
+    /// True if a rule or a hole is looked up by the key of another one, or by no key.
     hidden: bool,
 }
 
@@ -28,10 +27,10 @@ pub(crate) struct LayoutTable {
     /// The keys as the first rule has them.
     order: Vec<u32>,
     first: Path,
-    /// With their index in order of appearance.
+    /// The shapes, with their index in order of appearance.
     shapes: BTreeMap<TableKey, u32>,
-    /// The most specific rule of those with the same key in the trie, and its rank; none where the
-    /// rule is in the source table.
+    /// The most specific rule of those with the same key in the trie, and its rank; no rule if it
+    /// is in the source table.
     entries: BTreeMap<Pattern, (u32, Option<RuleId>)>,
     /// The rule of a table without keys.
     pub(crate) fixed: Option<RuleId>,
@@ -83,8 +82,8 @@ impl Layout {
         self.hidden
     }
 
-    /// Keeps out of a table what is inside one of its prefixes: packets with these keys have no
-    /// rule there. The table has the prefix around it, so it is there, and has the shape.
+    /// Excludes from a table what is inside one of its prefixes: packets with these keys have no
+    /// rule there. The table has the prefix around it, so both the table and the shape exist.
     pub(super) fn add_hole(&mut self, id: RuleId) {
         let index = self.by_form.get(&id.form).copied();
         if let Some(table) = index.and_then(|index| self.tables.get_mut(index)) {
@@ -119,7 +118,8 @@ impl Layout {
 }
 
 impl LayoutTable {
-    /// Adds `rule` where `id` is looked up. Says whether that is nowhere, or where another one is.
+    /// Adds `rule` where `id` is looked up. Returns whether it has no place there, or another one
+    /// does.
     fn add(&mut self, id: RuleId, rule: Option<RuleId>) -> Result<bool, RuleError> {
         if !self.form.has_keys() {
             return Ok(mem::replace(&mut self.fixed, rule).is_some());
@@ -186,13 +186,12 @@ impl LayoutTable {
         [agreed, values]
     }
 
-    /// The rules by what they look at, with their ranks; none where the rule is in the source
-    /// table.
+    /// The rules by what they look at, with their ranks; `None` if the rule is in the source table.
     pub(super) fn entries(&self) -> impl Iterator<Item = (&Pattern, &(u32, Option<RuleId>))> {
         self.entries.iter()
     }
 
-    /// True if values count as one.
+    /// True if some values count as one.
     pub(super) const fn has_ranges(&self) -> bool {
         !self.ranges.is_empty()
     }

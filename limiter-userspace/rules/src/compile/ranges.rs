@@ -29,7 +29,7 @@ pub(super) struct Ranges {
     pub(super) errors: Vec<CompileError>,
 }
 
-/// Rules of a table by the values that they ask for of one fact; none for any.
+/// Rules of a table by the values that they require of one fact; `None` for any.
 type ByValues<'a> = BTreeMap<Option<Values>, Vec<&'a Rule>>;
 
 impl Ranges {
@@ -42,7 +42,7 @@ impl Ranges {
                 _ => None,
             })
         });
-        // Mostly there are none.
+        // Usually there are none.
         for (form, fact) in with_ranges.collect::<BTreeSet<_>>() {
             let mut by_values = ByValues::new();
             for (_, rule) in rules.iter().filter(|(id, _)| id.form == form) {
@@ -169,7 +169,7 @@ fn pieces(fact: Fact, values: Values, inner: &[Values]) -> Vec<Range> {
     pieces
 }
 
-/// The values that a path asks for of a fact; none for any.
+/// The values that a path requires of a fact; `None` for any.
 fn values_of(path: &Path, fact: Fact) -> Option<Values> {
     path.parts.iter().find_map(|part| match part {
         Part::Fact(own, values) if *own == fact => *values,
@@ -177,7 +177,7 @@ fn values_of(path: &Path, fact: Fact) -> Option<Values> {
     })
 }
 
-/// True if all packets of one path have the keys of another, a fact left out.
+/// True if all packets of one path have the keys of another, apart from one fact.
 fn covers(path: &Path, other: &Path, but: Fact) -> bool {
     let same = |part: &Part| other.parts.iter().find(|other| other.same_key(part));
     path.parts.iter().filter(|part| part.field() != but.field()).all(|part| {

@@ -18,7 +18,7 @@ pub struct Compiled {
     pub record: Record,
     /// True if any of the limits is soft.
     pub soft: bool,
-    /// How a packet over the soft ones is marked; none for not at all.
+    /// How a packet over the soft limits is marked; `None` to leave it as it is.
     pub mark: Option<Mark>,
 }
 
@@ -114,7 +114,6 @@ fn specs_of(
     }
 }
 
-/// The limit of a meter.
 pub(super) fn spec(meter: &Meter, role: Role, max_frame: u64) -> Result<LimitSpec, LimitError> {
     let window = |algorithm, limit: WindowLimit| LimitSpec::of_window(algorithm, &limit, role);
     Ok(match *meter {

@@ -47,11 +47,11 @@ pub enum RuleError {
     TooManyTables,
     /// More combinations of keys with and without a value than a table has shapes.
     TooManyShapes,
-    /// Ranges of values. In a box: it is large.
+    /// A mistake in ranges of values. Boxed, because it is large.
     Range(Box<RangeError>),
     /// Keys in another order than this rule before it has them.
     KeyOrder(Subject),
-    /// A budget that is not there.
+    /// A budget that does not exist.
     NoBudget(String),
     /// A class whose budget has a class of its own.
     ClassOfClass(String),
@@ -81,13 +81,13 @@ pub enum RuleError {
         /// The budget whose action it is, unless it is the rule's own.
         budget: Option<String>,
     },
-    /// Nodes share it, and packets over it are to wait.
+    /// Packets over a limit that nodes share are to wait.
     DelayShared,
-    /// An interface that is not there.
+    /// An interface that does not exist.
     NoInterface(String),
-    /// Nodes share it, and it has an interface among its keys.
+    /// A rule that nodes share has an interface among its keys.
     SharedInterface,
-    /// A CPU that is not there.
+    /// A CPU that does not exist.
     NoCpu {
         /// CPU that the action names.
         cpu: u32,
@@ -106,7 +106,7 @@ impl RuleError {
         Self::NoEvidence { syns: !limits.limits.is_empty() && counts.all(|at| at == Count::Syns) }
     }
 
-    /// All of it in one line, with its remedy.
+    /// The whole message in one line, with its remedy.
     fn text(&self, subject: &Subject) -> String {
         match self {
             Self::Limit { limit: None, source } => format!("{subject}: {source}"),
@@ -221,7 +221,7 @@ fn delay_in(subject: &Subject, direction: Direction, budget: Option<&str>) -> St
 pub enum RangeError {
     /// More ranges than a table has places for.
     TooMany,
-    /// A range with another value that begins where it begins.
+    /// A range and another value that begins where the range does.
     Begins {
         /// Key of the descriptor, as in rule files.
         key: &'static str,

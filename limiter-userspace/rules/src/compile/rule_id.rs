@@ -38,7 +38,6 @@ pub(super) struct Pattern {
     pub(super) length: u32,
 }
 
-/// The bits that versions have.
 const VERSION_BITS: u8 = 0x0f;
 
 /// Keys that stand where the source does.
@@ -54,7 +53,7 @@ const RANK_DESTINATION: u32 = 1 << 2;
 const RANK_DIGITS: u32 = 3;
 
 impl RuleId {
-    /// The rule with these keys; an error names the interface that is not there.
+    /// The rule with these keys; an error names the interface that does not exist.
     pub fn new(path: &Path, index: &dyn Fn(&str) -> Option<u32>) -> Result<Self, String> {
         let mut id = Self::without_keys(path.direction);
         for part in path.parts.iter() {
@@ -281,12 +280,11 @@ impl TableForm {
         Direction::of_fields(self.fields)
     }
 
-    /// True if packets have a key; without one all of them share a bucket.
+    /// True if packets have a key; otherwise all of them share a bucket.
     pub(crate) const fn has_keys(self) -> bool {
         self.fields & !field::CONDITIONS != 0
     }
 
-    /// The form of a table in the maps.
     fn of(table: &Table) -> Self {
         let count = |words: [u64; 2]| words.iter().map(|word| word.count_ones()).sum::<u32>();
         let [v4, v6] = table.source_masks.map(count);
@@ -318,7 +316,6 @@ impl TableForm {
     }
 }
 
-/// An address as the keys have it.
 fn address(net: &IpNet) -> [u64; 2] {
     let bytes = match net {
         IpNet::V4(net) => net.addr().to_ipv6_mapped().octets(),

@@ -44,7 +44,7 @@ pub struct CompiledSet<'a> {
     pub(crate) layout: Layout,
     /// Treatment of packets whose source no host can have.
     pub(crate) martians: Option<Martians>,
-    /// Rules and budgets that there are, in force or not.
+    /// Number of rules and budgets, in force or not.
     pub(crate) count: usize,
 }
 
@@ -77,7 +77,6 @@ pub(crate) struct CompiledBudget<'a> {
 #[derive(Debug)]
 pub(crate) enum CompiledTerms<'a> {
     Unlimited,
-    /// The name of a budget that there is.
     Budget(&'a str),
     Limits(Box<CompiledLimits<'a>>),
 }
@@ -158,7 +157,7 @@ struct BySource<'a> {
     rule: &'a Rule,
 }
 
-/// A rule set on its way.
+/// A rule set that is being compiled.
 struct Compiler<'a, 'm> {
     set: &'a RuleSet,
     environment: &'m Environment<'m>,
@@ -169,7 +168,6 @@ struct Compiler<'a, 'm> {
     charged: BTreeSet<&'a str>,
     /// Budgets over which a packet can be evidence for a ban.
     evident: BTreeSet<&'a str>,
-    /// True if any action bans.
     bans: bool,
     errors: Vec<CompileError>,
     compiled: CompiledSet<'a>,
@@ -214,7 +212,6 @@ impl<'a> Compiler<'a, '_> {
         }
     }
 
-    /// A rule of the source table.
     fn source(&mut self, selector: Selector, rule: &'a Rule) {
         let subject = Subject::Rule(rule.path.clone());
         let over = rule.terms.limits().map_or(&Over::Drop, |limits| &limits.over);
@@ -248,7 +245,7 @@ impl<'a> Compiler<'a, '_> {
         for (form, ranges) in by_form {
             self.compiled.layout.set_ranges(form, ranges);
         }
-        // Mostly no rule is in the way of another one.
+        // Usually no rule is in the way of another one.
         if self.compiled.layout.has_hidden() {
             let live: HashSet<RuleId> = self.compiled.layout.live().collect();
             self.compiled.keyed.retain(|rule| live.contains(&rule.id));
@@ -266,7 +263,7 @@ impl<'a> Compiler<'a, '_> {
         }
     }
 
-    /// Adds a rule to the tables; says whether there is a place for its keys.
+    /// Adds a rule to the tables; returns whether there is a place for its keys.
     fn lay_out(&mut self, id: RuleId, path: &Path) -> bool {
         match self.compiled.layout.add(id, path) {
             Ok(()) => true,
@@ -307,7 +304,7 @@ impl<'a> Compiler<'a, '_> {
         }
     }
 
-    /// Refuses what a packet at tc cannot have, of the rule or of the budget that it is charged to.
+    /// Refuses what a packet at tc cannot have, in the rule or in the budget that it is charged to.
     fn at_tc(&mut self, path: &Path, limits: &Limits, budget: Option<&str>, subject: &Subject) {
         let has_out = path.direction.has_out();
         let class = match &limits.over {
@@ -375,7 +372,7 @@ impl<'a> Compiler<'a, '_> {
         Some(CompiledLimits { record, over, soft, shared })
     }
 
-    /// Compiles what happens over a limit; what is wrong with it is kept.
+    /// Compiles what happens over a limit, and keeps what is wrong with it.
     fn over(&mut self, over: &'a Over, subject: &Subject) -> CompiledOver<'a> {
         let of = |kind: ActionKind| wire::Action { kind: kind as u8, ..wire::Action::default() };
         match over {
@@ -409,7 +406,7 @@ impl<'a> Compiler<'a, '_> {
         }
     }
 
-    /// Notes that a budget is wanted.
+    /// Notes that a budget is needed.
     fn budget(&mut self, name: &str, subject: &Subject) -> Option<&'a Budget> {
         let Some(budget) = self.by_name.get(name).copied() else {
             self.refuse(subject, RuleError::NoBudget(name.to_owned()));
@@ -473,7 +470,7 @@ impl<'a> Compiler<'a, '_> {
         }
     }
 
-    /// Makes limits this node's part of them, if nodes share them.
+    /// Reduces limits to this node's part, if nodes share them.
     fn share(
         &mut self,
         limits: &Limits,
@@ -509,7 +506,7 @@ impl<'a> Compiler<'a, '_> {
 }
 
 /// True if the source table has room for all of a rule: it passes everything, or has one hard token
-/// bucket on packets or bytes, which does not ask for the daemon and lets nothing wait.
+/// bucket on packets or bytes that does not depend on the daemon and lets nothing wait.
 const fn is_plain(terms: &Terms) -> bool {
     match terms {
         Terms::Unlimited => true,

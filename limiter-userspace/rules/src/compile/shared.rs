@@ -24,9 +24,9 @@ struct SharedSpec {
     terms: SharedTerms,
     /// Limit of this node without a living lease.
     fallback: LimitSpec,
-    /// True if nothing passes without one. The fallback then only says what it is.
+    /// True if nothing passes without a lease. The fallback then only names the limit.
     closed: bool,
-    /// True if nothing passes of a key that has no lease at all.
+    /// True if nothing passes for a key that has no lease at all.
     keyless: bool,
 }
 
@@ -37,7 +37,7 @@ struct Among {
     nodes: u64,
     /// The largest frame of the interfaces in bytes.
     max_frame: u64,
-    /// True if there are leases all the time.
+    /// True if there are always leases.
     always: bool,
 }
 
@@ -84,8 +84,8 @@ pub(super) fn share(
     Ok(terms)
 }
 
-/// Compiles a limit that nodes share; `whole` is the same as a limit of one node. No error depends
-/// on the number of nodes, but where that is out of range.
+/// Compiles a limit that nodes share; `whole` is the same limit for one node. No error depends on
+/// the number of nodes, unless that is out of range.
 fn share_limit(
     limit: &RuleLimit,
     whole: LimitSpec,
@@ -117,8 +117,8 @@ fn share_limit(
     Ok(SharedSpec { terms, fallback, closed, keyless })
 }
 
-/// The numbers of a limit that nodes share. No error depends on the number of nodes, but where that
-/// is out of range.
+/// The numbers of a limit that nodes share. No error depends on the number of nodes, unless that is
+/// out of range.
 fn terms(meter: &Meter, sharing: &Sharing, among: Among) -> Result<SharedTerms, LimitError> {
     let quota = meter.quota();
     let sync = u64::try_from(sharing.sync.as_micros()).unwrap_or(u64::MAX);
@@ -146,8 +146,8 @@ fn terms(meter: &Meter, sharing: &Sharing, among: Among) -> Result<SharedTerms, 
     Ok(SharedTerms::Window { window, sync })
 }
 
-/// The part of a window that one of `nodes` has without a lease; none where that holds no packet.
-/// The window's quota is what nodes have together.
+/// The part of a window that one of `nodes` has without a lease; `None` if that holds no packet.
+/// The quota of `window` is what the nodes have together.
 fn part_of_window(meter: &Meter, window: &Window, nodes: u64) -> Option<Meter> {
     let units = window.quota / nodes.max(1);
     (units >= window.largest).then(|| with_units(meter, units))
@@ -158,7 +158,7 @@ fn part_of_window(meter: &Meter, window: &Window, nodes: u64) -> Option<Meter> {
 pub struct SharedRequests {
     /// Numbers for the store.
     pub terms: SharedTerms,
-    /// What this node has of it without a lease; none where that holds no request, or is too slow.
+    /// What this node has of it without a lease; `None` if that holds no request, or is too slow.
     pub share: Option<Meter>,
 }
 
@@ -182,7 +182,7 @@ pub fn share_of_requests(
     Ok(SharedRequests { terms, share })
 }
 
-/// A node's share of a bucket, as a limit of a node has it.
+/// A node's share of a bucket, as a limit of that node.
 fn share_of_bucket(meter: &Meter, limit: &SharedLimit) -> Option<Meter> {
     let (rate, burst) = limit.cold()?;
     // `units` every `micros`, in whole seconds.
@@ -192,7 +192,7 @@ fn share_of_bucket(meter: &Meter, limit: &SharedLimit) -> Option<Meter> {
     let period = Period { unit: Unit::Second, multiplier };
     let quota = Quota::new(meter.quota().count, u64::try_from(units / divisor).ok()?, period);
     Some(match meter {
-        // As in a token bucket, but that the request itself needs no room.
+        // As in a token bucket, except that the request itself needs no room.
         Meter::LeakyBucket { .. } => {
             let ahead = burst.saturating_sub(limit.settings().largest);
             // What is rounded up there would be more than the share.
@@ -210,7 +210,7 @@ const fn greatest_divisor(mut a: u128, mut b: u128) -> u128 {
     a
 }
 
-/// Limit that holds without a lease: `part` is the share, none where that holds no packet.
+/// The limit that holds without a lease: `part` is the share, `None` if that holds no packet.
 fn fallback(whole: LimitSpec, part: Option<LimitSpec>, on: OnPartition) -> (LimitSpec, bool) {
     match (on, part) {
         (OnPartition::Share, Some(part)) => (part, false),
@@ -253,7 +253,7 @@ fn bucket(
     let settings = match meter {
         Meter::TokenBucket(rate) => settings(rate.burst)?,
         Meter::LeakyBucket { backlog, .. } => {
-            // Of a source that was idle passes a packet, and what the backlog holds.
+            // After a pause, a source may send one packet and what the backlog holds.
             let at_once = units_in(quota, *backlog);
             let settings = settings(1)?;
             Settings { burst: at_once.saturating_add(settings.largest), ..settings }
@@ -266,7 +266,7 @@ fn bucket(
     Ok(limit.among(among.nodes)?)
 }
 
-/// A node's share of a bucket; none where that holds no packet.
+/// A node's share of a bucket; `None` if it holds no packet.
 fn part(
     meter: &Meter,
     limit: &SharedLimit,
@@ -279,7 +279,7 @@ fn part(
     let share = paced(pace, max_frame, || format!("the share of {}", display_quota(quota)));
     Some(share.map(|share| match meter {
         Meter::LeakyBucket { .. } => {
-            // As in a token bucket, but that the packet itself needs no room.
+            // As in a token bucket, except that the packet itself needs no room.
             let packet = u128::from(limit.settings().largest) * u128::from(share.increment);
             let packet = u64::try_from(packet >> share.shift).unwrap_or(u64::MAX);
             let tolerance = share.tolerance.saturating_sub(packet);
@@ -299,7 +299,6 @@ fn checked(settings: Settings) -> Result<SharedLimit, limit::LimitError> {
     Ok(limit)
 }
 
-/// The error with its remedy.
 fn refused(meter: &Meter, settings: Settings, error: limit::LimitError) -> LimitError {
     match error {
         limit::LimitError::BurstOfSync { .. } | limit::LimitError::Packet { .. } => match meter {
@@ -367,7 +366,7 @@ fn units_in(quota: Quota, time: Duration) -> u64 {
     u64::try_from(units / u128::from(quota.period.nanos())).unwrap_or(u64::MAX)
 }
 
-/// Windows as these, with another quota.
+/// The same windows with another quota.
 fn with_units(meter: &Meter, requests_per_unit: u64) -> Meter {
     let quota = Quota { requests_per_unit, ..meter.quota() };
     match meter {

@@ -8,7 +8,7 @@ use super::{Bad, Entry, Feed, field, sources};
 const NAMES: [&str; 4] = ["cidr", "ipAddress", "ip_address", "ip"];
 
 impl Feed {
-    /// Objects that each name a source, and what Spamhaus says of them at the end.
+    /// Reads objects that each name a source, and what Spamhaus says about them at the end.
     pub(super) fn objects(&mut self, values: Vec<Result<Value, usize>>) {
         let mut named = 0_usize;
         for (index, value) in values.into_iter().enumerate() {
@@ -45,8 +45,8 @@ impl Feed {
     }
 }
 
-/// The objects of a JSON text, one or a line each, alone, in a list or under `data`; in the place
-/// of one that is cut off, its line. None of a text that is no JSON, or is of another program.
+/// The objects of a JSON text: a single one or one a line, alone, in a list or under `data`; a
+/// truncated one is replaced by its line. `None` for text that is no JSON, or of another program.
 pub(super) fn values(text: &str) -> Option<Vec<Result<Value, usize>>> {
     let begin = text.trim_start();
     if !begin.starts_with(['[', '{']) {

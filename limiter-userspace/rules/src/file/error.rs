@@ -69,7 +69,7 @@ pub enum Problem {
     /// Not YAML, or not the types that a rule file has.
     #[error("{0}")]
     Yaml(String),
-    /// A field that nobody knows.
+    /// An unknown field.
     #[error("unknown field {field:?}: {}", nearest(field, expected))]
     UnknownField {
         /// Field of the rule file, as it is written there.
@@ -103,7 +103,7 @@ pub enum Problem {
         /// How it is written.
         like: &'static str,
     },
-    /// A word that is none of a few.
+    /// A word that is not among those allowed.
     #[error("{field}: {word:?} {}: {}", is_none_of(field), nearest(word, expected))]
     UnknownWord {
         /// Field of the word.
@@ -129,7 +129,7 @@ pub enum Problem {
         /// Advice to the user.
         remedy: &'static str,
     },
-    /// Text with more in it than is seen of it.
+    /// Text with more in it than can be seen.
     #[error("{field}: {text:?} has U+{:04X}, {}: remove it", u32::from(*.found), unseen(*.found))]
     NotPlain {
         /// Field of the rule file, as it is written there.
@@ -139,7 +139,7 @@ pub enum Problem {
         /// The first such character.
         found: char,
     },
-    /// A number that is none, or out of range.
+    /// Text that is no number, or a number out of range.
     #[error("{field}: {text:?} {wrong}: give a whole number from 1 to 18446744073709551615")]
     Number {
         /// Field of the rule file, as it is written there.
@@ -180,7 +180,7 @@ pub enum Problem {
         /// The highest that fits.
         high: u16,
     },
-    /// A length of time that is none, or out of range.
+    /// Text that is no length of time, or one out of range.
     #[error("{field}: {text:?} {wrong}: write one like 5s, 1min, 2h or 1day")]
     Time {
         /// Field of the rule file, as it is written there.
@@ -190,7 +190,7 @@ pub enum Problem {
         /// Fault of the text.
         wrong: &'static str,
     },
-    /// A rate or a burst that is none.
+    /// Text that is no rate or burst.
     #[error("{field}: {error}")]
     RateText {
         /// Field of the rule file, as it is written there.
@@ -198,7 +198,7 @@ pub enum Problem {
         /// Error of the text. In a box: it is large.
         error: Box<RateTextError>,
     },
-    /// A part of a whole that is none.
+    /// Text that is no part of a whole.
     #[error("{field}: {text:?} is no part of 0% to 100%: write one like 25% or 2.5%")]
     Share {
         /// Field of the rule file, as it is written there.
@@ -206,7 +206,7 @@ pub enum Problem {
         /// Text that stands there.
         text: String,
     },
-    /// An entry of a list that is for no source.
+    /// An entry of a list that stands for no source.
     #[error("{list}: {error}")]
     Listed {
         /// `allow` or `deny`.
@@ -224,7 +224,7 @@ pub enum Problem {
         /// Prefix of the entry.
         selector: Selector,
     },
-    /// A time that is none.
+    /// Text that is no time.
     #[error(
         "until: {text:?} is no time: write a day like 2026-12-31, or 2026-12-31T18:00:00Z, in UTC"
     )]
@@ -305,7 +305,7 @@ pub enum Problem {
     /// `unlimited: true` beside a rate.
     #[error("{0} beside unlimited: remove one of the two")]
     UnlimitedWith(&'static str),
-    /// A second one of a thing that there is once.
+    /// A second definition of a thing that may be defined once.
     #[error("a second {subject}, the first is in line {first}: {}", keep_one(subject))]
     Duplicate {
         /// Name of the thing.
@@ -334,7 +334,7 @@ pub enum Problem {
         "no rule file is in this directory: add one that ends in .yaml or .yml, or name a file"
     )]
     NoFiles,
-    /// Nothing, without a word that nothing is meant.
+    /// No content, without a statement that none is meant.
     #[error(
         "no rules are in the file, and so nobody would be limited: write them, or \
          `descriptors: []` if none are meant"
@@ -357,7 +357,7 @@ pub enum KeyValueError {
     /// Bits past the prefix length.
     #[error("{0} has host bits set: write {net}", net = .0.trunc())]
     HostBits(IpNet),
-    /// IPv4 in IPv6 clothes.
+    /// An IPv4 address written as IPv6.
     #[error("{0} is an IPv4-mapped address, which no packet carries: write the IPv4 address")]
     Mapped(IpNet),
     /// A prefix inside one bucket.
@@ -392,7 +392,7 @@ pub enum KeyValueError {
         /// The field of the mask.
         field: &'static str,
     },
-    /// A family that the table has not.
+    /// A family that the table does not have.
     #[error("{net} is {family}, and {field} is missing: add it, or remove the value")]
     Family {
         /// The prefix.
@@ -497,7 +497,7 @@ const YAML: [(&str, &str); 11] = [
     ("simple key", "a field wants a `: ` behind its name, on the same line"),
 ];
 
-/// Advice for a thing that stands there twice: of two rules none is to lose its limit.
+/// Advice for a thing that is defined twice: neither of two rules should lose its limit.
 fn keep_one(subject: &str) -> &'static str {
     if subject.starts_with("rule for ") {
         "put the limits of both under `rate_limits` of one, or keep one"
@@ -515,7 +515,7 @@ fn unseen(c: char) -> &'static str {
     }
 }
 
-/// Advice for what is no number and no range; some write those as iptables does.
+/// Advice for text that is no number and no range; some people write ranges as iptables does.
 fn ranges(text: &str, high: u16) -> String {
     let named = |text: &str| service(text).filter(|_| high == u16::MAX).map(|(port, _)| port);
     let number = |text: &str| {

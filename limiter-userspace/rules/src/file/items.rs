@@ -27,7 +27,7 @@ pub(super) struct Item<'a> {
 }
 
 impl<'a> Divided<'a> {
-    /// Divides a file; `None` where nothing says that it can be.
+    /// Divides a file; `None` if it is not certain that it can be divided.
     pub(super) fn of(text: &'a str) -> Option<Self> {
         // A lone carriage return ends a line as well, and would count as none here.
         if text.contains('\r') {

@@ -16,7 +16,7 @@ pub(super) fn nearest(word: &str, expected: &[&'static str]) -> String {
              another one to join two"
         );
     }
-    // What is often written beside the field that it belongs into.
+    // Something that is often written beside the field that it belongs into.
     if expected.contains(&"action") && Action::table().has(word) {
         return format!("write it inside `action`, as in `action: {{{word}: ...}}`");
     }

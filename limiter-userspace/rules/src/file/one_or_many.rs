@@ -104,7 +104,7 @@ impl<'de> Deserialize<'de> for Read<OneOrMany> {
     }
 }
 
-/// Of `action`, the only field that is written so.
+/// For `action`, the only field that is written so.
 impl<T: JsonSchema> JsonSchema for WordOr<T> {
     fn schema_name() -> Cow<'static, str> {
         "action".into()

@@ -22,7 +22,7 @@ pub(super) enum Places {
 }
 
 thread_local! {
-    /// For what this thread reads: serde hands nothing down to values.
+    /// For what this thread reads: serde passes no context down to values.
     static PLACES: Cell<Places> = const { Cell::new(Places::All) };
     /// The text that this thread reads, likewise.
     static TEXT: RefCell<Rc<str>> = RefCell::new(Rc::from(""));
@@ -98,7 +98,6 @@ pub(super) struct At {
 }
 
 impl At {
-    /// The place, if it is known.
     pub(super) fn place(self) -> Option<Place> {
         let Self { line, column } = self;
         (line > 0).then(|| Place { line: line.into(), column: column.into() })
@@ -120,7 +119,7 @@ pub(super) struct Placed<T> {
     pub(super) referenced: At,
 }
 
-/// What stands somewhere.
+/// A value that knows its place.
 pub(super) trait Stands {
     /// Its place, if that was asked for.
     fn at(&self) -> At;
@@ -143,7 +142,6 @@ impl<T: Stands> Stands for Box<T> {
 pub(super) type Scalar = Placed<Option<String>>;
 
 impl<T> From<T> for Placed<T> {
-    /// A value that is to be written.
     fn from(value: T) -> Self {
         Self { value, referenced: At::default() }
     }

@@ -26,7 +26,7 @@ const MOST_SINGLE: usize = 1024;
 /// Items whose fields are in memory at one time, in each thread.
 const BATCH: usize = 128;
 
-/// Reads a rule file: what is right in it, and all that is not. What is wrong is found in a second
+/// Reads a rule file: what is right in it, and all its mistakes. Mistakes are found in a second
 /// reading, with all places and in one piece.
 pub(super) fn read(text: &str, max_frame: u64) -> (RuleFile, Vec<Failure>) {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
@@ -53,8 +53,8 @@ fn whole(text: &str, places: Places, max_frame: u64) -> (RuleFile, Vec<Failure>)
     (checked, failures)
 }
 
-/// Failures of a file that cannot be read in one piece, as where several items have a field that
-/// nobody knows: the first one, and those of the other items.
+/// Failures of a file that cannot be read in one piece, for example because several items have an
+/// unknown field: the first one, and those of the other items.
 fn item_by_item(text: &str, first: Failure, max_frame: u64) -> Vec<Failure> {
     // An anchor may stand in another item.
     let divided = if text.contains('&') { None } else { Divided::of(text) };
@@ -88,7 +88,7 @@ fn piece(text: &str, places: Places, max_frame: u64) -> Option<RuleFile> {
 }
 
 /// The items of a file, read in several threads and put together; `batch` is how many a thread
-/// reads at once. `None` when something is wrong with one, or they do not go together.
+/// reads at once. `None` if one is wrong, or if they do not go together.
 fn side_by_side(
     divided: &Divided<'_>,
     threads: usize,
@@ -138,7 +138,7 @@ fn stretch(items: &[Item<'_>], batch: usize, max_frame: u64) -> Option<RuleFile>
     Some(checked.file)
 }
 
-/// A file and the next part of it; `None` when one has what the other has.
+/// Joins a file and its next part; `None` if they do not go together.
 fn joined((mut file, part): (RuleFile, RuleFile)) -> Option<RuleFile> {
     let RuleFile { domain: None, rules, mut places, no_rules_meant: _, has_requests: false } = part
     else {

@@ -116,7 +116,7 @@ pub(super) fn item(rule: &Rule, indent: &str) -> Result<String, SerializeError> 
     yaml(&[EXACT.rule(rule)], indent)
 }
 
-/// All of a rule set but its rules; nothing where there is nothing else.
+/// All of a rule set but its rules; empty if there is nothing else.
 fn head(domain: Option<&str>, set: &RuleSet) -> Result<String, SerializeError> {
     let head = EXACT.head(domain, set);
     if head.written().next().is_some() { yaml(&head, "") } else { Ok(String::new()) }
@@ -148,7 +148,7 @@ fn bare(line: &str) -> (&str, &str) {
 
 const EXACT: Writer = Writer { max_frame: None };
 
-/// Entries of one of the lists; none if it is empty.
+/// Entries of one of the lists; `None` if it is empty.
 fn listings(set: &RuleSet, allow: bool) -> Option<Placed<Vec<Placed<WordOr<shape::Listing>>>>> {
     let entries = set.lists.iter().filter(|(_, entry)| entry.allow == allow);
     let entries: Vec<_> = entries
@@ -167,8 +167,8 @@ fn listings(set: &RuleSet, allow: bool) -> Option<Placed<Vec<Placed<WordOr<shape
 
 #[derive(Clone, Copy)]
 struct Writer {
-    /// Bursts that are the default for it are left out; without one, those that are the default
-    /// beside any interface.
+    /// Bursts that are the default for this frame are left out; for `None`, those that are the
+    /// default beside any interface.
     max_frame: Option<u64>,
 }
 
@@ -342,10 +342,8 @@ impl Writer {
     }
 }
 
-/// `rate_limit`, if it is that.
 type One = Option<Box<Placed<shape::RateLimit>>>;
 
-/// `rate_limits`, if it is that.
 type Several = Option<Box<Placed<Vec<Placed<shape::RateLimit>>>>>;
 
 /// One level of a path, with nothing in it yet.
@@ -458,7 +456,7 @@ fn value(text: String) -> Placed<OneOrMany> {
     Placed::from(OneOrMany::One(Some(text)))
 }
 
-/// A field that is there only if it says yes.
+/// A field that is present only if it is true.
 fn flag(flag: bool) -> Option<Placed<bool>> {
     flag.then(|| Placed::from(flag))
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::placed::{At, Scalar};
 use crate::dialect::Dialect;
 
-/// A row.
+/// A row of the table: one field.
 pub(super) struct Field {
     pub(super) name: &'static str,
     /// The lines of its description.
@@ -32,7 +32,7 @@ impl Field {
 /// The fields of a struct.
 pub(super) struct Table {
     fields: &'static [Field],
-    /// Names of those for packets, and of those for requests.
+    /// Names of the fields for packets, and of those for requests.
     names: OnceLock<[Vec<&'static str>; 2]>,
 }
 
@@ -55,7 +55,7 @@ impl Table {
         }
     }
 
-    /// True if it is a field, in whatever dialect.
+    /// True if it is a field in either dialect.
     pub(super) fn has(&self, name: &str) -> bool {
         self.fields.iter().any(|field| field.name == name)
     }

@@ -156,7 +156,8 @@ impl RuleFiles {
     }
 }
 
-/// True if a value that is known already stands there again as it is.
+/// Whether a value that is known already is repeated unchanged; `None` if one of the two is
+/// missing.
 fn again_as<T: PartialEq>(value: Option<T>, known: Option<T>) -> Option<bool> {
     value.zip(known).map(|(value, known)| value == known)
 }

@@ -49,7 +49,7 @@ pub fn as_written(
     same.then(|| if text.ends_with('\n') { text } else { text + "\n" })
 }
 
-/// The rules of the files that nobody replaced, and the others behind.
+/// The rules of the files that nobody replaced, followed by the others.
 fn in_force(files: &RuleFiles, others: &Others<'_>) -> RuleSet {
     let of_files = files.rules.rules.iter().filter(|rule| !others.contains_key(&rule.path));
     let rules = of_files.chain(others.values().map(|(rule, _)| *rule)).map(Arc::clone).collect();
@@ -98,7 +98,7 @@ struct Entry {
 struct Divided(Vec<Section>);
 
 impl Divided {
-    /// Divides a file; none where its lines do not say how.
+    /// Divides a file; `None` if its lines do not show how.
     fn of(text: &str) -> Option<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
         // It ends a line as well, and counts as none here.
@@ -138,7 +138,7 @@ impl Divided {
         self.0.iter().any(|section| section.key == key)
     }
 
-    /// The rules; none where they are no list in block style.
+    /// The rules; `None` if they are no list in block style.
     fn rules(&mut self) -> Option<&mut List> {
         if !self.has(RULES) {
             let value = Value::List(List { indent: ITEM.len(), ..List::default() });
@@ -151,7 +151,7 @@ impl Divided {
         }
     }
 
-    /// Writes items anew of which others replaced a rule, or takes them out.
+    /// Rewrites items of which others replaced a rule, or removes them.
     fn replace(&mut self, name: &str, files: &RuleFiles, others: &Others<'_>) -> Option<()> {
         let place = |path: &Path| {
             let FilePlace { file, place } = files.places.get(&Subject::Rule(path.clone()))?;
@@ -239,7 +239,7 @@ fn shifted(lines: &[String], by: usize) -> impl Iterator<Item = String> {
 }
 
 impl Entry {
-    /// A rule that is written anew, behind comments.
+    /// A rewritten rule, after its comments.
     fn of(rule: &Rule, comments: &[String], indent: usize) -> Option<Self> {
         let before = " ".repeat(indent);
         let lead = comments.iter().map(|comment| format!("{before}# {comment}")).collect();
@@ -249,8 +249,8 @@ impl Entry {
 }
 
 impl List {
-    /// Divides a list, of which the first line is that of its key; `number` is that line's. None
-    /// inside where it is no list in block style.
+    /// Divides a list, whose first line is that of its key; `number` is that line's. The inner
+    /// `None` means that it is no list in block style.
     #[expect(clippy::option_option, reason = "one is the answer, and one that there is none")]
     fn of(lines: &[String], number: u64) -> Option<Option<Self>> {
         let (head, rest) = lines.split_first()?;

@@ -24,9 +24,9 @@ pub struct Ban {
     pub first: Duration,
     /// How long a ban is at most.
     pub longest: Duration,
-    /// After how long strikes and bans are forgotten.
+    /// Time after which strikes and bans are forgotten.
     pub memory: Duration,
-    /// Packets over the limit within [`Ban::memory`] that it takes.
+    /// Packets over the limit within [`Ban::memory`] that lead to a ban.
     pub strikes: u32,
     /// Evidence that the ban needs that the source is not forged.
     pub evidence: Evidence,
@@ -70,7 +70,7 @@ pub enum Over {
     Interface(String),
     /// This CPU goes on with it.
     Cpu(u32),
-    /// The packet is dropped, and its source may be banned. In a box: most rules have none.
+    /// The packet is dropped, and its source may be banned. Boxed: most rules have none.
     Ban(Box<Ban>),
     /// The packet waits until it conforms.
     Delay(Delay),
@@ -107,7 +107,7 @@ pub struct Limits {
     pub full: Full,
     /// Treatment of the limits when the daemon is lost.
     pub on_loss: OnLoss,
-    /// How nodes share the limits; none if each node has them by itself. In a box: most rules have
+    /// How nodes share the limits; `None` if each node has them by itself. Boxed: most rules have
     /// none.
     pub sharing: Option<Box<Sharing>>,
 }
@@ -125,8 +125,8 @@ impl Limits {
         }
     }
 
-    /// True if a packet over one of the limits, of those that come, can be evidence for a ban. A
-    /// SYN is none.
+    /// True if a packet over one of the limits, among those of `meeting`, can be evidence for a
+    /// ban. A SYN cannot.
     pub fn can_have_evidence(&self, meeting: Meeting) -> bool {
         let counts_others =
             self.limits.iter().any(|limit| limit.meter.quota().count != Count::Syns);

@@ -30,7 +30,7 @@ pub enum Crowd {
     Nat64(Ipv6Net),
     /// Clients of a Teredo server, or of all.
     Teredo(Option<Ipv4Addr>),
-    /// A 6to4 router's, or all.
+    /// Clients of a 6to4 router, or of all.
     SixToFour(Option<Ipv4Addr>),
     /// Shared address space of providers.
     Shared,

@@ -193,7 +193,7 @@ impl Fact {
         }
     }
 
-    /// The largest number that may be written; none where a value is one of the names.
+    /// The largest number that may be written; `None` if a value is one of the names.
     pub const fn most(self) -> Option<u16> {
         match self {
             Self::DestinationPort | Self::SourcePort | Self::PacketLength => Some(65_535),
@@ -321,7 +321,7 @@ impl Fact {
         })
     }
 
-    /// Assumption about a packet of which this fact is not given; none if it has no such fact.
+    /// Assumption about a packet for which this fact is not given; `None` if it has no such fact.
     pub fn assumed(self, given: &Given) -> Option<&'static str> {
         let protocol = given.get(&Self::Protocol).and_then(|number| u8::try_from(*number).ok());
         let whole = given.get(&Self::Fragment) != Some(&u16::from(Fragment::Later as u8));

@@ -138,11 +138,11 @@ impl Hash for ByteUnits {
 pub struct RateLimit {
     /// Unit of the count.
     pub count: Count,
-    /// That many per [`RateLimit::period`], at least 1.
+    /// Units per [`RateLimit::period`], at least 1.
     pub requests_per_unit: u64,
     /// The length of time.
     pub period: Period,
-    /// That many at once, at least one frame.
+    /// Units at once, at least one frame.
     pub burst: u64,
     /// Units to show a rate of bytes in.
     pub byte_units: ByteUnits,
@@ -155,7 +155,7 @@ const _: () = assert!(size_of::<RateLimit>() == 24);
 pub struct Quota {
     /// Unit of the count.
     pub count: Count,
-    /// That many per [`Quota::period`], at least 1.
+    /// Units per [`Quota::period`], at least 1.
     pub requests_per_unit: u64,
     /// The length of time, and of the window where there is one.
     pub period: Period,
@@ -193,7 +193,7 @@ pub enum Meter {
     LeakyBucket {
         /// The rate.
         quota: Quota,
-        /// How far ahead.
+        /// How far packets may be ahead of the rate.
         backlog: Duration,
     },
     /// A count in windows of the wall clock.
@@ -239,7 +239,8 @@ impl Meter {
     }
 }
 
-/// A second token bucket over a limit, which is soft then: a packet over it is marked and passes.
+/// A second token bucket above a limit, which makes the limit soft: a packet over it is marked and
+/// passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Upper {
     /// Bound on all that passes.
@@ -275,7 +276,7 @@ pub struct RuleLimit {
     pub meter: Meter,
     /// Upper limit, which makes the limit soft.
     pub upper: Option<Upper>,
-    /// How a packet is marked that is over the soft limit; none to count it only.
+    /// How a packet over the soft limit is marked; `None` to count it only.
     pub mark: Option<Mark>,
 }
 

@@ -26,7 +26,7 @@ pub struct Listing {
     pub allow: bool,
     /// The reason that the file gives for it.
     pub reason: Option<Box<str>>,
-    /// The time from which on it does not count, in seconds since 1970; none for never.
+    /// The time at which it ends, in seconds since 1970; `None` for never.
     pub until: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ impl Listing {
         if self.allow { Listed::Allow } else { Listed::Deny }
     }
 
-    /// True if it does not count any more, `now` seconds after 1970.
+    /// True if it has ended, `now` seconds after 1970.
     pub fn is_over(&self, now: u64) -> bool {
         self.until.is_some_and(|until| until <= now)
     }
@@ -70,7 +70,7 @@ pub fn until_text(until: u64) -> String {
 /// The end of the year 9999, which is the last one that can be written.
 const LAST: u64 = 253_402_300_799;
 
-/// True for a prefix that is nearly everybody, with the least lengths of [`LEAST`].
+/// True for a prefix of nearly all addresses, with the least lengths of [`LEAST`].
 pub fn is_nearly_everybody(selector: &Selector, [least_v4, least_v6]: [u8; 2]) -> bool {
     match selector {
         Selector::Every => true,

@@ -123,12 +123,12 @@ impl RuleSet {
         Self { rules: rules.into_iter().map(Arc::new).collect(), ..Self::default() }
     }
 
-    /// True if anything becomes of any packet by this set, be it only that it passes by a rule.
+    /// True if the set affects any packet, if only by letting it pass by a rule.
     pub fn does_something(&self) -> bool {
         !self.rules.is_empty() || self.martians == Some(Martians::Drop) || !self.lists.is_empty()
     }
 
-    /// True if the set stands in the way of anybody.
+    /// True if the set can hold anybody back.
     pub fn limits_anybody(&self) -> bool {
         self.rules.iter().any(|rule| rule.terms != Terms::Unlimited)
             || self.martians == Some(Martians::Drop)
@@ -136,7 +136,7 @@ impl RuleSet {
     }
 }
 
-/// Thing that an error or a counter is about.
+/// What an error or a counter is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// A rule, which its path identifies.

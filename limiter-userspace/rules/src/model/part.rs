@@ -34,7 +34,7 @@ impl SourceMasks {
     }
 }
 
-/// One key, with the value that it must have; without one there is a bucket for each value. Of
+/// One key, with the value that it must have; without a value there is a bucket for each one. For
 /// outgoing packets it is as the other end sees it: [`Direction`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
@@ -107,7 +107,7 @@ impl Part {
         text
     }
 
-    /// True if both are of one key, whatever the value and the masks.
+    /// True if both have the same key, whatever the value and the masks.
     pub fn same_key(&self, other: &Self) -> bool {
         self.field() == other.field()
     }

@@ -44,7 +44,7 @@ impl Path {
         self.other_end().filter(|_| self.direction == Direction::In)
     }
 
-    /// The other ends that a rule is for whose only key is that, whichever way its packets go.
+    /// The other ends that a rule is for if they are its only key, in any direction.
     pub fn other_end(&self) -> Option<Selector> {
         match &*self.parts {
             [Part::Source(masks, value)] if *masks == SOURCE_MASKS => {
@@ -63,8 +63,9 @@ impl Path {
         Self::of([Part::Source(SOURCE_MASKS, value)])
     }
 
-    /// Share of the packets of an SSH session that have all of the keys, of those that go the way
-    /// of the rule: a session has both halves. It is that of `peer`, to `port` if that is known.
+    /// Share of the packets of an SSH session, of those in the rule's direction, that have all of
+    /// the keys. A session has packets in both directions. It is that of `peer`, to `port` if that
+    /// is known.
     pub fn overlap(&self, peer: &Selector, port: Option<u16>) -> Overlap {
         self.parts.iter().map(|part| part.overlap(peer, port)).min().unwrap_or(Overlap::All)
     }
@@ -80,7 +81,7 @@ impl Path {
             && self.parts.iter().zip(other.parts.iter()).all(same)
     }
 
-    /// True if the other one is of the same table, and for some of the packets of this one.
+    /// True if the other path is of the same table, and takes some of this one's packets.
     pub fn has_inside(&self, other: &Self) -> bool {
         self.is_in_table_of(other)
             && self != other

@@ -24,7 +24,7 @@ pub enum SelectorError {
     /// Sources are /64s.
     #[error("{0} is longer than /64, and an IPv6 source is a /64: write {1}")]
     TooLong(Ipv6Net, Ipv6Net),
-    /// IPv4 in IPv6 clothes.
+    /// An IPv4 address written as IPv6.
     #[error("{0} is an IPv4-mapped address, which no packet carries: write the IPv4 address")]
     Mapped(Ipv6Net),
 }
@@ -82,7 +82,7 @@ impl Selector {
         }
     }
 
-    /// Significant bits of the prefix; none for every source.
+    /// Significant bits of the prefix; `None` for every source.
     pub fn prefix_len(&self) -> Option<u8> {
         match self {
             Self::Every => None,

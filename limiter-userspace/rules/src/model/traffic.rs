@@ -1,4 +1,4 @@
-//! Traffic: the packets that keys are for, by what headers can hold. So it is known which rules no
+//! Traffic: the packets that keys are for, judged by what headers can hold. It tells which rules no
 //! packet meets, and which have a packet in common.
 
 use ipnet::IpNet;
@@ -26,15 +26,15 @@ pub struct Traffic {
     interface: Option<String>,
 }
 
-/// All that decides which packets can meet keys. Many rules have one shape.
+/// Everything that decides which packets can meet keys. Many rules have the same shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// True if IPv4 packets may meet them, and IPv6 packets.
     v4: bool,
     v6: bool,
-    /// Wishes for facts, in the order of [`Fact::ALL`].
+    /// Requirements for facts, in the order of [`Fact::ALL`].
     facts: [Wish; Fact::ALL.len()],
-    /// True if a packet inside a tunnel is asked for.
+    /// True if a packet inside a tunnel is required.
     tunnel: bool,
 }
 
@@ -55,13 +55,14 @@ enum Wish {
 pub struct Meeting {
     /// True if a packet can meet them at all.
     pub any: bool,
-    /// True if one can that is whole, and not against the standards.
+    /// True if a whole packet that keeps to the standards can meet them.
     pub proper: bool,
-    /// True if one is, and no later fragment.
+    /// True if such a packet can, and is no later fragment.
     pub with_head: bool,
-    /// True if one is charged to a limit that counts SYNs.
+    /// True if a packet that is charged to a limit on SYNs can meet them.
     pub syns: bool,
-    /// True if one can be evidence for a ban: a segment of an established TCP connection.
+    /// True if a packet that can be evidence for a ban can meet them: a segment of an established
+    /// TCP connection.
     pub evidence: bool,
     /// True if data of TCP connections are among them.
     pub tcp_data: bool,
@@ -77,7 +78,8 @@ impl Path {
         traffic
     }
 
-    /// The fewest keys, with their values, that no such packet has together; none if there is one.
+    /// The fewest keys, with their values, that no such packet has together; `None` if one has them
+    /// all.
     pub fn contradiction(&self, such: impl Fn(Meeting) -> bool) -> Option<Vec<&Part>> {
         let meets = |parts: &[&Part]| {
             let parts = parts.iter().copied().cloned().collect();
@@ -87,7 +89,7 @@ impl Path {
         if meets(&all) {
             return None;
         }
-        // Without a key that is not needed for it, again and again, what is left is needed.
+        // Keys that the contradiction does not need are removed one by one; the rest is needed.
         let mut needed = all;
         let mut at = 0;
         while at < needed.len() {
@@ -213,7 +215,7 @@ impl Shape {
         self.facts.get_mut(place)
     }
 
-    /// The keys of both; none if they have no value in common.
+    /// The keys of both; `None` if they have no value in common.
     fn both(&self, other: &Self) -> Option<Self> {
         let mut both = *self;
         both.v4 &= other.v4;
@@ -253,7 +255,7 @@ impl Shape {
         }
     }
 
-    /// True if packets of a sort that meet the keys can be proper ones; none if none meets them.
+    /// True if packets of a sort that meet the keys can be proper; `None` if none meets them.
     fn takes(&self, sort: Sort) -> Option<bool> {
         let family = match sort.version {
             Version::V4 => self.v4,

@@ -8,7 +8,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// A range; none if it ends before it begins.
+    /// A range; `None` if it ends before it begins.
     pub const fn range(low: u16, high: u16) -> Option<Self> {
         if low <= high { Some(Self { low, high }) } else { None }
     }

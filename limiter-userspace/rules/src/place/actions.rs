@@ -11,7 +11,6 @@ use super::records::MAX_INTERFACES;
 use crate::compile::CompiledOver;
 use crate::model::Subject;
 
-/// The actions of a rule set.
 #[derive(Debug)]
 pub(super) struct Actions {
     /// Actions of the generations before.
@@ -45,7 +44,7 @@ impl Actions {
         }
     }
 
-    /// The index of what happens over a limit; 0 for a drop. `class` says the slot of a budget's
+    /// The index of what happens over a limit; 0 for a drop. `class` gives the slot of a budget's
     /// record.
     pub(super) fn over(
         &mut self,
@@ -72,7 +71,7 @@ impl Actions {
         self.intern(action, subject)
     }
 
-    /// The index of what happens to packets over a soft limit; 0 where there is none.
+    /// The index of what happens to packets over a soft limit; 0 if there is none.
     pub(super) fn soft(
         &mut self,
         action: Option<Action>,

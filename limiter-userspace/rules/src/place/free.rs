@@ -73,7 +73,7 @@ impl Places {
         Self { slots, numbers, begun: Vec::new() }
     }
 
-    /// The number of a rule that begins.
+    /// Takes a number for a rule that begins.
     pub(super) fn begin(&mut self) -> Option<u32> {
         let number = self.numbers.take()?;
         self.begun.push(number);

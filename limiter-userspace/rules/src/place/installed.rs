@@ -58,7 +58,7 @@ pub struct Retired {
     pub slots: BTreeSet<u32>,
     /// Indices of budgets.
     pub budgets: BTreeSet<u32>,
-    /// Actions; one of the same content may be used again.
+    /// Actions; one with the same content may be used again.
     pub actions: BTreeMap<u16, Action>,
     /// Interfaces, likewise.
     pub interfaces: BTreeMap<u32, u32>,
@@ -70,12 +70,12 @@ impl InstalledTables {
         self.rules.get(rule).and_then(|slot| self.records.get(slot))
     }
 
-    /// The compact key of packets with a key; none where theirs is not compact.
+    /// The compact key of packets with a key; `None` if theirs is not compact.
     pub fn compact_bucket_key(&self, key: &TableKey) -> Option<BucketKey> {
         self.compact.iter().find_map(|table| compact_bucket_key(table, key))
     }
 
-    /// The key of packets with a compact key; none where no table has it.
+    /// The key of packets with a compact key; `None` if no table has it.
     pub fn compact_key(&self, bucket_key: &BucketKey) -> Option<TableKey> {
         self.compact.iter().find_map(|table| compact_key(table, bucket_key))
     }

@@ -8,9 +8,9 @@ use super::installed::Installed;
 /// Limits and records, each with its slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
-    /// Of the source table.
+    /// Limits of the source table, each with its slot.
     pub limits: Vec<(u32, Limit)>,
-    /// Of the other tables.
+    /// Records of the other tables, each with its slot.
     pub records: Vec<(u32, Record)>,
 }
 
@@ -28,8 +28,8 @@ impl Installed {
         .with_compact()
     }
 
-    /// Slots in force that say that they are not any more: a trial that ended them was
-    /// taken back while there was no daemon. `self` says so no longer.
+    /// Slots in force that are marked as ended: a trial that ended them was taken back while there
+    /// was no daemon. `self` marks them no longer.
     pub fn take_back_in_force(&mut self) -> Slots {
         let mut slots = Slots::default();
         for rule in self.rules.values_mut().filter(|rule| rule.limit.ended != 0) {

@@ -38,7 +38,6 @@ pub(super) enum Full {
     Budgets,
 }
 
-/// The records of a rule set.
 #[derive(Debug)]
 pub(super) struct Records<'a> {
     old: &'a InstalledTables,
@@ -91,7 +90,6 @@ impl<'a> Records<'a> {
         self.place(old, taken, Record { rule, ..wanted }, places)
     }
 
-    /// Places the record of a budget.
     pub(super) fn budget(
         &mut self,
         name: &str,

@@ -17,7 +17,7 @@ use crate::compile::{
 };
 use crate::model::{Martians, Path, Subject, TriePrefix};
 
-/// One step, on its way.
+/// One step in the making.
 pub(super) struct Step<'a> {
     old: &'a Installed,
     set: &'a CompiledSet<'a>,
@@ -71,7 +71,6 @@ impl<'a> Step<'a> {
         self.records.budget(name, record, places).map_err(|full| self.full(full, subject))
     }
 
-    /// The record of limits with its actions.
     fn record(
         &mut self,
         limits: &CompiledLimits<'_>,

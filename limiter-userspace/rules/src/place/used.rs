@@ -18,22 +18,23 @@ use crate::model::Selector;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of change that there was")]
 pub struct Used {
-    /// A limit is larger, and gives the difference.
+    /// A limit is larger, and grants the difference.
     raised: bool,
-    /// A number of a window is smaller: nanoseconds until all of the one before has come back.
+    /// A number of a window is smaller: nanoseconds until all that was used of the old one has come
+    /// back.
     cut: Option<u64>,
     /// A limit of a rate changed, and gives its new rate alone: a cut, another rate, or a raise
     /// after a cut, on trial, or of another rule.
     rate: bool,
     /// A limit of a rate is smaller on trial, and counts in full what was used.
     tried: bool,
-    /// Such a trial is taken back.
+    /// A trial with such a limit is taken back.
     back: bool,
-    /// Counted in another way: what was left stays left.
+    /// The limit counts in another way: what was left stays left.
     counted: bool,
-    /// Of another unit: the used share stays.
+    /// The limit counts another unit: the used share stays.
     unit: bool,
-    /// Begun anew.
+    /// The limit begins anew.
     anew: bool,
 }
 
@@ -47,16 +48,16 @@ pub(super) enum Held<'a> {
 /// Bucket or buckets that a limit may have been used in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// The one of a source.
+    /// The bucket of one source.
     Source(Selector),
-    /// All of a rule, with the index of its counters.
+    /// All buckets of a rule, with the index of its counters.
     Rule(u32),
-    /// All that are charged to a budget.
+    /// All buckets that are charged to a budget.
     Budget,
 }
 
 impl Held<'_> {
-    /// Buckets of the limits, of a source if it is a single one.
+    /// The buckets of the limits: that of a source, if it is a single one.
     fn holder(&self, source: Option<Selector>) -> Holder {
         match self {
             Self::Keyed(_, record) if record.budget_tag != 0 => Holder::Budget,
@@ -120,7 +121,7 @@ impl Installed {
         used
     }
 
-    /// Sources whose rule has another place, or none, in one of both.
+    /// Sources whose rule is in different places, or missing in one of the two sets.
     fn changed_sources(&self, before: &Self) -> BTreeSet<Selector> {
         let mut changed = BTreeSet::new();
         for (one, other) in [(self, before), (before, self)] {
@@ -221,7 +222,7 @@ fn in_one_window(old: &LimitSpec, new: &LimitSpec) -> bool {
         }
 }
 
-/// Nanoseconds after which a limit in windows has forgotten all that was used of it.
+/// Nanoseconds after which a limit in windows has forgotten all use.
 fn time_of(spec: &LimitSpec) -> u64 {
     let nanos = match spec.algorithm() {
         Algorithm::SlidingLog => spec.log().window.into(),
@@ -290,7 +291,7 @@ impl fmt::Display for Used {
 }
 
 impl Used {
-    /// The line to print; none if no limit that somebody could have used changed.
+    /// The line to print; `None` if no limit that somebody could have used changed.
     pub fn line(&self) -> Option<String> {
         (*self != Self::default()).then(|| self.to_string())
     }

@@ -30,7 +30,7 @@ pub(super) fn of(id: &RuleId, table: Option<&Table>, interface: impl Fn(u32) -> 
     } else if has(field::SOURCE) {
         parts.push(Part::Source(id.form.source.unwrap_or(SOURCE_MASKS), id.source));
     }
-    // Stable: the source stays the last one of those with a value, and of those without.
+    // Stable: the source stays last among those with a value, and among those without.
     parts.sort_by_key(|part| part.value().is_none());
     Path::of(parts).going(id.form.direction())
 }

@@ -185,7 +185,8 @@ fn burst(limit: &Limit) -> (u64, bool) {
     }
 }
 
-/// The number with the fewest digits before its zeros; the lowest of those; none in no range.
+/// The number with the fewest digits before its zeros, and the lowest of those; `None` for an empty
+/// range.
 fn roundest(range: RangeInclusive<u64>) -> Option<u64> {
     let (least, most) = range.into_inner();
     let steps = (0..=19).rev().filter_map(|zeros| 10u64.checked_pow(zeros));

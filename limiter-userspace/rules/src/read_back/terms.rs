@@ -16,7 +16,7 @@ use crate::model::{
 };
 use crate::place::Installed;
 
-/// The rule set under way.
+/// The words for a rule set that is read back.
 pub(super) struct Words<'a> {
     pub(super) installed: &'a Installed,
     pub(super) beside: Beside<'a>,
@@ -53,7 +53,6 @@ impl Words<'_> {
         (of_limits(limits), known)
     }
 
-    /// The limits of a record.
     pub(super) fn limits(&mut self, record: &Record) -> (Limits, Known) {
         let mut worst = if record.leased == 0 { Known::Exactly } else { Known::Part };
         let mark = match action(self.installed, record.soft_action).map(marked) {
@@ -173,7 +172,7 @@ const fn known(exact: bool) -> Known {
     if exact { Known::Exactly } else { Known::About }
 }
 
-/// The mark of an action; none for one that only passes.
+/// The mark of an action; `None` if it only passes.
 const fn marked(action: &Action) -> Option<Mark> {
     match (action.kind(), action.dscp) {
         (ActionKind::Mark, MARK_ECN) => Some(Mark::Ecn),

@@ -8,8 +8,8 @@ use limiter_text::spoken::exact;
 use crate::compile::display_rate;
 use crate::model::{Meeting, Meter, Part, Path, Quota, RateLimit, RuleLimit, Traffic, Upper};
 
-/// Packets a second that a TCP session needs: who types five keys a second sends a packet for each,
-/// and one for each echo.
+/// Packets a second that a TCP session needs: somebody who types five keys a second sends a packet
+/// for each, and one for each echo.
 const SESSION_PACKETS: u64 = 10;
 
 /// Bytes a second that a session needs: a full packet.
@@ -18,17 +18,17 @@ const SESSION_BYTES: u64 = 1_500;
 /// Bytes at once with which a slow rate is a quota.
 const QUOTA_BYTES: u64 = 1_000_000;
 
-/// A TCP sender has no more under way, with the buffers that Linux has by default: 6 MB, and twice
+/// Most bytes that a TCP sender has under way, with the default buffers of Linux: 6 MB, and twice
 /// that for both ends, and again.
 const MOST_UNDER_WAY: u64 = 32 << 20;
 
-/// The same, in full packets.
+/// The same in full packets.
 const MOST_PACKETS: u64 = MOST_UNDER_WAY / 1_500;
 
 /// Parts of a second of its rate that a burst must hold: a quarter.
 const BURST_PARTS: u128 = 4;
 
-/// True of a rate of packets with which a TCP session hangs.
+/// True for a rate of packets with which a TCP session hangs.
 pub const fn is_slow(quota: &Quota) -> bool {
     is_below(quota, SESSION_PACKETS)
 }
@@ -87,7 +87,7 @@ impl Bound {
     }
 }
 
-/// Says why no TCP session lives with a limit, and what to write; none if one does.
+/// Says why no TCP session lives with a limit, and what to write; `None` if one does.
 pub(super) fn session(
     limit: &RuleLimit,
     path: &Path,
@@ -131,7 +131,7 @@ pub(super) fn session(
     Some(format!("it counts {}, and {after}, so an open one hangs; {remedy}", count.name()))
 }
 
-/// Whole seconds from ten seconds on, and else milliseconds.
+/// Whole seconds from ten seconds on, otherwise milliseconds.
 fn rounded(time: Duration) -> Duration {
     if time.as_secs() >= 10 {
         Duration::from_secs(time.as_secs())
@@ -140,8 +140,8 @@ fn rounded(time: Duration) -> Duration {
     }
 }
 
-/// Says how much less a ceiling lets come at once than the limit below it, and what to write; none
-/// if it is no less.
+/// Says how much less a ceiling lets come at once than the limit below it, and what to write;
+/// `None` if it is no less.
 pub fn low_ceiling(meter: &Meter, ceiling: &RateLimit) -> Option<String> {
     let below = Bound::meter(meter).burst;
     if u128::from(ceiling.burst) >= below {
@@ -154,7 +154,7 @@ pub fn low_ceiling(meter: &Meter, ceiling: &RateLimit) -> Option<String> {
     ))
 }
 
-/// Says how much smaller a window is than a super-frame may be, and what to write; none if it is
+/// Says how much smaller a window is than a super-frame may be, and what to write; `None` if it is
 /// not, and for buckets, which owe what does not fit.
 pub(super) fn super_frame(limit: &RuleLimit) -> Option<String> {
     let Bound { quota, burst, written } = Bound::of(limit);
@@ -197,7 +197,7 @@ const WAIT: u128 = 50_000_000;
 /// Full packets that the same must have room for.
 const WAITING_PACKETS: u64 = 5;
 
-/// True where waiting does not help a session: one packet more passes later than any may wait.
+/// True if waiting does not help a session: one more packet would pass later than any may wait.
 pub(super) fn waits_in_vain(limit: &RuleLimit, longest: Duration) -> bool {
     let Quota { count, requests_per_unit, period, .. } = Bound::of(limit).quota;
     let full = if count == Count::Bytes { SESSION_BYTES } else { 1 };
@@ -205,7 +205,7 @@ pub(super) fn waits_in_vain(limit: &RuleLimit, longest: Duration) -> bool {
     each > longest.as_nanos() * u128::from(requests_per_unit)
 }
 
-/// Says how short a wait is, and what to write; none for one that TCP can live with.
+/// Says how short a wait is, and what to write; `None` if TCP can live with it.
 pub(super) fn wait(limit: &RuleLimit, traffic: &Traffic, longest: Duration) -> Option<String> {
     let bound = Bound::of(limit);
     let Quota { count, requests_per_unit, period, .. } = bound.quota;
@@ -234,8 +234,8 @@ pub(super) fn wait(limit: &RuleLimit, traffic: &Traffic, longest: Duration) -> O
     ))
 }
 
-/// Says how short a burst is, and what to write; none for one that TCP can live with. `waits` is
-/// true if the packets could wait instead.
+/// Says how short a burst is, and what to write; `None` if TCP can live with it. `waits` is true if
+/// the packets could wait instead.
 pub(super) fn burst(limit: &RuleLimit, traffic: &Traffic, waits: bool) -> Option<String> {
     let waits = match (waits, traffic.only_goes_out()) {
         (false, _) => "",

@@ -14,7 +14,7 @@ pub(in crate::file) type Failure = (Option<Place>, Problem);
 /// Part of a file that was read so far, and the errors of the rest.
 pub(in crate::file) struct Checked {
     pub(in crate::file) file: RuleFile,
-    /// One failure for each field, budget and descriptor that is not.
+    /// One failure for each invalid field, budget and descriptor.
     pub(in crate::file) failures: Vec<Failure>,
     pub(super) units: Units,
     /// Lines of the file before those that are read.

@@ -28,9 +28,9 @@ pub(in crate::file) fn text<'a>(
     }
 }
 
-/// Refuses what is more than is seen of it.
+/// Refuses text with more in it than can be seen.
 pub(in crate::file) fn plain(text: &str, field: &'static str, location: At) -> Result<(), Failure> {
-    // Nearly all text is.
+    // Nearly all text is plain.
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return Ok(());
     }

@@ -13,7 +13,7 @@ use crate::file::placed::{Placed, Scalar};
 use crate::file::shape::Cluster;
 use crate::model::{Share, Sharing};
 
-/// How nodes share limits; none if they do not.
+/// How nodes share limits; `None` if they do not.
 pub(in crate::file) fn sharing(
     scope: Option<&Scalar>,
     raw: Option<&Placed<Cluster>>,

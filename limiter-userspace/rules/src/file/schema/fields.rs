@@ -10,7 +10,7 @@ use crate::file::shape::{Action, Entry, Listing, Queue};
 use crate::model::key::{DSCPS, KEYS};
 use crate::model::{Fact, Unit};
 
-/// A type.
+/// The schema of a type.
 pub(in crate::file) fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
@@ -138,7 +138,6 @@ pub(in crate::file) fn text(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": TEXT})
 }
 
-/// `domain`.
 pub(in crate::file) fn domain(generator: &mut SchemaGenerator) -> Schema {
     about(
         "A name for this rule set. It changes nothing.",
@@ -147,7 +146,6 @@ pub(in crate::file) fn domain(generator: &mut SchemaGenerator) -> Schema {
     )
 }
 
-/// `key`.
 pub(in crate::file) fn key(generator: &mut SchemaGenerator) -> Schema {
     about(
         "Key: the part of packets that distinguishes them.",
@@ -170,7 +168,6 @@ pub(in crate::file) fn value(_: &mut SchemaGenerator) -> Schema {
     )
 }
 
-/// `action`.
 pub(in crate::file) fn action(generator: &mut SchemaGenerator) -> Schema {
     about(
         "Action over the limits: `drop` if nothing is said.",
@@ -186,7 +183,6 @@ pub(in crate::file) fn check(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": entries, "minItems": 1, "maxItems": 16})
 }
 
-/// `queues`.
 pub(in crate::file) fn queues(generator: &mut SchemaGenerator) -> Schema {
     let queue = generator.subschema_for::<Queue>();
     json_schema!({"type": "array", "items": queue, "minItems": 1, "maxItems": MOST_QUEUES})

@@ -46,7 +46,7 @@ const SERVICES: [(&str, u16, &str); 42] = [
     ("www", 80, "tcp"),
 ];
 
-/// The port of a service and its protocol; none of a name that is not known here.
+/// The port of a service and its protocol; `None` for an unknown name.
 pub(crate) fn service(name: &str) -> Option<(u16, &'static str)> {
     let known = SERVICES.iter().find(|(known, ..)| known.eq_ignore_ascii_case(name.trim()));
     known.map(|(_, port, protocol)| (*port, *protocol))

@@ -20,10 +20,10 @@ pub(super) const VXLAN_PORT: u16 = 4789;
 /// Extension headers of IPv6 that the parser walks through, so that they are no protocol there.
 const EXTENSIONS: [u8; 8] = [0, 43, 44, AUTHENTICATION, 60, 135, 139, 140];
 
-/// Protocols of which one stands for each sort, where the keys name none; the last is any other.
+/// One protocol for each sort, where the keys name none; the last one stands for any other.
 const PROTOCOLS: [u8; 7] = [TCP, UDP, ICMP, ICMPV6, IPIP, GRE, 253];
 
-/// `ICMPv6` of neighbour discovery, which no rule is asked about.
+/// `ICMPv6` of neighbour discovery, to which no rule applies.
 const DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Sort {
         whole && self.protocol == Some(TCP) && !syn
     }
 
-    /// True if packets with this fact can be proper ones; none if none has it.
+    /// True if packets with this fact can be proper; `None` if none has it.
     pub(super) fn has(self, fact: Fact) -> Option<bool> {
         let has = match fact {
             Fact::DestinationPort | Fact::SourcePort => {
@@ -136,7 +136,7 @@ impl Sort {
         has.then_some(true)
     }
 
-    /// True if packets with one of these values can be proper ones; none if none has one.
+    /// True if packets with one of these values can be proper; `None` if no packet has one.
     pub(super) fn has_one(self, fact: Fact, values: Values) -> Option<bool> {
         self.has(fact)?;
         match fact {

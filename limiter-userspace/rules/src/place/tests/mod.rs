@@ -123,7 +123,7 @@ impl Maps {
         self.installed.tables.record(&RuleId::of_source(&selector)).copied()
     }
 
-    /// Slot that the trie of sources has for a prefix; none if the rule is elsewhere.
+    /// Slot that the trie of sources has for a prefix; `None` if the rule is elsewhere.
     fn trie_slot(&self, source: &str) -> Option<u32> {
         let prefix = crate::source_text::parse(source).unwrap().trie_prefixes()[0];
         let found = self.trie.iter().find(|(at, _)| *at == prefix)?.1;
