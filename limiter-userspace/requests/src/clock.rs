@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 pub struct Moment {
     /// Since boot.
     pub now: Ticks,
-    /// How far the wall clock is ahead; none until somebody needs it, as only windows do.
+    /// How far the wall clock is ahead; `None` until it is first needed, which only windows do.
     offset: Option<WallOffset>,
 }
 
@@ -105,11 +105,11 @@ impl CalendarWindow {
     }
 }
 
-/// The clock since boot of who is in no time namespace, by its inode.
+/// The clock since boot of processes in the initial time namespace, by its inode.
 const INITIAL: &str = "time:[4026531834]";
 
-/// The name of the clock since boot: of this boot, and of the time namespace whose clock it is.
-/// None if the system does not give it.
+/// The name of the clock since boot: of this boot, and of the time namespace. `None` if the system
+/// does not give it.
 pub(crate) fn boot() -> Option<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     // A kernel without such namespaces has one clock.

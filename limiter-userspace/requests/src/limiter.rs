@@ -35,7 +35,7 @@ pub struct Limiter {
     pub(crate) bans: Arc<RequestBans>,
     /// Values of `remote_address` that are no address, and are not in the log yet.
     no_address: Mutex<Unsaid>,
-    /// What was not taken as it was asked.
+    /// Parts of requests that could not be taken as asked.
     pub(crate) odd: OddParts,
     /// True once the log has that requests bring nearly too many limits.
     has_said_many: AtomicBool,
@@ -164,7 +164,7 @@ impl Limiter {
         self.store.most()
     }
 
-    /// Puts into the log what its author is to mend, at once and then from time to time.
+    /// Logs what the author of the rules should fix, at once and then from time to time.
     pub(crate) fn log(&self) {
         self.bans.log();
         self.odd.log();
@@ -200,14 +200,13 @@ impl Limiter {
         })
     }
 
-    /// Counts a value of `remote_address` that is no address.
     pub(crate) fn count_no_address(&self, rule: &Rule, value: &str) {
         rule.counters.count_no_address();
         let latest = format!("{}, by {}: {}", quoted(value), rule.domain, rule.path);
         self.no_address.lock().unwrap_or_else(PoisonError::into_inner).note(latest);
     }
 
-    /// Counts somebody who names a domain, if it has no rules.
+    /// Counts a request that names a domain without rules.
     pub(crate) fn count_if_unknown(&self, domain: &str) {
         if self.rules().domain(domain).is_none() {
             self.unknown.count(1, 1, || quoted(domain));

@@ -74,7 +74,7 @@ pub(crate) struct Service {
     pub(crate) patience: WaitingRoom,
     pub(crate) node: Node,
     pub(crate) quotas: Quotas,
-    /// Answers that are held back: never so many that others find no connection.
+    /// Answers that are held back: bounded, so that others still find a connection.
     pub(crate) held_back: WaitingRoom,
     pub(crate) queues: Queues,
     pub(crate) lateness: Lateness,
@@ -205,7 +205,7 @@ impl Service {
         }
     }
 
-    /// Goes on with the buckets of a snapshot.
+    /// Restores the buckets of a snapshot.
     pub(crate) fn go_on<R: Read + Seek>(&self, state: &StateDirectory, snapshot: Snapshot<R>) {
         let clock = clock::boot();
         let Loaded { keys, no_room, same_clock } =
@@ -227,7 +227,7 @@ impl Service {
         }
     }
 
-    /// Keeps the buckets; true if that is done.
+    /// Saves the buckets; true on success.
     pub(crate) fn save(&self, state: &StateDirectory) -> bool {
         let saved = state.save(&self.limiter);
         self.stats.save(saved.is_ok());
@@ -248,7 +248,7 @@ impl Service {
         saved.is_ok()
     }
 
-    /// Reads the rule files, and puts them in force if all is right.
+    /// Reads the rule files, and puts them in force if they have no mistake.
     pub(crate) fn load(&self, paths: &[PathBuf]) -> Result<(), Vec<RuleFileError>> {
         let (files, errors) = files::read(paths);
         if !errors.is_empty() {

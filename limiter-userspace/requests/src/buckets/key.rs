@@ -41,7 +41,7 @@ impl Secret {
         self.0
     }
 
-    /// The key of another bucket of what has a key.
+    /// The key of a further bucket of something that has the key `of`.
     pub(crate) fn other(&self, of: Key) -> Key {
         let mut key = self.begin();
         key.key(of);
@@ -167,8 +167,8 @@ impl Hasher for Taken {
     }
 }
 
-/// The address that a proxy names, which may be with its port, in brackets or with a zone: a port
-/// is another one for each connection, and no other source.
+/// The address that a proxy names, possibly with a port, in brackets or with a zone. The port is
+/// ignored: it differs for each connection of one source.
 fn address(value: &str) -> Option<IpAddr> {
     if let Ok(address) = value.parse() {
         return Some(address);

@@ -1,4 +1,4 @@
-//! Looks of a key that passed, and what was done since was not reported yet.
+//! Looks: checks of a key that passed, and whose work was not reported yet.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,17 +8,17 @@ const MINUTES: u32 = 10;
 /// Bits of the number of looks; above them is the minute of the latest one.
 const BITS: u32 = 8;
 
-/// So many looks of a key that passed lately, and the minute of the latest one.
+/// The number of recent looks of a key that passed, and the minute of the latest one.
 #[derive(Debug, Default)]
 pub(crate) struct Looks(AtomicU32);
 
 impl Looks {
-    /// Looks that were kept.
+    /// Restores looks from their stored form.
     pub(crate) const fn from_raw(raw: u32) -> Self {
         Self(AtomicU32::new(raw))
     }
 
-    /// The looks, to keep.
+    /// The stored form of the looks.
     pub(crate) fn raw(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
@@ -37,7 +37,7 @@ impl Looks {
         if age <= MINUTES { raw & COUNT } else { 0 }
     }
 
-    /// True if there is one at `now`.
+    /// True if a look still counts at `now`.
     pub(crate) fn are_there(&self, now: u64) -> bool {
         Self::count(self.raw(), now) > 0
     }
@@ -47,7 +47,7 @@ impl Looks {
             let count = (Self::count(raw, now) + 1).min(COUNT);
             Some(minute(now) << BITS | count)
         };
-        // It always has a value.
+        // The closure always returns a value.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 

@@ -49,13 +49,13 @@ const MAX_LIMITS: u64 = 4;
 /// Why a snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// Something else has its name.
+    /// The file is no snapshot.
     #[error("it is no snapshot of `limiter serve`")]
     Foreign,
-    /// It is of a version that this one does not know.
+    /// Its version is unknown to this build.
     #[error("it has form {0}, and this version of limiter reads form {VERSION}")]
     Version(u32),
-    /// Its content is not that which was written.
+    /// Its content is not what was written.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
     /// It cannot be read.
@@ -82,7 +82,8 @@ struct Then {
 }
 
 impl Then {
-    /// The moment on this clock at which what was used counts as used; none if it is the same one.
+    /// The moment on this clock at which what was used counts as used; `None` if the clock is the
+    /// same.
     fn on(&self, clock: Option<&str>, now: Ticks) -> Option<Ticks> {
         match (self.clock.as_deref(), clock) {
             (Some(then), Some(clock)) if then != clock => Some(Ticks::ZERO),
@@ -93,7 +94,7 @@ impl Then {
     }
 }
 
-/// Something that is digested as it is written, or read.
+/// Data that is digested while it is written or read.
 struct Digesting<T> {
     of: T,
     digest: SipHasher13,
@@ -186,7 +187,7 @@ pub(crate) fn write(
     Ok(keys)
 }
 
-/// A snapshot of which the digest is right.
+/// A snapshot whose digest is right.
 pub struct Snapshot<R> {
     from: R,
     secret: Secret,
@@ -241,7 +242,6 @@ impl<R: Read + Seek> Snapshot<R> {
         Ok(Self { from, secret: Secret::from_bytes(secret), then, limits })
     }
 
-    /// The secret of its keys.
     pub(crate) const fn secret(&self) -> Secret {
         self.secret
     }
@@ -336,7 +336,7 @@ fn read(from: &mut impl Read) -> Result<u64, Unusable> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// A number of things, of at most so many.
+/// A number of things, at most `most`.
 fn size(number: u64, most: u64) -> Result<usize, Unusable> {
     let size = usize::try_from(number).ok().filter(|_| number <= most);
     size.ok_or(Unusable::Damaged("a number is too large"))

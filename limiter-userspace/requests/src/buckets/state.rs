@@ -13,13 +13,13 @@ use crate::buckets::snapshot::{Snapshot, Unusable};
 use crate::clock::{self, Moment};
 use crate::limiter::Limiter;
 
-/// The snapshot that counts.
+/// The current snapshot.
 const SNAPSHOT: &str = "snapshot";
 
-/// One that is being written.
+/// A snapshot that is being written.
 const NEW: &str = "snapshot.new";
 
-/// One that could not be used.
+/// A snapshot that could not be used.
 const ASIDE: &str = "snapshot.broken";
 
 /// Where buckets are kept, and how often.
@@ -27,7 +27,7 @@ const ASIDE: &str = "snapshot.broken";
 pub struct StateOptions {
     /// The directory, which is made if it is missing.
     pub directory: PathBuf,
-    /// Time from one snapshot to the next: what a process that is killed may forget.
+    /// Time from one snapshot to the next: a killed process may forget this much.
     pub every: Duration,
 }
 
@@ -82,7 +82,7 @@ impl StateDirectory {
         }
     }
 
-    /// The snapshot; none if there is none, or one that cannot be used. That one is reported, and
+    /// The snapshot; `None` if there is none or it cannot be used. An unusable one is reported and
     /// set aside.
     pub(crate) fn read(&self) -> Option<Snapshot<BufReader<File>>> {
         let opened = match open(&self.directory.join(SNAPSHOT)) {
@@ -95,8 +95,8 @@ impl StateDirectory {
         })
     }
 
-    /// Sets a snapshot aside that cannot be used. Requests without their buckets are better served
-    /// than not at all.
+    /// Sets aside a snapshot that cannot be used. It is better to serve requests without their
+    /// buckets than not at all.
     pub(crate) fn set_aside(&self, why: &Unusable, so: &str) {
         let (path, aside) = (self.directory.join(SNAPSHOT), self.directory.join(ASIDE));
         let path_shown = path.display();
@@ -138,12 +138,12 @@ impl StateDirectory {
     }
 }
 
-/// Opens a snapshot to read; none if nothing has the name.
+/// Opens a snapshot for reading; `None` if there is no such file.
 fn open(path: &Path) -> Result<Option<File>, Unusable> {
     let flags = flags(OFlags::NOFOLLOW | OFlags::NONBLOCK);
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        // A link.
+        // A symbolic link.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
             return Err(Unusable::Foreign);
         }

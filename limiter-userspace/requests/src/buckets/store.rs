@@ -24,7 +24,8 @@ const SHARDS: usize = 256;
 /// costs a request no more than a look.
 const SEARCH_APART: u64 = 100_000_000;
 
-/// Different limits that requests bring themselves, at once. Those that no key has are forgotten.
+/// Most different limits at once that requests bring themselves. Those that no key has are
+/// forgotten.
 pub(crate) const MOST_BROUGHT: usize = 1 << 16;
 
 /// The number of limits that are in use, by which a key names its own.
@@ -38,7 +39,7 @@ struct Small {
     looks: Looks,
 }
 
-/// A key with more.
+/// A key with several words.
 struct Large {
     words: Box<[AtomicU64]>,
     limits: LimitsId,
@@ -47,7 +48,6 @@ struct Large {
 
 const _: () = assert!(size_of::<(Key, Small)>() == 32);
 
-/// A key, its words, its limits and its looks.
 pub(crate) type Stored<'a> = (Key, &'a [AtomicU64], LimitsId, &'a Looks);
 
 type Table<T> = HashMap<Key, T, AsItIs>;
@@ -162,7 +162,8 @@ struct Known {
 /// Limits that a key may have.
 struct KnownLimits {
     limits: Arc<Limits>,
-    /// Of those that a request brought: the round in which one did, or a key had them.
+    /// For limits that a request brought: the latest round in which a request brought them or a key
+    /// had them.
     used: Option<AtomicU64>,
 }
 
@@ -224,8 +225,8 @@ pub(crate) struct NoRoom;
 pub struct KeyLimits {
     pub(crate) id: LimitsId,
     pub(crate) limits: Arc<Limits>,
-    /// When a rule got them, in nanoseconds since boot: until then, its keys have those from
-    /// before. The largest number where a request brings them.
+    /// When a rule got them, in nanoseconds since boot: until then, its keys have the previous
+    /// limits. The largest number if a request brings them.
     pub(crate) since: u64,
 }
 
@@ -256,7 +257,7 @@ impl Store {
         self.most
     }
 
-    /// Limits by their number; none if nobody has them any more.
+    /// Limits by their number; `None` if nobody has them any more.
     pub(crate) fn of(&self, id: LimitsId) -> Option<Arc<Limits>> {
         self.known().limits(id).map(Arc::clone)
     }
@@ -265,13 +266,12 @@ impl Store {
         self.known.write().unwrap_or_else(PoisonError::into_inner).add(limits, false)
     }
 
-    /// Limits that a request brings, if they are known.
     pub(crate) fn known_brought(&self, limit: RequestLimit) -> Option<KeyLimits> {
         self.known().find(&[limit])
     }
 
-    /// Makes limits known that a request brings; none if there are too many of them. `always` is
-    /// for limits that there are only a few of, whether there is room or not.
+    /// Registers limits that a request brings; `None` if there are too many of them. `always` is
+    /// for the few limits that are registered whether there is room or not.
     pub(crate) fn brought(&self, limits: Limits, always: bool) -> Option<KeyLimits> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let room = always || known.brought < MOST_BROUGHT;
@@ -283,7 +283,8 @@ impl Store {
         self.known().brought
     }
 
-    /// Makes limits known that keys had before this process; none if requests brought too many.
+    /// Registers limits that keys had before this process started; `None` if requests brought too
+    /// many.
     pub(crate) fn of_before(&self, limits: &Limits, brought: bool) -> Option<LimitsId> {
         let limits = limits.clone();
         let found = if brought { self.brought(limits, false)? } else { self.limits(limits) };
@@ -484,8 +485,8 @@ impl Store {
         known.retain(|id, of| of.used.is_some() || id.0 >= newest || found.contains(&id));
     }
 
-    /// Takes charges of a key back: true if nobody charged it since, and it has the same limits, or
-    /// if the key is gone, for then nothing of it was used any more.
+    /// Takes back charges of a key. True if nobody charged it since and it has the same limits, or
+    /// if the key is gone: then nothing of it was in use any more.
     pub(crate) fn take_back(
         &self,
         key: Key,

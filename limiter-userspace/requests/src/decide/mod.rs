@@ -1,4 +1,4 @@
-//! What is asked, what becomes of it, and the answer.
+//! The question, what becomes of it, and the answer.
 
 pub(crate) mod afterwards;
 pub(crate) mod answer;

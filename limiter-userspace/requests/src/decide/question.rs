@@ -1,4 +1,4 @@
-//! What is asked, and what is answered.
+//! Questions and answers.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ pub const MAX_DESCRIPTORS: usize = 1024;
 /// A request for a decision.
 #[derive(Clone, Debug, Default)]
 pub struct Asked<'a> {
-    /// Name of the rules that are asked for.
+    /// Name of the rules to apply.
     pub domain: &'a str,
     /// What the request is about.
     pub descriptors: Vec<Descriptor<'a>>,
-    /// Hits of each descriptor that says nothing else: 1 for 0.
+    /// Hits of each descriptor that states none; 0 stands for 1.
     pub hits: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct Asked<'a> {
 pub struct Descriptor<'a> {
     /// Keys and values.
     pub entries: Vec<EntryOf<'a>>,
-    /// Hits of this one, 0 to look only.
+    /// Hits of this descriptor; 0 only looks.
     pub hits: Option<u64>,
     /// A limit that takes the place of the rule's.
     pub limit: Option<RequestLimit>,
@@ -46,19 +46,19 @@ pub enum Refused {
     /// More than is decided at once.
     #[error("{0} descriptors are more than {MAX_DESCRIPTORS}: ask for fewer at once")]
     TooMany(usize),
-    /// A reservation of what cannot say when.
+    /// A reservation under a limit that cannot say when a request may go.
     #[error(
         "descriptor {0} falls under a limit that is no token or leaky bucket: only those say when a \
          request may go"
     )]
     NoRate(usize),
-    /// A reservation of what nodes share.
+    /// A reservation under a limit that nodes share.
     #[error(
         "descriptor {0} falls under a limit with `scope: cluster`, of which no node can say when a \
          request may go: ask /json, or remove the field"
     )]
     SharedReserve(usize),
-    /// A reservation of what a queue decides.
+    /// A reservation under a rule with a queue.
     #[error(
         "descriptor {0} falls under a rule with a queue, in whose turn requests may go: ask /json"
     )]
@@ -112,7 +112,7 @@ impl Answer {
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of the answer")]
 pub struct Status {
-    /// The rule that it falls under, unless another one replaces that.
+    /// The rule that applies, unless another one replaces it.
     pub rule: Option<Arc<Rule>>,
     /// True if it is over a limit that counts.
     pub over: bool,
@@ -124,7 +124,7 @@ pub struct Status {
     pub limits: Vec<(RequestLimit, Left)>,
     /// True if nothing limits it.
     pub unlimited: bool,
-    /// True if other nodes use the same limits: this one has a lease, and knows no more.
+    /// True if other nodes use the same limits: this node knows only its own lease.
     pub leased: bool,
 }
 

@@ -17,7 +17,6 @@ use crate::shared::rule::Patience;
 pub(crate) struct Request<'a> {
     pub(crate) at: Context<'a>,
     pub(crate) targets: Vec<Option<Target<'a>>>,
-    /// True if it is to be refused.
     pub(crate) over: bool,
 }
 
@@ -31,7 +30,7 @@ pub(crate) enum Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Of a request without patience, which never waits.
+    /// The settled request. Only for requests without patience, which never wait.
     pub(crate) fn settled(self) -> Result<Request<'a>, Refused> {
         match self {
             Self::Settled(request) | Self::Waits(request) => Ok(request),
@@ -85,7 +84,7 @@ impl Limiter {
 }
 
 impl<'a> Request<'a> {
-    /// A request that is neither looked at nor charged.
+    /// A request that was neither checked nor charged yet.
     pub(crate) fn new(
         limiter: &'a Limiter,
         rules: &Rules,
@@ -97,9 +96,9 @@ impl<'a> Request<'a> {
         Ok(Self { at, targets: targets(limiter, rules, asked)?, over: false })
     }
 
-    /// Looks at all limits, and charges them if the request is within.
+    /// Checks all limits, and charges them if the request is within.
     pub(crate) fn settle(&mut self) -> Result<(), Waits> {
-        // What stands alone is looked at by its charge.
+        // A single target is checked by its charge.
         if self.targets.len() > 1 {
             self.look()?;
             if self.over {
@@ -110,7 +109,7 @@ impl<'a> Request<'a> {
             let target = self.targets.get_mut(index).and_then(Option::as_mut);
             let Some(target) = target.filter(|target| target.is_open()) else { continue };
             let charged = target.charge(&self.at);
-            // Somebody was faster since the look.
+            // Another thread was faster since the check.
             let failed = target.is_over() && is_over(&self.targets);
             if failed || charged.is_err() {
                 self.take_back();
@@ -122,7 +121,7 @@ impl<'a> Request<'a> {
         Ok(())
     }
 
-    /// Looks at all limits, and notes which the request is over.
+    /// Checks all limits, and notes which ones the request exceeds.
     pub(crate) fn look(&mut self) -> Result<(), Waits> {
         for index in 0..self.targets.len() {
             let (before, rest) = self.targets.split_at_mut(index);
@@ -141,7 +140,6 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What is left of all limits.
     pub(crate) fn left(&self) -> Vec<(RequestLimit, Left)> {
         self.targets.iter().flatten().flat_map(|target| target.left(&self.at)).collect()
     }

@@ -13,14 +13,14 @@ const MOST: usize = 65_536;
 /// Charges of a reservation, by key.
 type Held = Vec<(Key, LimitsId, Charges)>;
 
-/// What came of a reservation that was given back.
+/// The outcome of giving a reservation back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GivenBack {
     /// Its charges are gone.
     Returned,
-    /// Somebody was charged after it, and it stays charged: the safe side.
+    /// It stays charged, because others were charged after it: the safe side.
     Kept,
-    /// Its time has come, or it was given back already, or there was none.
+    /// It has expired, was given back already, or never existed.
     Unknown,
 }
 

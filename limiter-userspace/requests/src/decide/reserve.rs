@@ -22,7 +22,7 @@ const TRIES: usize = 32;
 /// The answer to a reservation.
 #[derive(Clone, Debug)]
 pub struct Reserved {
-    /// As of a request that is decided now.
+    /// The answer, as for a request that is decided now.
     pub answer: Answer,
     /// Nanoseconds until the request may go; none if that is too long, and nothing is reserved.
     pub wait: Option<u64>,
@@ -47,7 +47,7 @@ impl Limiter {
         moment: &Moment,
         longest: u64,
     ) -> Result<Reserved, Refused> {
-        // Nobody waits for what is of this node alone.
+        // Limits of this node alone make nobody wait.
         let patience = Patience::None(Unanswered::Late);
         let mut tries = 0..TRIES;
         loop {
@@ -62,7 +62,7 @@ impl Limiter {
                 || request.over;
             request.over = over;
             if over && wait.is_some() && tries.next().is_some() {
-                // Somebody was faster.
+                // Another thread was faster.
                 continue;
             }
             let held = request.targets.iter().flatten().filter_map(|target| {

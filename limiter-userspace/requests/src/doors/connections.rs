@@ -1,6 +1,6 @@
-//! Connections of one thread: a bounded number of them, with requests that hold a bounded amount of
-//! memory. What is too much ends the connection that costs most for longest, so that clients that
-//! hold connections or bodies back do not keep others out.
+//! Connections of one thread: their number is bounded, and so is the memory of their requests.
+//! Beyond that, the connection that costs most for longest is ended, so that clients that hold back
+//! connections or bodies do not keep others out.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -46,7 +46,7 @@ const MAX_STREAMS: u32 = 256;
 /// Bytes of one request that are kept before they are read, over HTTP/2.
 const STREAM_WINDOW: u32 = 64 << 10;
 
-/// The same of all requests of a connection.
+/// The same for all requests of a connection.
 const WINDOW: u32 = 256 << 10;
 
 /// Bytes of one answer that are kept for a client that does not read, over HTTP/2.
@@ -178,7 +178,8 @@ impl Connections {
         }
     }
 
-    /// Out of file descriptors, say: one connection less makes room for one.
+    /// Handles an error of accepting, such as too few file descriptors: one connection less makes
+    /// room.
     async fn failed(&self, error: &io::Error) {
         let due = {
             let mut failures = self.failures.borrow_mut();
@@ -198,7 +199,7 @@ impl Connections {
     fn add(&self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
         self.forget_ended();
         if self.open.borrow().len() >= self.most && !self.evict() {
-            // All of them have a request that is being answered.
+            // All connections have a request that is being answered.
             self.answers.service.stats.evicted.fetch_add(1, Ordering::Relaxed);
             return;
         }

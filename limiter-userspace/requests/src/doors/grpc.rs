@@ -1,5 +1,5 @@
 //! gRPC: Envoy's rate limit services, health and reflection. It decides as `/json` does; only the
-//! form of what is asked and answered is another.
+//! wire format differs.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -182,8 +182,8 @@ impl Grpc {
     }
 }
 
-/// The status of a message that cannot be read: tonic reports a fault of the server, and it is one
-/// of the client.
+/// The status for an unreadable message: tonic reports a fault of the server, but it is the
+/// client's.
 pub(crate) fn of_message(status: Status) -> Status {
     match status.code() {
         Code::Internal => Status::invalid_argument(format!(
@@ -246,10 +246,10 @@ fn asked<'a>(request: &'a RateLimitRequest, odd: &OddParts) -> Asked<'a> {
     }
 }
 
-/// The week in messages of a newer protocol.
+/// The unit of a week, in messages of a newer protocol.
 const WEEK: i32 = 7;
 
-/// A limit that a request brings; none if its unit is not known.
+/// The limit that a request brings; `None` if its unit is unknown.
 fn brought(limit: RateLimitOverride) -> Option<RequestLimit> {
     let unit = match limit.unit() {
         RateLimitUnit::Second => Unit::Second,

@@ -107,7 +107,7 @@ async fn decided(service: &Service, request: Request<Received>) -> Result<Answer
     }
 }
 
-/// What is wrong, and what may be meant otherwise. The process answers, so nobody is to end it: the
+/// What is wrong, and what may be unintended. The process answers, so nobody should end it: the
 /// code is 200.
 fn health(service: &Service) -> Answered {
     let Health { wrong, notes } = service.health();
@@ -165,7 +165,7 @@ fn not_allowed(service: &Service, method: &'static str) -> Answered {
     answer
 }
 
-/// The body, as long as it is short and comes in time.
+/// The body, if it is short and arrives in time.
 async fn body(request: Request<Received>) -> Result<Bytes, Refusal> {
     match timeout(BODY, Limited::new(request.into_body(), MAX_BODY).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
@@ -181,7 +181,7 @@ async fn body(request: Request<Received>) -> Result<Bytes, Refusal> {
     }
 }
 
-/// What is asked. A text that is no UTF-8 makes no request one that is not decided.
+/// Parses the question. Text that is not UTF-8 leaves no request undecided.
 fn asked(service: &Service, body: &[u8]) -> Result<AskedIn, Refusal> {
     let problem = match serde_json::from_slice(body) {
         Ok(asked) => return Ok(asked),
@@ -256,7 +256,8 @@ async fn checked(
             hold(limiter, &mut reserved).await;
             reserved.answer
         }
-        // What cannot say when is asked without waiting: many proxies let an error pass.
+        // Limits that cannot say when are asked without waiting: many proxies let a request pass on
+        // an error.
         Some(Err(no_wait)) => {
             stats.no_waits.count(1, 1, || format!("/check/{name}: {no_wait}"));
             service.decide(&rules, &asked, None).await?
@@ -269,7 +270,7 @@ async fn checked(
     Ok(answer)
 }
 
-/// What stands behind the path of a check.
+/// The query of a check.
 #[derive(Debug, PartialEq, Eq)]
 struct CheckQuery {
     /// The status over a limit: some proxies take no 429 from a check.
@@ -314,7 +315,7 @@ struct ReserveOut<'a> {
     answer: AnswerOut<'a>,
 }
 
-/// Gives a reservation back whose answer nobody waits for any more.
+/// Gives a reservation back if nobody waits for its answer any more.
 struct Waiting<'a> {
     limiter: &'a Limiter,
     id: Option<&'a str>,
@@ -328,8 +329,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Waits until a reserved request may go, and has the answer say what is so then. If nobody waits
-/// for it any more, the request is given back.
+/// Waits until a reserved request may go, and updates the answer to that time. If nobody waits for
+/// it any more, the request is given back.
 async fn hold(limiter: &Limiter, reserved: &mut Reserved) {
     let Some(waited) = reserved.wait.filter(|wait| *wait > 0) else { return };
     let mut waiting = Waiting { limiter, id: reserved.id.as_deref() };

@@ -1,4 +1,4 @@
-//! The JSON of envoyproxy/ratelimit: what is asked, and the answer.
+//! The JSON of envoyproxy/ratelimit: questions and answers.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,8 +15,7 @@ use crate::queue::rule::{Kept, PayloadIn, Queued};
 /// Longest id of a payload, in bytes.
 const LONGEST_ID: usize = 128;
 
-/// What is asked. Fields may be written in either of the two ways that JSON of protocol buffers
-/// has.
+/// A question. Fields may be written in either of the two ways that JSON of protocol buffers has.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AskedIn {
@@ -26,10 +25,10 @@ pub(crate) struct AskedIn {
     descriptors: Vec<DescriptorIn>,
     #[serde(default, alias = "hits_addend")]
     hits_addend: Number,
-    /// Of reservations: the longest time that the request may wait.
+    /// For reservations: the longest time that the request may wait.
     #[serde(default, alias = "max_wait")]
     max_wait: Option<Time>,
-    /// Of reservations: the answer comes when the request may go.
+    /// For reservations: the answer comes when the request may go.
     #[serde(default)]
     wait: bool,
     /// What a queue keeps for later, if the request is over the limit of a rule with one.
@@ -130,7 +129,7 @@ impl AskedIn {
         self.wait
     }
 
-    /// True if it has a payload, which is kept as it is or not at all.
+    /// True if it has a payload, which is kept unchanged or not at all.
     pub(crate) const fn is_kept(&self) -> bool {
         self.payload.is_some() || self.id.is_some()
     }

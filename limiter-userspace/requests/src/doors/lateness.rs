@@ -1,6 +1,6 @@
-//! How late the threads that answer are. Where more is asked than they can answer, all requests
-//! wait, and deciding is a small part of what an answer costs: to refuse some undecided would make
-//! none of the others earlier. So the process reports it, and sheds nothing.
+//! How late the answering threads are. Where more is asked than they can answer, all requests wait,
+//! and deciding is a small part of the cost of an answer: refusing some undecided would make none
+//! of the others earlier. So the process reports lateness, and sheds nothing.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 /// Time between two looks of a thread.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Time after which Envoy waits no longer for an answer, if its configuration does not say more
+/// Time after which Envoy stops waiting for an answer, unless its configuration says otherwise
 /// (`timeout` of `envoy.extensions.filters.http.ratelimit.v3.RateLimit`).
 const LATE: Duration = Duration::from_millis(20);
 
@@ -79,7 +79,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// Adds a look; whether the thread is late, where that is news.
+    /// Adds a look; returns whether the thread is late, if that changed.
     fn add(&mut self, late: bool) -> Option<bool> {
         self.others = if late == self.is_late { 0 } else { self.others + 1 };
         if self.others < if self.is_late { ENDS } else { BEGINS } {

@@ -1,5 +1,5 @@
-//! The doors: connections, and what is asked and answered over HTTP, over gRPC and as quotas.
-//! Everything here turns a form of the wire into a question, and a decision into its form.
+//! The doors: connections, and the wire formats of HTTP, gRPC and quotas. Everything here turns a
+//! wire format into a question, and a decision into an answer in that format.
 
 pub(crate) mod check;
 pub(crate) mod connections;

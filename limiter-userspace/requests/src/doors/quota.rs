@@ -106,7 +106,7 @@ impl Stream for Assignments {
                 activity.came();
             }
             match self.answer(report) {
-                // The client goes on as it does.
+                // Nothing changes for the client.
                 Ok(answer) if answer.bucket_action.is_empty() => {}
                 Ok(answer) => return Poll::Ready(Some(Ok(answer))),
                 Err(status) => {
@@ -191,7 +191,7 @@ fn entries(BucketId { bucket }: &BucketId) -> Option<BTreeMap<String, String>> {
     is_good.then(|| bucket.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
-/// An action as the client takes it: in the order in which they are.
+/// An action in the form and order in which the client takes it.
 fn actions(bucket: BucketId, action: Action) -> impl Iterator<Item = BucketAction> {
     let whats = match action {
         Action::Abandon => [None, Some(What::AbandonAction(AbandonAction {}))],

@@ -1,5 +1,5 @@
-//! Requests under way on a connection: whether their bodies are there, and what they hold in
-//! memory. By both it is chosen which connection is ended where there is no room.
+//! Requests under way on a connection: whether their bodies have arrived, and how much memory they
+//! hold. Both decide which connection is ended if there is no room.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// Memory of the requests under way on one thread.
 pub(crate) const MEMORY: usize = 32 << 20;
 
-/// What a request counts for beside its head and its body.
+/// What a request counts for besides its head and its body.
 const OF_REQUEST: usize = 4 << 10;
 
 /// How many times as long a connection that completed no request seems quiet, and one whose client
@@ -28,7 +28,7 @@ const UNFINISHED: u32 = 50;
 pub(crate) struct Memory {
     most: usize,
     used: AtomicUsize,
-    /// Rung when there is too much.
+    /// Notified when there is too much.
     pub(crate) crowded: Notify,
 }
 
@@ -66,9 +66,9 @@ pub(crate) struct Activity {
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts, one by one")]
 struct Progress {
-    /// Requests that are being answered: all of them is there.
+    /// Requests that are being answered: all of their bytes have arrived.
     answering: usize,
-    /// Requests whose bodies are not there.
+    /// Requests whose bodies have not arrived.
     unfinished: usize,
     /// Since when there was always one of these.
     begun: Instant,
@@ -76,13 +76,13 @@ struct Progress {
     /// begin.
     since: Instant,
     ended: Instant,
-    /// True if there was one, and if one was answered.
+    /// Whether there was a request, and whether one was answered.
     asked: bool,
     served: bool,
-    /// True if it was one over HTTP/2.
+    /// True if the request came over HTTP/2.
     http2: bool,
     bytes: usize,
-    /// True if its bytes count no more: it is being ended.
+    /// True if its bytes no longer count, because it is being ended.
     is_cut: bool,
 }
 
@@ -108,7 +108,7 @@ impl Activity {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if there was a request, and if it was one over HTTP/2.
+    /// Whether there was a request, and whether it came over HTTP/2.
     pub(crate) fn asked(&self) -> (bool, bool) {
         let state = self.state();
         (state.asked, state.http2)
@@ -141,7 +141,7 @@ impl Activity {
         (!is_idle).then(|| state.bytes as u128 * (1 + since.elapsed().as_micros()))
     }
 
-    /// Counts what the connection holds no more, because it is ended.
+    /// Stops counting what the connection holds, because it is ended.
     pub(crate) fn cut(&self) {
         let mut state = self.state();
         state.is_cut = true;
@@ -216,7 +216,7 @@ impl Drop for Shared {
 pub(crate) struct Reports(Arc<Shared>);
 
 impl Reports {
-    /// A report came whole: the client does something, and what it sent is read.
+    /// Notes that a whole report arrived: the client is active, and what it sent was read.
     pub(crate) fn came(&self) {
         self.0.with(|state, (_, held)| {
             state.served = true;
@@ -261,7 +261,7 @@ impl UnderWay {
         (Self { shared, is_answered: false }, request)
     }
 
-    /// Its answer is there; `served` if it is one of what was asked.
+    /// Notes that the answer is there; `served` if it answers the question.
     pub(crate) fn answered(mut self, served: bool) {
         self.is_answered = served;
     }

@@ -1,7 +1,7 @@
-//! Texts that are no UTF-8. A header may have any bytes, and proxies send them as they came.
-//! Readers of protocol buffers and JSON refuse the whole message for one such text, and the proxy
-//! then lets the request pass, past all of its limits. Here a `?` takes the place of each byte that
-//! belongs to no character, and the message is decided.
+//! Text that is not UTF-8. A header may hold any bytes, and proxies forward them. Readers of
+//! protocol buffers and JSON reject the whole message for one such text, and the proxy then lets
+//! the request pass all of its limits. Here each byte that belongs to no character is replaced by
+//! `?`, and the message is decided.
 
 use std::ops::Range;
 use std::pin::Pin;
@@ -14,10 +14,10 @@ use crate::doors::under_way::Received;
 use crate::reports::odd::Odd;
 use crate::service::Service;
 
-/// The longest message that is looked at; a longer one is refused by its reader.
+/// The longest message that is examined; its reader rejects a longer one.
 const MAX_MESSAGE: usize = 1 << 20;
 
-/// What stands before a message of gRPC: whether it is compressed, and its length.
+/// The prefix of a gRPC message: whether it is compressed, and its length.
 const HEAD: usize = 5;
 
 /// The texts of a message of protocol buffers: fields that are texts, and fields that are messages.
@@ -98,7 +98,7 @@ fn mend(text: &mut [u8]) {
     }
 }
 
-/// Whole messages of gRPC, with texts that are UTF-8; true if some were not.
+/// Whole messages of gRPC, with texts in UTF-8; true if some were not.
 fn mended(bytes: Bytes, shape: &Shape) -> (Bytes, bool) {
     let mut wrong = Vec::new();
     let mut at = 0;
@@ -135,7 +135,7 @@ pub(crate) struct Mended {
     inner: Received,
     shape: &'static Shape,
     service: Arc<Service>,
-    /// The begin of a message whose end has not come.
+    /// The beginning of an incomplete message.
     begun: Vec<u8>,
 }
 
@@ -144,7 +144,7 @@ impl Mended {
         Self { inner, shape, service: Arc::clone(service), begun: Vec::new() }
     }
 
-    /// The messages that are whole with these bytes; none if there is none.
+    /// The messages that these bytes complete; `None` if there is none.
     fn whole(&mut self, came: Bytes) -> Option<Bytes> {
         let mut bytes = if self.begun.is_empty() {
             came
@@ -208,7 +208,8 @@ impl Body for Mended {
     }
 }
 
-/// JSON whose texts are UTF-8: of bytes that are none, and of halves of characters of UTF-16.
+/// JSON whose texts are UTF-8: bytes that are not, and halves of characters of UTF-16, are
+/// replaced.
 pub(crate) fn of_json(body: &[u8]) -> Vec<u8> {
     let mut rest = body.to_vec();
     mend(&mut rest);
@@ -232,7 +233,7 @@ pub(crate) fn of_json(body: &[u8]) -> Vec<u8> {
     rest
 }
 
-/// Writes the escape of `?` over one of half a character; its length.
+/// Overwrites the escape of half a character with one of `?`; returns its length.
 fn replaced(text: &mut [u8], at: usize) -> usize {
     let escape = b"\\u003f";
     if let Some(place) = text.get_mut(at..at + escape.len()) {

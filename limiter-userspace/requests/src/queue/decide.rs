@@ -10,7 +10,7 @@ use crate::decide::request::Request;
 use crate::decide::target::{By, State, Target};
 use crate::queue::rule::{Kept, NotQueued, PayloadIn, Queued, RuleQueue};
 
-/// What a queue is asked for a request.
+/// The question to a queue about a request.
 pub(crate) struct QueueCall {
     pub(crate) rule: RuleQueue,
     pub(crate) bucket: String,
@@ -20,7 +20,8 @@ pub(crate) struct QueueCall {
 }
 
 impl Request<'_> {
-    /// What a queue is still to be asked, if the request is within all other limits and is no look.
+    /// The question still to be put to a queue, if the request is within all other limits and is no
+    /// look.
     pub(crate) fn queue_call(
         &self,
         payload: Option<PayloadIn<'_>>,
@@ -50,8 +51,8 @@ impl Request<'_> {
         Ok(Some(QueueCall { rule, bucket: bucket.clone(), hits, id: id.into() }))
     }
 
-    /// Takes over what a queue decided. A request that it refuses is charged to nothing; of one
-    /// whose payload waits, other limits stay charged: it will be done.
+    /// Applies the decision of a queue. A request that it refuses is charged to nothing; if the
+    /// payload waits, other limits stay charged: the work will be done.
     pub(crate) fn queue_answered(
         &mut self,
         QueueCall { rule, id, .. }: QueueCall,

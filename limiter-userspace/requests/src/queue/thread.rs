@@ -61,7 +61,7 @@ pub(crate) struct Queues {
     handle: OnceLock<Handle>,
     /// Queues that stand still, and why.
     cut_off: Arc<Mutex<BTreeMap<Box<str>, CutOff>>>,
-    /// What else is wrong, by the queue.
+    /// Other problems, by queue.
     troubles: Arc<Mutex<BTreeMap<Box<str>, Troubles>>>,
 }
 

@@ -12,7 +12,7 @@ use crate::reports::unsaid::Unsaid;
 /// Time for which a loss is shown.
 const SHOWN: Duration = Duration::from_hours(1);
 
-/// Time after which an access list is tried again that refused something.
+/// Time after which an access list that refused something is tried again.
 const AGAIN: Duration = Duration::from_mins(1);
 
 /// What is wrong with a queue, by kind: the words, and until when they are shown.
@@ -41,7 +41,7 @@ impl Watch {
         }
     }
 
-    /// What the access list is known to refuse: all is tried again after a minute.
+    /// What the access list is known to refuse. All of it is tried again after a minute.
     pub(crate) fn refused(&self) -> Withheld {
         if self.tried.elapsed() < AGAIN { self.refused } else { Withheld::Nothing }
     }

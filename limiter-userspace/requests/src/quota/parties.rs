@@ -90,7 +90,7 @@ impl Quotas {
         }
     }
 
-    /// What somebody has who has gone: it is back.
+    /// Takes over what a departed client has, now that it is back.
     pub(super) fn take_over(&self, key: Key) -> u64 {
         let mut all = self.all();
         let Some(parties) = all.get_mut(&key) else { return 0 };

@@ -44,7 +44,7 @@ impl Became {
         (Self::Queued, "queued"),
     ];
 
-    /// Of what became of a descriptor at several limits, the one with the largest counts.
+    /// Rank of an outcome: of several limits of a descriptor, the highest counts.
     pub(crate) const fn severity(self) -> u8 {
         match self {
             Self::Over | Self::Queued | Self::FullRefused | Self::Shadow => 2,
@@ -82,7 +82,6 @@ pub(crate) enum BanBecame {
     NoDaemon,
     /// Too many waited for the daemon.
     QueueFull,
-    /// The value is no address.
     NoAddress,
     /// No room for the strikes of another source.
     NoRoom,
@@ -136,7 +135,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Those of a new rule, after so many requests for its domain.
+    /// Counters of a new rule, after so many requests for its domain.
     pub(crate) fn after(asked_before: u64) -> Self {
         Self { asked_before, ..Self::default() }
     }
@@ -166,7 +165,6 @@ impl Counters {
         self.unanswered[why as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a value of `remote_address` that is no address.
     pub(crate) fn count_no_address(&self) {
         self.no_address.fetch_add(1, Ordering::Relaxed);
     }

@@ -8,18 +8,18 @@ use crate::reports::unmet::{Counted, requests};
 use crate::rules::{Domain, Rule};
 use crate::service::Service;
 
-/// Requests for a domain after which a rule that none of them met is worth a word.
+/// Requests for a domain after which a rule that none of them met is reported.
 const MANY: u64 = 100;
 
 /// Rules and domains that are named one by one.
 const MOST_NAMED: usize = 3;
 
-/// What is to be said about a process.
+/// What to report about a process.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     /// What is wrong: something is not limited, or not answered.
     pub(crate) wrong: Vec<String>,
-    /// What is right if it is meant.
+    /// What is fine if it is intended.
     pub(crate) notes: Vec<String>,
 }
 
@@ -30,7 +30,6 @@ impl Health {
 }
 
 impl Service {
-    /// What is to be said now.
     pub(crate) fn health(&self) -> Health {
         let mut health = Health::default();
         if let Some(error) = self.node.cut_off() {
@@ -64,7 +63,7 @@ impl Service {
             }
             health.notes.extend(idle(name, domain));
         }
-        // Who may ask may name anything, so it is wrong only where nobody asks rightly.
+        // Anybody who may ask may name anything, so it is wrong only if nobody asks correctly.
         if known == 0 {
             health.wrong.extend(self.unknown());
         }
@@ -80,7 +79,7 @@ impl Service {
         health
     }
 
-    /// Puts into the log what its owner is to mend: at once, and then more and more rarely.
+    /// Logs what the owner should fix: at once, and then more and more rarely.
     pub(crate) fn log(&self) {
         self.limiter.log();
         let now = Instant::now();
@@ -179,7 +178,7 @@ impl Service {
     }
 }
 
-/// Requests for a domain that no rule is for.
+/// Requests for a domain that match no rule.
 fn unmet(name: &str, domain: &Domain) -> Option<String> {
     let (Counted { asked, some, none }, latest) = domain.met.lately();
     let mut line = format!("of {} for the domain {name:?} ", requests(asked));
@@ -214,7 +213,6 @@ fn idle(name: &str, domain: &Domain) -> Option<String> {
     })
 }
 
-/// The first of many names.
 fn first(names: &[String]) -> String {
     let shown = names.get(..names.len().min(MOST_NAMED)).unwrap_or_default().join(", ");
     match names.len() - names.len().min(MOST_NAMED) {

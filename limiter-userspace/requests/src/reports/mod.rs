@@ -1,4 +1,4 @@
-//! What the process says of itself: counters, metrics, health, and the lines of its log.
+//! What the process reports about itself: counters, metrics, health, and the lines of its log.
 
 pub(crate) mod counters;
 pub(crate) mod health;

@@ -40,7 +40,7 @@ impl Odd {
         (Self::ManyBuckets, "quota_bucket_without_room"),
     ];
 
-    /// What it is, and what is done.
+    /// What the part is, and how it is treated.
     const fn what(self) -> &'static str {
         match self {
             Self::TooFast => {
@@ -87,7 +87,7 @@ pub(crate) struct OddParts {
 }
 
 impl OddParts {
-    /// Counts one; `latest` says where it is.
+    /// Counts an odd part; `latest` says where it is.
     pub(crate) fn count(&self, odd: Odd, latest: String) {
         self.counts[odd as usize].fetch_add(1, Ordering::Relaxed);
         self.unsaid[odd as usize].lock().unwrap_or_else(PoisonError::into_inner).note(latest);
@@ -99,7 +99,7 @@ impl OddParts {
         Odd::ALL.into_iter().map(move |(odd, name)| (name, count(odd)))
     }
 
-    /// Puts into the log what is not there yet, at once and then from time to time.
+    /// Logs what is not logged yet, at once and then from time to time.
     pub(crate) fn log(&self) {
         for (odd, _) in Odd::ALL {
             let mut unsaid =

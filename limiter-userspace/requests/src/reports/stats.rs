@@ -29,7 +29,7 @@ pub(crate) struct Stats {
     pub(crate) checks: Tally,
     /// Checks, and those of which no descriptor could be made.
     pub(crate) empty_checks: Tally,
-    /// Checks that were to wait, and cannot.
+    /// Checks that asked to wait, and cannot.
     pub(crate) no_waits: Tally,
     pub(crate) connections: AtomicUsize,
     pub(crate) evicted: AtomicU64,

@@ -1,5 +1,5 @@
-//! What limits nothing because proxy and rule file do not fit: requests that no rule is for, checks
-//! that are refused. Everything passes then, or nobody does, so it is counted and reported.
+//! What limits nothing because proxy and rule file do not match: requests without a rule, checks
+//! that are refused. Then everything passes, or nothing, so it is counted and reported.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ const HALF: Duration = Duration::from_hours(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const LONGER: u32 = 6;
 
-/// Requests that were asked, those of which a part met nothing, and those that met nothing at all.
+/// Requests, those of which a part met nothing, and those that met nothing at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) asked: u64,

@@ -1,11 +1,11 @@
-//! What is to be in the log, once and then from time to time: how often it was, and an example.
+//! What is to be logged, once and then from time to time: how often it happened, and an example.
 
 use std::time::{Duration, Instant};
 
 /// Time between two lines of the log about one matter.
 const BETWEEN_LINES: Duration = Duration::from_mins(1);
 
-/// What is not in the log yet about one matter.
+/// What is not logged yet about one matter.
 #[derive(Debug, Default)]
 pub(crate) struct Unsaid {
     count: u64,
@@ -15,18 +15,18 @@ pub(crate) struct Unsaid {
 }
 
 impl Unsaid {
-    /// Notes that it was once more.
+    /// Records one more occurrence.
     pub(crate) fn note(&mut self, latest: String) {
         self.note_many(1, latest);
     }
 
-    /// Notes that it was so often more.
+    /// Records so many more occurrences.
     pub(crate) fn note_many(&mut self, count: u64, latest: String) {
         self.count += count;
         self.latest = latest;
     }
 
-    /// What is to be in the log now, if anything is: how often it was, and the latest.
+    /// What is to be logged now, if anything: how often it happened, and the latest example.
     pub(crate) fn due(&mut self) -> Option<(u64, String)> {
         let due = self.said.is_none_or(|said| said.elapsed() >= BETWEEN_LINES);
         if self.count == 0 || !due {

@@ -18,7 +18,7 @@ pub struct Domain {
     pub check: Vec<Vec<Entry>>,
     pub(super) top: Keys,
     pub(super) rules: Vec<Arc<Rule>>,
-    /// Of limits that requests bring for keys without a rule.
+    /// Limits that requests bring for keys without a rule.
     pub(super) brought: Arc<Rule>,
     /// Requests, and those that no rule is for.
     pub(crate) met: Arc<Tally>,
@@ -45,7 +45,7 @@ pub(super) struct Found {
 }
 
 impl Values {
-    /// The most specific of them. As in envoyproxy/ratelimit no other one is tried, whatever is
+    /// Finds the most specific match. As in envoyproxy/ratelimit no other one is tried, whatever is
     /// behind it.
     fn find(&self, value: &str) -> Option<&Found> {
         if let Some(found) = self.exact.get(value) {
@@ -68,8 +68,8 @@ impl Domain {
         &self.rules
     }
 
-    /// Rules that metrics name: all, and that of the limits that requests bring for other keys, if
-    /// one did.
+    /// Rules that metrics name: all of them, and that of the limits that requests bring for other
+    /// keys, if one did.
     pub(crate) fn counted(&self) -> impl Iterator<Item = &Arc<Rule>> {
         let met = |rule: &&Arc<Rule>| rule.counters.all().iter().any(|count| *count > 0);
         self.rules.iter().chain(Some(&self.brought).filter(met))
@@ -85,7 +85,7 @@ impl Domain {
     ) -> (Arc<Rule>, Key) {
         if let Some(rule) = found {
             let brought = rule.brought.get_or_init(|| Arc::new(rule.without_terms()));
-            // Not that of a budget, which is one for all.
+            // Not the key of a budget, which all share.
             return (Arc::clone(brought), rule.own_key(secret, entries));
         }
         let mut key = secret.begin();
@@ -169,7 +169,7 @@ impl Domain {
         format!("the rules there need one more key: {}", next.join(", "))
     }
 
-    /// The rule of a bucket whose entries have no order, and the entries in that of the rule. Of
+    /// The rule for a bucket whose entries have no order, and the entries in the rule's order. Of
     /// several rules it is the one whose keys come first in the alphabet.
     pub(crate) fn find_in_any_order<'a>(
         &self,

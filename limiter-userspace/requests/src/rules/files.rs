@@ -37,12 +37,12 @@ pub fn read(paths: &[PathBuf]) -> Files {
     (found, errors)
 }
 
-/// What is written in each file, by its domain: two files are the same if that is.
+/// A digest of each file, by its domain: files with equal digests are the same.
 fn written(files: &[(String, RequestFile)]) -> Vec<(String, u64)> {
     files.iter().map(|(_, file)| (file.domain.clone(), file.digest())).collect()
 }
 
-/// Words about files on disk that are not those in force; none if they are.
+/// A message about files on disk that differ from those in force; `None` if they do not.
 fn changed(paths: &[PathBuf], in_force: &[(String, u64)]) -> Option<String> {
     let (files, errors) = read(paths);
     let remedy = "send SIGHUP to this process, as `systemctl reload limiter-serve` does";
@@ -62,17 +62,17 @@ pub(crate) struct RuleFiles {
 }
 
 impl RuleFiles {
-    /// The files in force, which others do not change meanwhile.
+    /// The files in force; nobody else changes them while the guard lives.
     pub(crate) fn in_force(&self) -> MutexGuard<'_, Vec<(String, RequestFile)>> {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what is written in the files in force.
+    /// Notes the digests of the files in force.
     pub(crate) fn set_written(&self, files: &[(String, RequestFile)]) {
         *self.written.lock().unwrap_or_else(PoisonError::into_inner) = written(files);
     }
 
-    /// What is written in each file in force, by its domain.
+    /// The digest of each file in force, by its domain.
     pub(crate) fn written(&self) -> Vec<(String, u64)> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -81,7 +81,7 @@ impl RuleFiles {
         self.on_disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks whether the files on disk are those in force, and says it if they are not.
+    /// Checks whether the files on disk are those in force, and logs it if they are not.
     pub(crate) fn look(&self, paths: &[PathBuf]) {
         let mut on_disk = self.on_disk();
         if on_disk.is_new(paths) {
@@ -102,7 +102,7 @@ impl RuleFiles {
         *self.on_disk() = OnDisk { failed, ..OnDisk::default() };
     }
 
-    /// Whether the latest reload took the files, and whether they are others by now.
+    /// Whether the latest reload took the files, and whether they have changed since.
     pub(crate) fn are_taken(&self) -> [bool; 2] {
         let on_disk = self.on_disk();
         [on_disk.failed.is_none(), on_disk.changed.is_some()]
@@ -121,17 +121,17 @@ struct OnDisk {
     /// Names, sizes and times at the latest look, and those that were read.
     seen: Vec<Stamp>,
     read: Option<Vec<Stamp>>,
-    /// Words about files that are not those in force.
+    /// A message about files that differ from those in force.
     changed: Option<String>,
-    /// Words about the latest reload, if it failed.
+    /// A message about the latest reload, if it failed.
     failed: Option<String>,
 }
 
-/// What changes with a file.
+/// The path of a file, with the metadata that changes when it does.
 type Stamp = (PathBuf, Option<[i64; 4]>);
 
 impl OnDisk {
-    /// True if the files are others than those that were read last, and stay so.
+    /// True if the files differ from those that were read last, and have stopped changing.
     fn is_new(&mut self, paths: &[PathBuf]) -> bool {
         let all = paths.iter().flat_map(|path| files(path).unwrap_or_else(|_| vec![path.clone()]));
         let stamp = |path: PathBuf| {

@@ -1,4 +1,4 @@
-//! What the thread reports that asks the store.
+//! Reports of the thread that asks the store.
 
 use limiter_cluster::{Notice, Notices};
 
@@ -64,7 +64,7 @@ fn handle(service: &Service, notice: Notice) {
         Notice::RuleSetsDiffer { nodes } => {
             tracing::warn!("other rules are in force on {}", nodes.join(", "));
         }
-        // Nodes of requests have neither lists nor bans to tell each other of.
+        // Nodes for requests exchange neither lists nor bans.
         Notice::Change(_) | Notice::Refused { .. } | Notice::Missed { .. } => {}
     }
 }

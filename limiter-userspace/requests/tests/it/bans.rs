@@ -177,7 +177,7 @@ fn refused_requests_are_strikes_and_the_last_one_asks() {
         (0..times).map(|_| running.request(source, 1)).collect()
     };
     assert_eq!(ask("192.0.2.1", 4), [200, 200, 429, 429]);
-    // A look is none, and who asks for more than there ever is has one.
+    // A look is no strike; asking for more than there ever is counts as one.
     assert_eq!(running.request("192.0.2.1", 0), 429);
     assert_eq!(ask("2001:db8::1", 2), [200, 200]);
     assert_eq!((ask("2001:db8::2", 2), ask("2001:db8::3", 1)), (vec![429; 2], vec![429]));
@@ -206,14 +206,14 @@ fn nobody_is_banned_in_shadow_mode_or_for_a_shared_bucket() {
         Running::start("rate_limit: {unit: day, requests_per_unit: 0}, action: {ban: {}}");
     assert_eq!(blocked.request("192.0.2.1", 1), 429);
     blocked.wait_until(&[("made", 1)]);
-    // Nor for what the neighbours had of a wider prefix.
+    // Nobody is banned for what neighbours used of a wider prefix.
     let wide = Running::start(
         "rate_limit: {rate: 9/hour}, aggregates: [{v4_prefix_mask_len: 24, rate_limit: {rate: \
          1/hour}}], action: {ban: {}}",
     );
     assert_eq!([wide.request("192.0.2.1", 1), wide.request("192.0.2.2", 1)], [200, 429]);
     assert!(wide.became().is_empty());
-    // Others have used what is shared without room: of that, nobody is guilty.
+    // Others used up the bucket that is shared for lack of room: nobody is guilty of that.
     let full = Running::with_room("rate_limit: {rate: 2/hour}, action: {ban: {}}", 1);
     let sources = ["1", "2", "3", "3", "1", "1"].map(|host| format!("192.0.2.{host}"));
     let answers = sources.map(|source| full.request(&source, 1));

@@ -266,7 +266,7 @@ fn unanswered(node: &Running, rule: &str, on_partition: &str, reason: &str) -> u
     ))
 }
 
-/// Waits until the health of a node is as it is to be.
+/// Waits until the health of a node begins as given.
 pub(crate) fn health(node: &Running, begins: &str) {
     let end = Instant::now() + Duration::from_secs(30);
     loop {

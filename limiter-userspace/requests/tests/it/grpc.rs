@@ -48,7 +48,7 @@ pub(crate) fn request(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest
     RateLimitRequest { domain: "auth".to_owned(), descriptors, hits_addend: 0 }
 }
 
-/// One that brings a limit.
+/// A descriptor that brings a limit.
 fn with_limit(requests_per_unit: u32, unit: i32) -> RateLimitDescriptor {
     let limit = Some(RateLimitOverride { requests_per_unit, unit });
     RateLimitDescriptor { limit, ..descriptor("user=own") }
@@ -445,7 +445,7 @@ async fn a_text_that_is_no_utf8_is_decided() {
         grpc.unary(tonic::Request::new(asked), path, codec).await.unwrap().into_inner()
     };
     for number in 0..4 {
-        // What comes beside the limit of `ann` is none of its.
+        // What comes beside the limit of `ann` is not charged to it.
         let answer = ask(&[("user", b"ann"), ("agent", b"\xff\xfe")]).await;
         assert_eq!(is_over(&answer), number == 3, "{number}");
         let answer = ask(&[("user", &[0xff - number])]).await;

@@ -52,12 +52,12 @@ impl Raw {
         raw
     }
 
-    /// Sends; the server may have ended the connection.
+    /// Sends bytes; false if the server ended the connection.
     fn send(&mut self, bytes: &[u8]) -> bool {
         self.0.write_all(bytes).is_ok()
     }
 
-    /// The next frame: its kind and its payload. None at the end.
+    /// The next frame: its kind and its payload; `None` at the end.
     fn next(&mut self) -> Option<(u8, Vec<u8>)> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).ok()?;

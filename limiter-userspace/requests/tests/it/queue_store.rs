@@ -17,7 +17,7 @@ fn node(redis: &Redis, name: &str, rules: &str) -> Running {
     started(|options| as_node(options, redis, name, 1, rules))
 }
 
-/// Sends payloads for one key until so many of them wait: those.
+/// Sends payloads for one key until so many of them wait; returns those.
 fn queued(node: &Running, count: usize) -> Vec<String> {
     let (mut all, mut sent) = (Vec::new(), 0_u32);
     until("so many wait", || {

@@ -84,7 +84,7 @@ impl Link {
         self.ask(&["XLEN", &key(place)]).unwrap()
     }
 
-    /// Takes up to so many payloads; nothing is acknowledged. None while there is no server or no
+    /// Takes up to so many payloads; nothing is acknowledged. `None` while there is no server or no
     /// group.
     pub(crate) fn take(&mut self, worker: &str, count: u32) -> Option<Vec<Entry>> {
         let count = count.to_string();
@@ -124,7 +124,6 @@ pub(crate) fn key(place: &str) -> String {
 
 type Raw = (String, Vec<String>);
 
-/// An entry of a stream.
 pub(crate) struct Entry {
     pub(crate) id: String,
     fields: Vec<String>,
@@ -146,7 +145,7 @@ fn left_at(entry: &Entry) -> u64 {
     entry.id.split('-').next().unwrap().parse().unwrap()
 }
 
-/// No more left in any time than the limit lets: `burst` and `rate` times that. Ids have
+/// No more left in any time than the limit allows: `burst`, and `rate` times that time. Ids have
 /// milliseconds.
 fn never_faster(times: &[u64], rate: f64, burst: f64) {
     assert!(times.is_sorted());

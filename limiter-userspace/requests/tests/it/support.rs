@@ -49,7 +49,7 @@ pub(crate) fn ask(limiter: &Limiter, texts: &[&str], hits: u64, nanos: u64) -> A
 
 /// [`ask`] at a moment of both clocks.
 pub(crate) fn ask_at(limiter: &Limiter, texts: &[&str], hits: u64, moment: &Moment) -> Answer {
-    // One is what nobody has to say.
+    // One hit is the default.
     let hits = if hits == 1 { 0 } else { hits };
     let asked = Asked { domain: "d", descriptors: descriptors(texts), hits };
     limiter.decide(&limiter.rules(), &asked, moment, Detail::Left).unwrap()

@@ -39,7 +39,7 @@ struct Line {
     /// Hits that may wait for the next answer: as many as came with the latest one, if the store
     /// gave what was wanted, and the next one comes in time.
     credit: u64,
-    /// Hits of requests that wait for the next one.
+    /// Hits of requests that wait for the next answer.
     waiting: u64,
 }
 
@@ -55,7 +55,7 @@ impl Line {
 struct Entry {
     leases: KeyLeases,
     count: u32,
-    /// Another one for each time that a key gets leases.
+    /// Changes whenever a key gets leases.
     serial: u64,
 }
 
@@ -97,11 +97,11 @@ pub(crate) struct LeaseCharge {
 /// State of the lease of a key at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It decides.
+    /// The lease decides.
     Lives,
-    /// It has ended without the store taking it back.
+    /// The lease has ended, and the store did not take it back.
     Ended,
-    /// There is none, or the store has not answered yet.
+    /// There is no lease, or the store has not answered yet.
     None,
 }
 
@@ -113,7 +113,7 @@ pub(crate) enum LeaseOutcome {
     Over,
 }
 
-/// The leases of one key, which it keeps as long as this lives.
+/// The leases of one key. The key keeps them as long as this lives.
 pub(crate) struct KeyView<'a> {
     table: &'a LeaseTable,
     key: &'a TableKey,
@@ -238,7 +238,6 @@ impl KeyView<'_> {
         }
     }
 
-    /// Units that are left at a place.
     pub(crate) fn left(&self, place: usize) -> u64 {
         self.line(place).map_or(0, |line| line.left())
     }
@@ -271,7 +270,7 @@ impl KeyView<'_> {
         let mut charged = Places::NONE;
         for place in (0..).take(MOST_PLACES).filter(|place| places.has(*place)) {
             let Some(mut line) = self.line(place) else { continue };
-            // What waits was counted as refused, and is not again.
+            // A waiting request was already counted as refused.
             let looks = patience != Patience::Waits || line.left() >= hits;
             if looks && passes(&line.lease, hits, Moment::now().now) {
                 charged.add(place);
@@ -287,7 +286,7 @@ impl KeyView<'_> {
                     }
                     waits
                 }
-                // It is among those already.
+                // It is already counted among them.
                 Patience::Waits => line.credit > 0,
                 Patience::None(_) => false,
             };

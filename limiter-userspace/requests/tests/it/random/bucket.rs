@@ -48,7 +48,6 @@ pub(super) enum Algorithm {
     },
 }
 
-/// A limit of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub(super) amount: u64,
@@ -94,11 +93,10 @@ impl fmt::Display for Limit {
 pub(super) struct Meter {
     /// When nothing is owed, in ticks of 1/32 ns.
     pub(super) free: u128,
-    /// When how many passed.
+    /// How many hits passed, and when.
     passed: Vec<(Time, u64)>,
 }
 
-/// What is left of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) remaining: u64,
@@ -233,7 +231,7 @@ impl Limit {
     }
 }
 
-/// The least number of nanoseconds that has a property, which all above it have, too.
+/// The least number of nanoseconds with a property that all larger numbers have, too.
 pub(super) fn least(has: impl Fn(u64) -> bool) -> Option<u64> {
     if has(0) {
         return Some(0);

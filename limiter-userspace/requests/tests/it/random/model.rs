@@ -45,7 +45,6 @@ struct Target<'a> {
 /// A charge to a limit of a bucket: what it had before and after.
 type Undo = (String, usize, Meter, Meter);
 
-/// A reservation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reserved {
     pub(super) over: bool,
@@ -60,7 +59,7 @@ pub(super) struct Model {
     pub(super) file: File,
     tree: Tree,
     buckets: BTreeMap<String, Vec<Meter>>,
-    /// What a limit that a request brings is of: a rule without name and modes.
+    /// What a limit that a request brings stands for: a rule without name and modes.
     plain: Rule,
     /// Reservations that can be given back, with the time until which.
     held: Vec<Option<(Vec<Undo>, u64)>>,
@@ -71,7 +70,7 @@ fn with_ceilings(limits: &[Limit]) -> Vec<Limit> {
     limits.iter().flat_map(|limit| limit.all()).collect()
 }
 
-/// Those over which nothing passes.
+/// True for a limit over which nothing passes.
 fn is_hard(limit: &Limit) -> bool {
     limit.ceiling.is_none()
 }
@@ -280,7 +279,6 @@ impl Model {
         Reserved { over: wait.is_none(), statuses, wait, needed, held }
     }
 
-    /// Decides a request.
     pub(super) fn decide(&mut self, request: &[Part], hits: u64, at: Time) -> Reserved {
         let decided = self.reserve(request, hits, at, None);
         if decided.held {
@@ -289,7 +287,7 @@ impl Model {
         decided
     }
 
-    /// Gives a reservation back: true if nothing of it stays, none if it cannot be.
+    /// Gives a reservation back: true if nothing of it stays, `None` if it cannot be given back.
     pub(super) fn give_back(&mut self, number: usize, at: Time) -> Option<bool> {
         let (undo, until) = self.held[number].take()?;
         if until <= at.boot {

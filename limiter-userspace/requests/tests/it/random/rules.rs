@@ -94,7 +94,7 @@ fn insert(nodes: &mut Vec<Node>, path: &[Level], rule: usize) -> bool {
     free
 }
 
-/// A value without what does not tell it from another one.
+/// A value reduced to what distinguishes it from others.
 fn like(value: Value) -> Value {
     if let Value::Pattern(pattern, _) = value { Value::Pattern(pattern, false) } else { value }
 }
@@ -117,7 +117,7 @@ pub(super) fn address(value: &str) -> Option<IpNet> {
 }
 
 impl Node {
-    /// How well it matches: none if not at all.
+    /// How well it matches; `None` if not at all.
     fn fit(&self, value: &str) -> Option<(usize, usize)> {
         let (key, own) = self.level;
         let of_address = key == "remote_address";
@@ -138,7 +138,6 @@ impl Node {
     }
 }
 
-/// The tree of a file.
 #[derive(Debug)]
 pub(super) struct Tree(Vec<Node>);
 
@@ -315,7 +314,7 @@ fn level() -> impl Strategy<Value = Level> {
     ]
 }
 
-/// Of which one may have a ceiling, that counts as a limit.
+/// Limits of a rule, one of which may have a ceiling, which counts as a limit.
 fn limits_of_a_rule() -> impl Strategy<Value = Vec<Limit>> {
     prop::collection::vec(limit(), 1..=3).prop_map(|mut limits| {
         limits.iter_mut().skip(1).for_each(|limit| limit.ceiling = None);
