@@ -170,7 +170,7 @@ impl Args {
         Self::from_arg_matches(&Self::definition().try_get_matches()?)
     }
 
-    /// True if somebody reads while the command waits, for as long as it may take. Such a command
+    /// True if somebody reads while the command waits, however long that takes. Such a command
     /// changes nothing, so that it may end with its reader.
     pub(super) fn waits_with_a_reader(&self) -> bool {
         match &self.command {

@@ -51,7 +51,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 const RELOAD: &str = "/v1/reload";
 
-/// Does what the arguments say; a mistake that the arguments have is an error.
+/// Does what the arguments say; mistakes in the arguments are errors.
 pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Failure> {
     let client = Client::new(args.socket.clone(), PATIENCE);
     let print = Printer(args.output);
@@ -87,7 +87,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Ban { address, time, force } => {
             let ban = SetBan {
                 source: address.clone(),
-                // A part of a second more is no harm; less would be.
+                // Rounded up: a part of a second more does no harm; less would.
                 seconds: time.as_secs() + u64::from(time.subsec_nanos() > 0),
                 force: *force,
                 session: ssh::own_session(),
@@ -116,7 +116,7 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Import(ask) => super::files::import::import(ask, args.output),
         Command::Check(what) => check::check(what, &client, args.output),
         Command::Diff { files } => rule_sets::diff(&client, files, args.output)
-            // 1 is for a difference.
+            // Exit code 1 stands for a difference.
             .map_err(|failure| Failure::Diff(Box::new(failure))),
         Command::Apply { files, force, confirm } => {
             let changed = rule_sets::apply(&client, files, *force, *confirm)?;
@@ -189,7 +189,6 @@ fn serve(what: &super::serve::Serve, daemon: &Client) -> Result<Answer, Failure>
     super::serve::serve(what, daemon)
 }
 
-/// The schema that is asked for.
 fn schema_of(command: &Command) -> serde_json::Value {
     match command {
         #[cfg(feature = "replay")]

@@ -47,7 +47,7 @@ pub(super) struct Ask {
     keep_going: bool,
 }
 
-/// Becomes the sandbox; returns only if that fails.
+/// Replaces this process by the sandbox; returns only if that fails.
 pub(super) fn demo(ask: &Ask, output: Output) -> Failure {
     let mut sandbox = match sandbox() {
         Ok(sandbox) => sandbox,
@@ -92,7 +92,7 @@ pub(super) fn sandbox() -> Result<Command, Failure> {
     Ok(sandbox)
 }
 
-/// Tells it how to print.
+/// Tells the sandbox how to print.
 pub(super) fn printing(sandbox: &mut Command, output: Output) -> Result<(), Failure> {
     match output {
         Output::Table => {}
@@ -106,7 +106,7 @@ pub(super) fn printing(sandbox: &mut Command, output: Output) -> Result<(), Fail
     Ok(())
 }
 
-/// Becomes it; returns only if that fails.
+/// Replaces this process by the sandbox; returns only if that fails.
 pub(super) fn become_it(mut sandbox: Command) -> Failure {
     let error: io::Error = sandbox.exec();
     let program = sandbox.get_program().display().to_string();

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::failure::Failure;
 
-/// Columns of the terminal that standard output is, or of `COLUMNS`; none of a pipe or a file, in
-/// which lines may be as long as they are.
+/// Columns of the terminal that standard output is, or of `COLUMNS`; `None` for a pipe or a file,
+/// in which lines may have any length.
 pub(super) fn columns() -> Option<usize> {
     let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = || rustix::termios::tcgetwinsize(std::io::stdout()).ok();
@@ -28,7 +28,7 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// An answer in this form; none in the form for people.
+    /// An answer in this form; `None` in the form for people.
     pub(super) fn document(self, answer: &impl Serialize) -> Result<Option<String>, Failure> {
         match self {
             Self::Table => Ok(None),
@@ -37,15 +37,15 @@ impl Output {
         }
     }
 
-    /// An answer of several: a line of JSON, or a YAML document after its `---`.
+    /// One of several answers: a line of JSON, or a YAML document after its `---`.
     pub(super) fn one_of_several(self, answer: &impl Serialize) -> Result<Option<String>, Failure> {
         let text = self.document(answer)?;
         Ok(text.map(|text| if self == Self::Yaml { format!("---\n{text}") } else { text }))
     }
 }
 
-/// JSON that says the same, and has nothing in its strings that a terminal would obey. Outside of
-/// strings, JSON has nothing but what is plain and line breaks.
+/// The same JSON, with nothing in its strings that a terminal would obey. Outside of strings, JSON
+/// has only plain characters and line breaks.
 pub(super) fn shown(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {

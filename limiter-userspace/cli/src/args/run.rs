@@ -225,7 +225,7 @@ enum KernelLog {
 }
 
 impl SourceTableChoice {
-    /// `None` where nobody names one.
+    /// `None` unless a table is named.
     const fn named(self) -> Option<SourceTable> {
         match self {
             Self::Auto => None,
@@ -246,7 +246,6 @@ impl Run {
         Some(Watch { every: self.watch_interval, trial })
     }
 
-    /// The hooks of each interface.
     fn hooks(&self) -> Vec<Hook> {
         let incoming = match self.hook {
             Place::Xdp => Hook::Xdp,

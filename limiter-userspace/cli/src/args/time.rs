@@ -29,7 +29,7 @@ pub(crate) fn trial_time(text: &str) -> Result<NonZeroU32, String> {
         .ok_or_else(|| "give whole seconds, from 1s to 1d".to_owned())
 }
 
-/// A length of time that is not over at once: refused here, whether there is a daemon or not.
+/// A length of time above zero: refused here, whether there is a daemon or not.
 pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
     match length(text)? {
         Duration::ZERO => Err("0 seconds are over at once: give at least 1s".to_owned()),

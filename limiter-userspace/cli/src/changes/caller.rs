@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use limiter_api::rules::Session;
 use limiter_daemon::ssh;
 
-/// More of the query of a change: the SSH session in which it is typed, and whether it is forced.
+/// Further query of a change: the SSH session in which it is typed, and whether it is forced.
 pub(crate) fn query(force: bool) -> String {
     of(ssh::own_session(), force)
 }

@@ -40,7 +40,7 @@ pub(crate) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
         direction: Some(direction.name().to_owned()).filter(|_| direction != Direction::In),
         name: set.name.clone(),
         count: count.map(|count| count.name().to_owned()),
-        // A part of a second more is no harm; less would be.
+        // Rounded up: a part of a second more does no harm; less would.
         seconds: set.time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0)),
         rate: set.rate().to_owned(),
         burst,

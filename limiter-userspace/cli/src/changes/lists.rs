@@ -23,7 +23,7 @@ const BATCH: usize = 500;
 /// Lines of a list that are reported, at most.
 const MOST_LINES: usize = 20;
 
-/// An address or a prefix, which some take for a place of ports.
+/// Reads an address or a prefix; some people write a port there.
 fn source_named(text: &str) -> Result<Selector, Failure> {
     source_text::parse(text).map_err(|error| match named_port(text) {
         Some(port) => Failure::PortListed { text: text.to_owned(), port },
@@ -31,8 +31,8 @@ fn source_named(text: &str) -> Result<Selector, Failure> {
     })
 }
 
-/// Puts sources on a list, all in one request: it is taken whole, or not at all. Says what of a
-/// file could not be read.
+/// Puts sources on a list, all in one request, which is accepted as a whole or not at all. Reports
+/// the lines of a file that could not be read.
 pub(crate) fn set(
     client: &Client,
     list: ListName,
@@ -42,7 +42,7 @@ pub(crate) fn set(
     for source in &whom.sources {
         source_named(source)?;
     }
-    // A part of a second more is no harm; less would be.
+    // Rounded up: a part of a second more does no harm; less would.
     let seconds = time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
     let mut request = SetList {
         list,
@@ -165,12 +165,12 @@ pub(crate) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failur
     Ok(changed)
 }
 
-/// True if the session in which the command is typed falls under a source.
+/// True if the session in which the command is typed is within a source.
 fn is_around(source: &Selector, session: Option<Session>) -> bool {
     session.is_some_and(|session| source.contains(&Selector::address(session.peer)))
 }
 
-/// A word as a query has it.
+/// Escapes a word for a query.
 fn escaped(word: &str) -> String {
     let mut escaped = String::new();
     for byte in word.bytes() {
@@ -185,12 +185,12 @@ fn escaped(word: &str) -> String {
 }
 
 impl Whom {
-    /// The program that was named as the author; none for a person.
+    /// The program that was named as the author; `None` for a person.
     fn author(&self) -> Option<&str> {
         self.by.as_deref().filter(|by| *by != PERSON)
     }
 
-    /// The author of new entries: of those of a file, that file, unless another one is named.
+    /// The author of new entries: the one that is named, otherwise the file that they come from.
     fn author_of_entries(&self) -> Result<Option<String>, Failure> {
         match &self.file {
             _ if self.by.is_some() => Ok(self.author().map(str::to_owned)),
@@ -215,5 +215,5 @@ impl Whom {
 /// The name of an author that is no program.
 const PERSON: &str = "person";
 
-/// Characters of the name of a program or list.
+/// Longest name of a program or list, in characters.
 const MOST_NAME: usize = 128;

@@ -16,9 +16,9 @@ use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::output::Output;
 
-/// The error about files that were not taken: their mistake if they have one, which needs no daemon
-/// to be reported. They are not parsed before, because the daemon does that, and 100,000 rules take
-/// a second.
+/// The error about files that were not accepted: their own mistake if they have one, which needs no
+/// daemon to be reported. They are not parsed earlier, because the daemon does that, and 100,000
+/// rules take a second.
 fn mistake(documents: &[Document], failure: impl Into<Failure>) -> Failure {
     match rule_files::parse(documents, 0) {
         Ok(_) => failure.into(),
@@ -49,7 +49,7 @@ pub(crate) fn apply(
     client.put("/v1/rules", &request).map_err(|failure| mistake(&request.documents, failure))
 }
 
-/// Colours are for a terminal, and for who did not say no: <https://no-color.org>.
+/// Colours are for a terminal, unless the user opted out: <https://no-color.org>.
 fn is_colourful() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
 }

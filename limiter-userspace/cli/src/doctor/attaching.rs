@@ -14,9 +14,9 @@ const ONE_BUFFER: u32 = 4096 - 256 - 320 - 22;
 /// Owner of the XDP program on an interface.
 #[derive(Debug)]
 pub(super) enum Owner {
-    /// There is none.
+    /// There is no program.
     Nobody,
-    /// These pins, or the daemon that answers, in a mode.
+    /// These pins or the daemon that answers own it, in a mode.
     Ours(Mode),
     /// Somebody else: the error of a start.
     Other(DatapathError),
@@ -66,7 +66,7 @@ fn beside(at_tc: &[Direction]) -> &'static str {
     }
 }
 
-/// True where the program runs in generic mode, or could in no other.
+/// True if the program runs in generic mode, or could run in no other.
 pub(super) fn is_generic(
     owner: &Owner,
     native: &Result<Option<NativeMode>, DatapathError>,

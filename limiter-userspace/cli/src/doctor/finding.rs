@@ -35,7 +35,7 @@ impl Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) check: &'static str,
-    /// Interface that it is about, if it is about one.
+    /// Interface that it is about, if any.
     pub(super) interface: Option<String>,
     pub(super) level: Level,
     pub(super) seen: String,
@@ -70,18 +70,18 @@ impl Finding {
         Self::new(Level::Unknown, check, seen)
     }
 
-    /// A finding that a start would end with.
+    /// A finding for an error that would end a start.
     pub(super) fn refused(check: &'static str, error: &DatapathError) -> Self {
         let (seen, remedy) = error.parts();
         Self::problem(check, seen).remedy(remedy)
     }
 
-    /// A check for which the kernel was asked in vain.
+    /// A check whose question to the kernel failed.
     pub(super) fn unseen(check: &'static str, error: &DatapathError) -> Self {
         Self::unknown(check, error.to_string())
     }
 
-    /// A check that takes privileges.
+    /// A check that needs privileges.
     pub(super) fn unprivileged(check: &'static str, what: &str) -> Self {
         Self::unknown(check, format!("{what}: needs CAP_BPF and CAP_NET_ADMIN"))
             .remedy("run `limiter doctor` as root")
@@ -102,11 +102,11 @@ impl Finding {
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    /// True without a problem.
+    /// True if there is no problem.
     pub(super) ok: bool,
     /// The findings, the gravest first.
     pub(super) findings: Vec<Finding>,
-    /// True if those without anything to do are shown one by one.
+    /// True if findings without anything to do are shown one by one.
     #[serde(skip)]
     verbose: bool,
 }

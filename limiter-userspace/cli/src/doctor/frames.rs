@@ -23,7 +23,7 @@ pub(super) enum Peer {
     /// None: the interface is of another kind.
     None,
     Elsewhere,
-    /// Here, with this name and these offloads.
+    /// In this network namespace, with this name and these offloads.
     Here(String, Result<Offloads, DatapathError>),
 }
 
@@ -134,8 +134,8 @@ pub(super) fn queues(
     finding.on(name)
 }
 
-/// Judges whether packets that go out can wait, as the rules in force want it. None where the
-/// daemon has said already that they do not.
+/// Judges whether outgoing packets can wait, as the rules in force want it. `None` if the daemon
+/// already reports that they do not.
 pub(super) fn waiting(
     name: &str,
     queueing: &Result<Queueing, DatapathError>,

@@ -32,7 +32,7 @@ pub(super) fn docker(links: &[Link]) -> Finding {
     .remedy("limit that interface, and write rules for the published ports")
 }
 
-/// True of the bridges that docker makes: `docker0`, and `br-` with twelve digits of their id.
+/// True for the bridges that docker makes: `docker0`, and `br-` with twelve digits of their id.
 fn is_of_docker(link: &Link) -> bool {
     let is_id = |id: &str| id.len() == 12 && id.chars().all(|c| c.is_ascii_hexdigit());
     link.is("bridge")
@@ -53,7 +53,7 @@ pub(super) fn conntrack(tracked: Option<(u64, u64)>) -> Finding {
     let check = "conntrack";
     match tracked {
         None => Finding::ok(check, "connections are not tracked here"),
-        // No maximum is no bound.
+        // Without a maximum there is no bound.
         Some((count, most))
             if most == 0 || count.saturating_mul(100) < most.saturating_mul(NEARLY_FULL) =>
         {

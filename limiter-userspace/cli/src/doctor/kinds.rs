@@ -35,7 +35,7 @@ pub(super) fn forgets(link: &Link) -> bool {
     link.driver.as_deref().is_some_and(forgets_program)
 }
 
-/// Native XDP on a device; none of one whose kind was not tried, or whose driver may have it.
+/// Native XDP on a device; `None` if its kind was not tried, or if its driver may have it.
 pub(super) fn native(link: &Link) -> Option<Native> {
     let of_kind = KINDS.iter().find(|(name, ..)| link.kind.as_deref() == Some(*name));
     let driver = link.driver.as_deref();
@@ -74,7 +74,7 @@ mod tests {
                     cells.iter().filter(|[_, cells @ ..]| cells.iter().any(is_tried)).collect();
                 assert!(!tried.is_empty(), "{row}: docs/devices.md has no kernel with it");
                 for [_, at_native, at_generic, at_tc @ ..] in tried {
-                    // Of a cell that was not run nothing follows.
+                    // A cell that was not run implies nothing.
                     if *at_native != "-" {
                         found.insert(*at_native == "yes");
                     }

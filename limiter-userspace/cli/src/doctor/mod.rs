@@ -162,8 +162,8 @@ fn interfaces(ask: &Ask, links: &[Link], here: &Here<'_>) -> Vec<Finding> {
     findings
 }
 
-/// True of an interface that somebody may want to limit: not of the loopback, of one that is down,
-/// or of a port or bridge that is there for containers and machines within this one.
+/// True for an interface that somebody may want to limit: not for the loopback, for one that is
+/// down, or for a port or bridge that is there for containers and machines within this one.
 fn is_candidate(link: &Link, links: &[Link]) -> bool {
     let is_inner = |link: &Link| link.is("veth") || link.is("tun");
     let mut ports = links.iter().filter(|port| port.controller == Some(link.index));

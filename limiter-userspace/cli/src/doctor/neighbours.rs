@@ -12,7 +12,7 @@ fn list(neighbours: &[&Neighbour]) -> String {
     neighbours.iter().map(named).collect::<Vec<_>>().join(", ")
 }
 
-/// True of one that is at tc, and not limiter's.
+/// True for a program at tc that is not limiter's.
 fn is_of_tc(neighbour: &Neighbour) -> bool {
     matches!(neighbour.hook, Hook::Tc(_)) && !neighbour.is_limiter()
 }

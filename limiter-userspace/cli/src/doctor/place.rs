@@ -4,8 +4,8 @@ use limiter_datapath::machine::Link;
 
 use super::finding::Finding;
 
-/// Judges the place of an interface among the others. Only of one that was asked for a wrong place
-/// is more than a note.
+/// Judges the place of an interface among the others. A wrong place is more than a note only if the
+/// interface was asked for.
 pub(super) fn device(link: &Link, links: &[Link], asked: bool) -> Finding {
     let check = "device";
     let name = &link.name;

@@ -8,8 +8,8 @@ use limiter_rules::{Selector, source_text};
 use super::command::to_daemon;
 use super::finding::Finding;
 
-/// Judges whether the session is safe. `spared` are the prefixes that are never limited by the
-/// daemon, or on its allow list; none without a daemon.
+/// Judges whether the session is safe. `spared` are the prefixes that the daemon never limits, or
+/// has on its allow list; `None` without a daemon.
 pub(super) fn session(peer: Option<IpAddr>, spared: Option<&[String]>, socket: &Path) -> Finding {
     let check = "ssh";
     let Some(peer) = peer else {
@@ -38,8 +38,7 @@ pub(super) fn session(peer: Option<IpAddr>, spared: Option<&[String]>, socket: &
     }
 }
 
-/// Judges the way of the session: by one of the interfaces, or by another. The way back stands for
-/// the way here.
+/// Judges whether the session comes by one of the interfaces. The way back stands for the way here.
 pub(super) fn way(peer: IpAddr, by: Result<Option<&str>, String>) -> Finding {
     let check = "ssh-path";
     match by {

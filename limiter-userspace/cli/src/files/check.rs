@@ -49,7 +49,7 @@ pub(crate) struct Check {
 struct All<'a> {
     #[serde(flatten)]
     packets: &'a Checked,
-    /// Those for requests, if there are any.
+    /// What the rules for requests mean, if there are any.
     #[cfg(feature = "requests")]
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<&'a CheckedRequests>,
@@ -93,7 +93,7 @@ pub(crate) fn check(what: &Check, client: &Client, output: Output) -> Result<Ans
             #[cfg(feature = "requests")]
             if let Some(requests) = &requests {
                 if of_packets {
-                    // The one part is of the kernel, the other is not.
+                    // The kernel decides by one part, but not by the other.
                     answer.text.insert_str(0, "The kernel decides:\n\n");
                     answer.text.push_str("\n`limiter serve` answers:\n\n");
                 }

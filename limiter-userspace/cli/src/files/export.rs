@@ -30,7 +30,7 @@ pub(crate) fn ask(client: &Client, edits: bool) -> Result<Exported, Failure> {
 /// A rule file that was written.
 #[derive(Debug, Serialize)]
 pub(crate) struct Written {
-    /// The rule set that it is of.
+    /// Generation of the rule set that it holds.
     generation: u64,
     file: String,
 }
@@ -48,7 +48,7 @@ pub(crate) fn to_file(
     Ok((written, left_out(&exported)))
 }
 
-/// Warns of what is in no export that is written anew.
+/// Warns about what no rewritten export contains.
 pub(crate) fn left_out(exported: &Exported) -> Option<String> {
     let files = &exported.without_requests_of;
     (!files.is_empty()).then(|| {
@@ -60,14 +60,14 @@ pub(crate) fn left_out(exported: &Exported) -> Option<String> {
     })
 }
 
-/// Writes a rule file of other origin; says so.
+/// Writes a rule file of other origin, and returns a message that says so.
 #[cfg(any(feature = "import", feature = "replay"))]
 pub(crate) fn written(file: &Path, contents: &[u8]) -> Result<String, Failure> {
     put(file, contents)?;
     Ok(format!("written: {}\n", file.display()))
 }
 
-/// Puts contents into a file, as a whole and for good, or not at all.
+/// Writes a file completely and for good, or not at all.
 fn put(file: &Path, contents: &[u8]) -> Result<(), Failure> {
     let directory = replace(file, contents).map_err(|error| {
         let remedy = "nothing is changed; name a file in a directory that can be written to";
@@ -80,8 +80,8 @@ fn put(file: &Path, contents: &[u8]) -> Result<(), Failure> {
     })
 }
 
-/// Puts new contents in the place of a file in one step. Its owner and permissions stay. The
-/// directory is given back, whose change is not on disk yet.
+/// Replaces the contents of a file in one step. Its owner and permissions stay. Returns the
+/// directory, whose change is not on disk yet.
 fn replace(file: &Path, contents: &[u8]) -> io::Result<File> {
     let (target, before) = target(file)?;
     let (Some(directory), Some(name)) = (target.parent(), target.file_name()) else {
@@ -107,7 +107,7 @@ fn replace(file: &Path, contents: &[u8]) -> io::Result<File> {
     }
 }
 
-/// The file that is meant: the one that links lead to. With what is there now, if something is.
+/// The file that is meant, at the end of all links, with its metadata if it exists.
 fn target(file: &Path) -> io::Result<(PathBuf, Option<Metadata>)> {
     let target = match fs::canonicalize(own_files::behind_links(file)?) {
         Ok(target) => target,

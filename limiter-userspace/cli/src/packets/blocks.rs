@@ -13,7 +13,7 @@ use crate::failure::Failure;
 pub(crate) struct Blocks(Vec<u8>);
 
 impl Blocks {
-    /// Takes a part, and gives on the blocks that are whole by then.
+    /// Adds a part, and passes on the blocks that are complete by then.
     pub(crate) fn add(
         &mut self,
         part: &[u8],
@@ -49,7 +49,7 @@ pub(crate) struct Reported {
     pub(crate) bytes: u64,
 }
 
-/// The packet of a block, with the source and its level as the comment says them.
+/// Reads the packet of a block, with the source and its level as the comment gives them.
 pub(crate) fn reported(block: &[u8]) -> Option<Reported> {
     let (_, Block::EnhancedPacket(packet)) = parse_block_le(block).ok()? else { return None };
     let comment = packet.options.iter().find(|option| option.code == OptionCode::Comment)?;
@@ -65,7 +65,7 @@ pub(crate) fn reported(block: &[u8]) -> Option<Reported> {
     })
 }
 
-/// True of a block with a packet.
+/// True for a block with a packet.
 pub(crate) fn is_packet(block: &[u8]) -> bool {
     block.starts_with(&EPB_MAGIC.to_le_bytes())
 }

@@ -141,7 +141,6 @@ pub(crate) fn capture(client: &Client, ask: &Ask) -> Result<Answer, Failure> {
     Ok(Answer { errors, ..Answer::default() })
 }
 
-/// Lines that say what a capture reported.
 pub(crate) fn report_lines(report: &CaptureReport) -> Vec<String> {
     render::text(report).lines().map(str::to_owned).collect()
 }
@@ -223,8 +222,8 @@ impl Target {
     }
 }
 
-/// A new file that nobody else may read, in the place of what had the name: it has other people's
-/// packets. A pipe or a device is written to as it is, if nobody else has it.
+/// Creates a file that nobody else may read, in the place of an old one: it has other people's
+/// packets. A pipe or a device is written to as it is, if it belongs to nobody else.
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {
     let made = match fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => special(path),
@@ -234,7 +233,7 @@ pub(crate) fn create(path: &Path) -> Result<File, Failure> {
 }
 
 /// Opens a named pipe, once somebody reads it: there is one capture at a time, and one that waits
-/// for its reader would keep others out. None of what is no pipe.
+/// for its reader would keep others out. `None` for anything but a pipe.
 fn pipe(path: &Path) -> Result<Option<File>, Failure> {
     if !fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo()) {
         return Ok(None);
@@ -243,7 +242,7 @@ fn pipe(path: &Path) -> Result<Option<File>, Failure> {
     special(path).map(Some).map_err(|error| unwritten(path, &error))
 }
 
-/// Opens what is no file.
+/// Opens something that is no regular file.
 fn special(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).open(path)?;
     let owner = file.metadata()?.uid();

@@ -76,12 +76,12 @@ struct Summary {
     stopped: Option<String>,
     reasons: Vec<ReasonCounts>,
     rules: Vec<RuleCounts>,
-    /// Packets that this host sent; they were left out. None where it was not known in time which
-    /// they are: they are among the others then.
+    /// Packets that this host sent; they were left out. `None` if it was not known in time which
+    /// ones they are: they are then among the others.
     own: Option<u64>,
-    /// Packets that stand in the capture a second time; they were left out.
+    /// Packets that appear in the capture a second time; they were left out.
     again: u64,
-    /// Rules for packets that go out, of which none is judged.
+    /// Rules for outgoing packets, of which none is judged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_judged: Vec<String>,
     /// Sums by source, if they were asked for.
@@ -89,7 +89,7 @@ struct Summary {
     sources: Option<Sources>,
 }
 
-/// Packets that are reported in the end only.
+/// Packets that are reported only at the end.
 #[derive(Debug, Default)]
 struct InTheEnd {
     /// Sums by source, if they were asked for in place of a line for each packet.
@@ -157,7 +157,7 @@ fn run<W: Write>(what: &Explain, out: &mut Out<W>) -> Result<(), Failure> {
     done
 }
 
-/// Explains packet by packet, to the end of the capture or to what stops it.
+/// Explains packet by packet, until the capture ends or something stops it.
 fn each<W: Write>(
     what: &Explain,
     capture: &mut Arrivals,

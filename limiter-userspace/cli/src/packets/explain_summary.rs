@@ -10,7 +10,7 @@ use limiter_replay::tune::{FEW_PACKETS, Seldom};
 use limiter_rules::model::TriePrefix;
 use serde::Serialize;
 
-/// Sources of few packets each of which something is said if most packets are theirs.
+/// Number of sources with few packets each that is worth a remark, if most packets are theirs.
 const MANY: u64 = 100;
 
 /// Sums by source, the sources that lost most first.
@@ -19,7 +19,7 @@ pub(crate) struct Sources {
     /// The sources of which most packets were dropped.
     #[serde(rename = "sources")]
     top: Vec<SourceLine>,
-    /// Sums of all sources that are not among them.
+    /// Sums of all other sources.
     others: OthersLine,
     /// Sums of packets without a source: ARP, and what else is not IP.
     no_source: OthersLine,

@@ -29,10 +29,10 @@ use crate::questions::way::unnamed;
 /// Sources that are read with one call.
 const BATCH: usize = 4096;
 
-/// Between two readings of all counters.
+/// Time between two readings of all counters.
 const APART: Duration = Duration::from_secs(1);
 
-/// Between two looks for Ctrl-C.
+/// Time between two looks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Observes, as `limiter observe` does, and keeps no file: sources of which a packet was missed are
@@ -161,7 +161,7 @@ pub(crate) fn counted(
     Ok(read)
 }
 
-/// Packets that were dropped, by whatever dropped them.
+/// Packets that were dropped, whatever dropped them.
 fn dropped(maps: &dyn Observed) -> Result<u64, Failure> {
     let tallies = maps.reasons().map_err(Failure::Pinned)?;
     let drops = Reason::ALL.into_iter().zip(tallies);
@@ -183,12 +183,12 @@ struct Counters {
     last: HashMap<(Source, bool), Counted>,
     /// Packets that came and were dropped, over all readings.
     dropped: u64,
-    /// True once all were read.
+    /// True once all sources were read.
     begun: bool,
 }
 
 impl Counters {
-    /// Reads all, and tells the tuner what came; says how many packets that were.
+    /// Reads all sources, reports to the tuner what came, and returns how many packets that were.
     fn read(&mut self, maps: &dyn Observed, nanos: u64, tuner: &mut Tuner) -> Result<u64, Failure> {
         let form = RuleId::of_source(&Selector::Every).form;
         let mut sweep = Sweep::with_keyed(maps.installed().tables.ids.get(&form).copied());
@@ -205,7 +205,7 @@ impl Counters {
         Ok(self.take(now, nanos, tuner))
     }
 
-    /// Takes a reading, and tells the tuner what came.
+    /// Takes a reading, and reports to the tuner what came.
     fn take(
         &mut self,
         now: HashMap<(Source, bool), Counted>,
@@ -225,8 +225,8 @@ impl Counters {
         came
     }
 
-    /// Packets since the last reading. A source that was not there has counted from nothing, as has
-    /// one that left and came again.
+    /// Packets since the last reading. A source that is new, or that left and came again, has
+    /// counted from zero.
     const fn came(&self, before: Option<&Counted>, now: Counted) -> Counted {
         match before {
             Some(before) if now.sum >= before.sum && now.dropped >= before.dropped => {

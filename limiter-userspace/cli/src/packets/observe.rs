@@ -24,7 +24,7 @@ use crate::failure::Failure;
 
 pub(crate) use seen::Seen;
 
-/// Bytes that a file is read by.
+/// Bytes of one read of a file.
 const READ: usize = 1 << 20;
 
 /// Outcome of an observation that missed packets of every part of the sources.
@@ -65,15 +65,13 @@ pub(crate) fn share(text: &str) -> Result<u32, String> {
     parts.filter(fits).ok_or_else(|| "give 1/N, where N is a power of two up to 32768".to_owned())
 }
 
-/// An observation that has ended.
 #[derive(Debug, Serialize)]
 pub(crate) struct Observed {
-    /// Milliseconds that it took.
     milliseconds: u64,
     /// The share that was asked for: one in so many sources.
     asked_share: u32,
-    /// The share that was seen whole, and is in the file: one in so many sources; none if no source
-    /// can be said to have been seen whole.
+    /// The share that was seen whole, and is in the file: one in so many sources; `None` if no
+    /// source was certainly seen whole.
     share: Option<u32>,
     /// Sources that were seen whole.
     sources: u64,
@@ -177,13 +175,13 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Puts the packets of whole levels into the place of `path`. If that fails, `partial` stays.
+/// Writes the packets of whole levels to `path`. If that fails, `partial` stays.
 fn keep((partial, file): (&Path, &File), path: &Path, whole: u32) -> Result<(), Failure> {
     let part = beside(partial, CUT);
     let done = copy((partial, file), &part, whole)
         .and_then(|()| fs::rename(&part, path).map_err(|error| unwritten(path, &error)));
     if done.is_err() {
-        // A file that was not made cannot be removed, and one of no use is not worth an error.
+        // A file that was not made cannot be removed, and a leftover is not worth an error.
         drop(fs::remove_file(&part));
         return done;
     }

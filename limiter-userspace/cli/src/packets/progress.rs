@@ -18,7 +18,7 @@ pub(crate) const INTERRUPTED: &str =
 
 #[derive(Debug)]
 pub(crate) struct Progress {
-    /// Time of the last line; none where nobody is shown any.
+    /// Time of the last line; `None` if no lines are shown.
     shown: Option<Instant>,
     /// True if a line stands on the terminal.
     stands: bool,
@@ -26,9 +26,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Begins to watch for SIGINT: the first one ends the reading, a second one the process. Where
-    /// it cannot be watched for, the first one ends the process, as without this. `on_terminal` is
-    /// false where something else is printed meanwhile.
+    /// Begins to watch for SIGINT: the first one ends the reading, a second one the process. If
+    /// watching fails, the first one ends the process. `on_terminal` is false if something else is
+    /// printed meanwhile.
     pub(crate) fn begin(on_terminal: bool) -> Self {
         let interrupted = Arc::new(AtomicBool::new(false));
         let flag = || Arc::clone(&interrupted);
@@ -42,8 +42,8 @@ impl Progress {
         Self { shown, stands: false, interrupted }
     }
 
-    /// Reports a reading after so many packets; false if it is to end. `percent` is how much of
-    /// the file was read.
+    /// Reports progress after so many packets; false if the reading is to end. `percent` is how
+    /// much of the file was read.
     pub(crate) fn goes_on(&mut self, packets: u64, percent: Option<u64>) -> bool {
         if packets.is_multiple_of(LOOK)
             && let Some(last) = self.shown

@@ -21,11 +21,11 @@ pub(crate) struct Read {
     /// Lines for people: packets that were left out, and files.
     pub(crate) notes: Vec<String>,
     pub(crate) lengths: Lengths,
-    /// Packets that were given on.
+    /// Packets that were passed on.
     pub(crate) packets: u64,
-    /// True if Ctrl-C ended it.
+    /// True if Ctrl-C ended the reading.
     pub(crate) interrupted: bool,
-    /// Error that ended a capture before its end. Of several captures the last one's; the others
+    /// Error that ended a capture before its end. Of several captures, the last error; the others
     /// are among the notes.
     pub(crate) stopped: Option<String>,
 }
@@ -37,8 +37,8 @@ impl Read {
     }
 }
 
-/// Gives the packets of captures on, all that came in. Captures are merged by the times of their
-/// packets; one that is cut off is read as far as it goes.
+/// Passes on the incoming packets of captures, merged by their times. A capture that is cut off is
+/// read as far as it goes.
 ///
 /// # Errors
 ///
@@ -72,7 +72,7 @@ pub(crate) fn captures(
     Ok(read)
 }
 
-/// Gives the packets of a load on.
+/// Passes on the packets of a load.
 ///
 /// # Errors
 ///
@@ -105,8 +105,8 @@ struct Listed {
     of_directory: bool,
 }
 
-/// The files that are meant: those of a directory in the order of their names, no directories in
-/// it.
+/// The files that are meant: those of a directory in the order of their names, without its
+/// subdirectories.
 fn listed(paths: &[PathBuf]) -> Result<Vec<Listed>, Failure> {
     let mut listed = Vec::new();
     for path in paths {

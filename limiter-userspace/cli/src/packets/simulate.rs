@@ -62,10 +62,10 @@ struct Simulated {
     /// Candidates that no limiter can hold, and the reason.
     refused: Vec<Refused>,
     notes: Vec<String>,
-    /// Error that ended the simulation before the end of what there is, if one did.
+    /// Error that ended the simulation early, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped: Option<String>,
-    /// True if the packets are of captures.
+    /// True if the packets come from captures.
     #[serde(skip)]
     captured: bool,
 }
@@ -164,7 +164,7 @@ fn candidates(ask: &Ask, settings: &Settings) -> Result<(Sets, Vec<Refused>), Fa
     Ok((sets, refused))
 }
 
-/// Remarks about rules of which no packet is judged, each once.
+/// Remarks about rules for which no packet is judged, each once.
 fn not_judged(sets: &[(String, RuleSet)]) -> Vec<String> {
     let mut lines = Vec::new();
     for line in sets.iter().flat_map(|(_, set)| not_judged_in_captures(set)) {

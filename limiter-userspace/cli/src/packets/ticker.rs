@@ -22,12 +22,12 @@ pub(crate) fn words(packets: u64, percent: Option<u64>) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Ticker {
     packets: Arc<AtomicU64>,
-    /// Sender whose end is the end of the lines; none where nobody is shown any.
+    /// Sender whose end stops the lines; `None` if no lines are shown.
     thread: Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>,
 }
 
 impl Ticker {
-    /// Begins, for a reading of a length of time, if that has one. `on_terminal` is false where
+    /// Begins, for a reading of a known length if `time` is given. `on_terminal` is false if
     /// something else is printed meanwhile.
     pub(crate) fn begin(time: Option<Duration>, on_terminal: bool) -> Self {
         let mut ticker = Self::default();
@@ -56,7 +56,7 @@ impl Drop for Ticker {
     }
 }
 
-/// Says how far it is until there is an end.
+/// Reports the progress until the reading ends.
 fn tick(time: Option<Duration>, packets: &AtomicU64, ended: &mpsc::Receiver<()>) {
     let began = Instant::now();
     let mut stderr = io::stderr();
@@ -71,7 +71,7 @@ fn tick(time: Option<Duration>, packets: &AtomicU64, ended: &mpsc::Receiver<()>)
     drop(write!(stderr, "\r{:40}\r", "").and_then(|()| stderr.flush()));
 }
 
-/// How much of the time is over.
+/// Percentage of the time that is over.
 fn percent(elapsed: Duration, time: Duration) -> u64 {
     let share = elapsed.as_millis().saturating_mul(100) / time.as_millis().max(1);
     u64::try_from(share.min(100)).unwrap_or(100)

@@ -213,7 +213,7 @@ impl Ask {
         }
     }
 
-    /// Gives the traffic to the tuner; says one in how many sources that is.
+    /// Passes the traffic to the tuner; returns one in how many sources that is.
     fn read(
         &self,
         client: &Client,

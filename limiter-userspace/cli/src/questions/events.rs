@@ -93,7 +93,7 @@ pub(crate) struct Reporting {
     hook_timeout: Duration,
 }
 
-/// The begin of a time, in UTC.
+/// The beginning of a time, in UTC.
 fn since(text: &str) -> Result<String, String> {
     moment(text, Bound::Since)
 }

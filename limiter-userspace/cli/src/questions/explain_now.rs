@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::args::explain::{Explain, Question};
 
-/// The path to ask at; none if it is about a capture.
+/// The path of the request; `None` if the question is about a capture.
 pub(crate) fn ask(what: &Explain) -> Option<String> {
     let Question {
         address,
@@ -46,7 +46,7 @@ pub(crate) fn ask(what: &Explain) -> Option<String> {
     Some(path)
 }
 
-/// All that is not plain in a URL.
+/// Escapes everything that is not plain in a URL.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {

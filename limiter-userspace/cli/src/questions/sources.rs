@@ -38,7 +38,7 @@ pub(crate) fn ask(client: &Client, ask: &Ask) -> Result<SourceList, Failure> {
     Ok(client.get(&path)?)
 }
 
-/// Packets a second between two counts, `nanos` apart; none if the counter began anew.
+/// Packets a second between two counts, `nanos` apart; `None` if the counter began anew.
 #[expect(clippy::cast_precision_loss, reason = "a rate is shown with few digits")]
 pub(crate) fn rate(before: u64, now: u64, nanos: u64) -> Option<f64> {
     let packets = now.checked_sub(before)?;

@@ -21,11 +21,11 @@ pub(crate) type Notes = Vec<String>;
 pub(crate) enum Way {
     /// Through the daemon that answers.
     Daemon,
-    /// On the maps in a directory, which was named; and what is to be said of that.
+    /// On the maps in a directory that was named, with notes about that.
     Pins(PathBuf, Notes),
 }
 
-/// The way for a directory that was named, if one was: by the daemon only if the directory is that
+/// The way for a directory, if one was named: through the daemon only if the directory is that
 /// daemon's.
 pub(crate) fn way(client: &Client, pin_dir: Option<&Path>) -> Result<Way, Failure> {
     let Some(pin_dir) = pin_dir else { return Ok(Way::Daemon) };

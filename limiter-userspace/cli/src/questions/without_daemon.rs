@@ -19,8 +19,8 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The answer of the daemon; without one, that of the maps that it left pinned, with what is to
-    /// be said of that.
+    /// The answer of the daemon; without one, that of the maps that it left pinned, with notes
+    /// about that.
     pub(crate) fn ask<T: DeserializeOwned>(
         &self,
         path: &str,

@@ -36,7 +36,7 @@ pub(crate) fn answer(arguments: impl Fn() -> Command) {
 /// The script of a shell, which asks this binary for the words.
 pub(crate) fn script(shell: &dyn env::EnvCompleter) -> String {
     let mut script = Vec::new();
-    // A vector takes everything.
+    // Writing to a vector cannot fail.
     let _written = shell.write_registration(VARIABLE, NAME, NAME, NAME, &mut script);
     let mut script = String::from_utf8_lossy(&script).into_owned();
     if shell.is("zsh") {

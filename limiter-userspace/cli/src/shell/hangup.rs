@@ -10,8 +10,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Time that one look takes. Nobody who waits for nothing else is woken by a terminal that hangs
-/// up.
+/// Time that one look takes: a wait for nothing else is not woken when a terminal hangs up.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Looks for a while whether the other end of one of these is gone.

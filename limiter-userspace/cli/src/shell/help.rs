@@ -205,7 +205,6 @@ pub(crate) fn text() -> String {
     text
 }
 
-/// All names in the help.
 #[cfg(test)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     GROUPS.iter().flat_map(|(_, rows)| *rows).flat_map(|(names, _)| names.split(", "))

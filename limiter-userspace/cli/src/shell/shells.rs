@@ -30,7 +30,7 @@ pub(crate) fn completions(shell: Shell) -> Answer {
     .into()
 }
 
-/// The page of `limiter`, or with a directory, which is made, a file there for it and for every
+/// The page of `limiter`; with a directory, which is made, a file there for it and for every
 /// command.
 pub(crate) fn man(arguments: Command, directory: Option<&Path>) -> Result<Answer, Failure> {
     let Some(directory) = directory else {

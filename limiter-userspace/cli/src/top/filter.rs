@@ -7,7 +7,7 @@ use limiter_rules::{Selector, source_text};
 
 use super::state::RuleRow;
 
-/// What is to be seen; all without a filter.
+/// What is to be shown; everything without a filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filter {
     pub(super) within: Option<String>,
@@ -25,8 +25,8 @@ impl Filter {
         names.into_iter().flatten().any(|name| name.to_lowercase().contains(&wanted))
     }
 
-    /// A source that falls under such a rule, or that one drops packets of. The daemon has looked
-    /// for the prefix.
+    /// True for a source that falls under such a rule, or whose packets one drops. The daemon has
+    /// already applied the prefix.
     pub(super) fn has_source(&self, row: &SourceRow) -> bool {
         self.names([row.rule.as_deref(), row.rule_name.as_deref()])
             || row.by.iter().any(|by| {
@@ -48,7 +48,7 @@ impl Filter {
             && self.names([episode.rule.as_deref(), episode.rule_name.as_deref()])
     }
 
-    /// True of a source in the prefix, and of a prefix that overlaps it.
+    /// True for a source in the prefix, and for a prefix that overlaps it.
     fn has(&self, source: &str) -> bool {
         let within: Option<Selector> =
             self.within.as_deref().and_then(|within| source_text::parse(within).ok());

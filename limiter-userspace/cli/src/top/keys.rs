@@ -14,7 +14,7 @@ use crate::args::time::length;
 pub(super) enum Flow {
     /// Nothing more.
     Go,
-    /// Something is to be seen that was not asked for yet.
+    /// Something has to be shown that was not requested yet.
     Refresh,
     Quit,
 }
@@ -46,7 +46,7 @@ pub(super) fn press(state: &mut State, key: KeyEvent, link: &dyn Link) -> Flow {
     }
 }
 
-/// Opens the tab that a key names; none if it names none.
+/// Opens the tab that a key names; `None` if it names none.
 fn to_tab(state: &mut State, key: KeyCode) -> Option<Flow> {
     let tab = match key {
         KeyCode::Tab => state.beside(false),
@@ -120,7 +120,7 @@ fn pause(state: &mut State) -> Flow {
     if state.paused { Flow::Go } else { Flow::Refresh }
 }
 
-/// A line to be typed, with what is there.
+/// A dialog to type a line, which begins as `text`.
 fn input(prompt: Prompt, text: Option<&str>) -> Dialog {
     let line = Line::of(text.unwrap_or_default());
     Dialog::Input { prompt, line, wrong: None }
@@ -233,7 +233,7 @@ fn enter(state: &mut State, prompt: Prompt, typed: Line, link: &dyn Link) -> Flo
     }
 }
 
-/// The line as it was typed, to be changed.
+/// Opens the line again as it was typed, to be corrected.
 fn again(state: &mut State, prompt: Prompt, mut line: Line, wrong: String) -> Flow {
     line.settle();
     state.dialog = Some(Dialog::Input { prompt, line, wrong: Some(wrong) });

@@ -5,18 +5,18 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 /// Most characters that fit.
 const LONGEST: usize = 60;
 
-/// A line, and where in it is typed. One that comes filled in is chosen whole: what is typed takes
-/// its place.
+/// A line with a cursor. A line that comes filled in is selected as a whole: what is typed replaces
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Line {
     text: Vec<char>,
-    /// Characters before the place.
+    /// Characters before the cursor.
     at: usize,
     chosen: bool,
 }
 
 impl Line {
-    /// A line that is filled in.
+    /// A line that is filled in, and selected.
     pub(super) fn of(text: &str) -> Self {
         let text: Vec<char> = text.chars().collect();
         Self { at: text.len(), chosen: !text.is_empty(), text }
@@ -26,24 +26,24 @@ impl Line {
         self.text.iter().collect()
     }
 
-    /// True if all of it is chosen.
+    /// True if the whole line is selected.
     pub(super) const fn is_chosen(&self) -> bool {
         self.chosen
     }
 
-    /// Text before the place, the character at it and the text behind that.
+    /// Text before the cursor, the character at it, and the text behind that.
     pub(super) fn parts(&self) -> (String, Option<char>, String) {
         let (before, rest) = self.text.split_at(self.at.min(self.text.len()));
         let (at, behind) = rest.split_first().map_or((None, rest), |(at, rest)| (Some(*at), rest));
         (before.iter().collect(), at, behind.iter().collect())
     }
 
-    /// Ends the choice: the text is kept, and is gone on with.
+    /// Ends the selection: the text is kept, and typing goes on.
     pub(super) const fn settle(&mut self) {
         self.chosen = false;
     }
 
-    /// Applies a key, if it is one for the line.
+    /// Applies a key, if it edits the line.
     pub(super) fn press(&mut self, key: KeyEvent) {
         let end = self.text.len();
         let chosen = std::mem::take(&mut self.chosen);
@@ -73,7 +73,7 @@ impl Line {
         }
     }
 
-    /// Takes some out; the place is where they were.
+    /// Removes a range, and puts the cursor there.
     fn remove(&mut self, range: std::ops::Range<usize>) {
         self.at = range.start;
         self.text.drain(range);

@@ -22,20 +22,20 @@ use crate::changes::caller;
 
 type Result<T> = std::result::Result<T, ClientError>;
 
-/// Question of the view: which sources are to be seen.
+/// Question of the view: which sources to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asking {
     pub(super) by: By,
     pub(super) within: Option<String>,
     pub(super) watch: Option<String>,
-    /// True if some of them are left out afterwards: all that stand out are wanted.
+    /// True if some of them are left out afterwards, so that all that stand out are needed.
     pub(super) many: bool,
 }
 
 /// A change for a source, which is named as the daemon names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Drop all of it; for so many seconds, or for ever.
+    /// Drop everything from it, for so many seconds or for ever.
     Deny {
         source: String,
         seconds: Option<u64>,
@@ -52,11 +52,11 @@ pub(super) enum Action {
     Unlist {
         source: String,
     },
-    /// No ban any more.
+    /// End its ban.
     Unban {
         source: String,
     },
-    /// Without the limit that `limiter set` made.
+    /// Remove the limit that `limiter set` made.
     Unset {
         source: String,
     },
@@ -65,13 +65,13 @@ pub(super) enum Action {
 pub(super) trait Link {
     fn top(&self, asking: &Asking) -> Result<Top>;
     fn status(&self) -> Result<Status>;
-    /// What is newer than a time of the daemon's clock.
+    /// The history after a time of the daemon's clock.
     fn history(&self, after: Option<u64>) -> Result<History>;
     fn stats(&self) -> Result<Stats>;
     fn events(&self) -> Result<Events>;
     fn requests(&self) -> Result<Requests>;
     fn source(&self, address: &str) -> Result<SourceView>;
-    /// Does it, and says what was done.
+    /// Carries out an action, and reports what was done.
     fn act(&self, action: &Action) -> Result<String>;
 }
 

@@ -44,7 +44,7 @@ impl Order {
         *self = Self { column: (self.column + step) % columns, ascending: false };
     }
 
-    /// Puts what is most by the column first.
+    /// Puts the largest by the column first.
     fn sort<T>(self, rows: &mut [T], most_first: impl Fn(&T, &T) -> Ordering) {
         rows.sort_by(|a, b| if self.ascending { most_first(b, a) } else { most_first(a, b) });
     }
@@ -118,7 +118,8 @@ pub(super) fn next_by(by: By, back: bool) -> By {
     By::ALL.into_iter().cycle().nth(at + step).unwrap_or_default()
 }
 
-/// The column that an order of sources is of; none of packets a second, which are of two.
+/// The column that an order of sources sorts by; empty for packets a second, which have two
+/// columns.
 pub(super) const fn column_of(by: By) -> &'static str {
     match by {
         By::DropRate => "DROPPED/S",

@@ -10,8 +10,8 @@ const POINTS: usize = 600;
 /// Packets a second, over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Rates {
-    /// The time of each by the daemon's clock, in nanoseconds, and the rate until then, the newest
-    /// first; none where the rate is not known.
+    /// The time of each point by the daemon's clock, in nanoseconds, and the rate until then, the
+    /// newest first; `None` if the rate is not known.
     points: VecDeque<(u64, Option<u64>)>,
     pub(super) now: Option<f64>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Totals {
     pub(super) bits: [Option<f64>; 2],
     /// Changes, the oldest first.
     pub(super) marks: VecDeque<Mark>,
-    /// The reading before, and the run of the daemon that it is of.
+    /// The previous reading, and the run of the daemon that it belongs to.
     before: Option<(u64, Point)>,
 }
 

@@ -66,7 +66,7 @@ pub(super) enum Dialog {
         line: Line,
         wrong: Option<String>,
     },
-    /// Yes or no.
+    /// A question, answered by yes or no.
     Confirm {
         action: Action,
         question: String,
@@ -135,7 +135,7 @@ pub(super) struct State {
     pub(super) filter: Filter,
     /// Orders of the lists, in the order of [`Tab::ALL`].
     orders: [Order; Tab::ALL.len()],
-    /// True while nothing new is asked for.
+    /// True while no updates are requested.
     pub(super) paused: bool,
     /// The chosen row of the tab.
     pub(super) cursor: usize,
@@ -147,7 +147,7 @@ pub(super) struct State {
     pub(super) message: Option<Message>,
     /// Error of the last question, if there is no answer.
     pub(super) lost: Option<ClientError>,
-    /// The time of day since which there is none.
+    /// The time of day since which there is no answer.
     pub(super) lost_since: Option<String>,
     pub(super) top: Top,
     pub(super) status: Option<Status>,
@@ -160,7 +160,7 @@ pub(super) struct State {
     pub(super) view: Option<SourceView>,
     pub(super) totals: Totals,
     pub(super) of_source: [Rates; 2],
-    /// Packets of the source that is shown that had passed and were dropped at the last look.
+    /// Packets of the shown source that had passed and were dropped at the last look.
     counted: Option<[u64; 2]>,
     /// The same before its counters left the tables, and the time of day when that was seen.
     pub(super) left: Option<([u64; 2], String)>,
@@ -199,7 +199,7 @@ impl State {
         }
     }
 
-    /// Asks the daemon. Without an answer the last one stays, and why there is none is shown.
+    /// Asks the daemon. Without an answer the last one stays, and the reason is shown.
     pub(super) fn refresh(&mut self, link: &dyn Link) {
         self.lost = self.try_refresh(link).err();
         let since = self.lost_since.take();
@@ -275,7 +275,6 @@ impl State {
         self.cursor = found.unwrap_or(self.cursor).min(self.rows().saturating_sub(1));
     }
 
-    /// The order of the tab.
     pub(super) fn order(&self) -> Order {
         self.orders[self.tab as usize]
     }
@@ -290,8 +289,8 @@ impl State {
         self.arrange();
     }
 
-    /// Puts the least first, or the most again. Sources are the first of many: of these only the
-    /// daemon knows the least.
+    /// Reverses the order: the least first, or the most again. Sources are only the first of many,
+    /// of which the daemon alone knows the least.
     pub(super) fn turn_round(&mut self) {
         let order = &mut self.orders[self.tab as usize];
         order.ascending = self.tab != Tab::Sources && !order.ascending;
@@ -337,7 +336,7 @@ impl State {
         }
     }
 
-    /// True if there is something to be seen in a tab, as far as is known without asking for it.
+    /// True if a tab has something to show, as far as is known without a request.
     pub(super) fn has(&self, tab: Tab) -> bool {
         let reports = || self.status.as_ref().is_some_and(|status| !status.requests.is_empty());
         tab != Tab::Requests || tab == self.tab || reports()
@@ -414,7 +413,7 @@ impl State {
         (self.counted, self.left) = (None, None);
     }
 
-    /// The change that would leave the source to the rules again: of its list first, then its ban,
+    /// The change that would leave the source to the rules again: first of its list, then its ban,
     /// then its limit.
     pub(super) fn undo(&self) -> Option<(Action, String)> {
         let source = self.source.clone()?;

@@ -1,5 +1,5 @@
-//! The terminal while it is ours; it is given back as it was, also after an error, a panic or a
-//! signal. When it is gone, so is the program.
+//! The terminal while it is ours. It is restored after an error, a panic or a signal, too. When it
+//! is gone, the program ends.
 
 use std::io;
 use std::mem::ManuallyDrop;

@@ -12,17 +12,17 @@ const MAX_SOURCES: usize = 7 << 18;
 #[cfg(feature = "replay")]
 const _: () = assert!(MAX_SOURCES == limiter_replay::tune::MAX_SOURCES);
 
-/// Packets by source, and the level of each. Of more than [`MAX_SOURCES`] sources, half are left
-/// out, and half again: those of the lowest levels.
+/// Packets by source, and the level of each. Beyond [`MAX_SOURCES`] sources, half are left out, and
+/// half again: those of the lowest levels.
 #[derive(Debug)]
 pub(crate) struct Seen {
     of: HashMap<Source, (u32, u64)>,
     /// Lowest level that is kept.
     lowest: u32,
-    /// Sources that are not kept any more, as far as they were distinguished, and all packets of
-    /// such.
+    /// Sources that are no longer kept, as far as they were distinguished, and all of their
+    /// packets.
     left_out: (u64, u64),
-    /// [`MAX_SOURCES`], but in tests.
+    /// [`MAX_SOURCES`], except in tests.
     room: usize,
 }
 
@@ -59,19 +59,19 @@ impl Seen {
         self.lowest
     }
 
-    /// Sources that are not kept any more, as far as they were distinguished, and all packets of
-    /// such.
+    /// Sources that are no longer kept, as far as they were distinguished, and all of their
+    /// packets.
     pub(crate) const fn left_out(&self) -> (u64, u64) {
         self.left_out
     }
 
-    /// True of a source that is kept and of this level or a higher one.
+    /// True for a source that is kept and of this level or a higher one.
     #[cfg(any(test, feature = "replay"))]
     pub(crate) fn has(&self, source: &Source, level: u32) -> bool {
         self.of.get(source).is_some_and(|(of, _)| *of >= level)
     }
 
-    /// Sources of some levels that are kept, and their packets.
+    /// Kept sources of some levels, and their packets.
     pub(crate) fn of(&self, which: impl Fn(u32) -> bool) -> (u64, u64) {
         let mut sum = (0, 0);
         for (level, packets) in self.of.values() {
@@ -82,7 +82,7 @@ impl Seen {
         sum
     }
 
-    /// Sources of levels below one, also those that are not kept.
+    /// Sources of levels below one, including those that are no longer kept.
     #[cfg(any(test, feature = "replay"))]
     pub(crate) fn below(&self, level: u32) -> u64 {
         self.of(|of| of < level).0 + self.left_out.0

@@ -44,7 +44,7 @@ impl OwnArgument {
     }
 }
 
-/// Adds what was left out of one capture to that of others.
+/// Adds what was left out of one capture to the sum.
 pub(crate) fn add(sum: &mut LeftOut, of: LeftOut) {
     sum.outgoing += of.outgoing;
     sum.again += of.again;

@@ -22,12 +22,12 @@ struct Open {
 enum Waiting {
     /// A file, to be opened again, with the own addresses that its packets reported.
     File(PathBuf, Own),
-    /// A pipe, which cannot be.
+    /// A pipe, which cannot be opened again.
     Pipe(Box<Open>),
 }
 
 pub(super) struct Merged {
-    /// The captures that were not begun, by the time of their first packet, the last one first.
+    /// The captures that were not begun yet, by the time of their first packet, the last one first.
     waiting: Vec<(u64, Waiting)>,
     open: Vec<Option<Open>>,
     /// Time of the next packet of each open one, the earliest on top.
@@ -39,11 +39,11 @@ pub(super) struct Merged {
 }
 
 impl Merged {
-    /// Looks at the first packet of each.
+    /// Looks at the first packet of each capture.
     ///
     /// # Errors
     ///
-    /// When one cannot be read at all. One of a directory that is no capture is left out.
+    /// When one cannot be read at all. A file of a directory that is no capture is left out.
     pub(super) fn begin(files: Vec<Listed>, own: &Own, read: &mut Read) -> Result<Self, Failure> {
         let mut waiting = Vec::with_capacity(files.len());
         let mut left_out = LeftOut::default();
@@ -83,7 +83,8 @@ impl Merged {
         Ok(Self { waiting, open: Vec::new(), times: BinaryHeap::new(), files, ended: 0, left_out })
     }
 
-    /// The next packet of all; none behind the last. Errors end their capture, and are noted.
+    /// The next packet of all captures; `None` after the last. Errors end their capture, and are
+    /// noted.
     pub(super) fn next(&mut self, read: &mut Read) -> Option<Captured> {
         loop {
             let earliest = self.times.peek().map(|Reverse((nanos, _))| *nanos);
@@ -143,7 +144,7 @@ impl Merged {
         }
     }
 
-    /// Hundredths that were read, each file taken for as large as the others; none with a pipe.
+    /// Hundredths that were read, with all files taken as equally large; `None` with a pipe.
     pub(super) fn percent(&self) -> Option<u64> {
         let mut sum = self.ended.saturating_mul(100);
         for open in self.open.iter().flatten() {
@@ -152,8 +153,8 @@ impl Merged {
         sum.checked_div(self.files)
     }
 
-    /// Ends before the end: notes what was left out of those that are open, and says what was left
-    /// out of all.
+    /// Ends early: notes what was left out of the open captures, and returns what was left out of
+    /// all.
     pub(super) fn end(mut self, read: &mut Read) -> LeftOut {
         for place in 0..self.open.len() {
             self.close(place, read);

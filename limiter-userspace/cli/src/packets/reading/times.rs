@@ -14,7 +14,7 @@ pub(crate) const AS_ONE: &str = "there are more packets than the numbers here sa
 /// Packets that were joined count as what they were.
 pub(crate) const AS_FRAMES: &str = "each counts as the full frames that it takes";
 
-/// Lengths of packets: those that are none of a frame.
+/// Lengths of packets that no frame has.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lengths {
     long: u64,
@@ -54,11 +54,11 @@ pub(crate) struct Times {
     first: u64,
     last: u64,
     late: u64,
-    /// Nanoseconds that the oldest was behind.
+    /// Nanoseconds by which the oldest packet was behind.
     most: u64,
-    /// True if one was between two seconds.
+    /// True if a packet was between two seconds.
     is_fine: bool,
-    /// True if two were of one time, and if two were not.
+    /// Whether two packets had the same time, and whether two had different ones.
     is_same: bool,
     is_other: bool,
 }
@@ -84,7 +84,7 @@ impl Times {
         self.late
     }
 
-    /// Lines for people; none if all were in order, and distinguished.
+    /// Lines for people; empty if all packets were in order, and distinguished.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.late > 0 {

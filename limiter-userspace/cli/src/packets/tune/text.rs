@@ -12,7 +12,7 @@ const FEW: u64 = 3000;
 /// A source that sends so many times the average of the others is named.
 const TIMES: u64 = 20;
 
-/// Others without which there is no average.
+/// Fewest others that give an average.
 const LEAST_OTHERS: u64 = 10;
 
 /// Sources that are named at most.
@@ -23,11 +23,11 @@ const MOST_OUTLIERS: usize = 3;
 pub(super) struct Tuned {
     #[serde(flatten)]
     pub(super) report: Report,
-    /// The rule file; none without a proposal.
+    /// The rule file; `None` without a proposal.
     pub(super) rule_file: Option<String>,
     /// Cautions, and remarks about the captures.
     pub(super) notes: Vec<String>,
-    /// Error that ended the reading before the end of what there is, if one did.
+    /// Error that ended the reading early, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stopped: Option<String>,
     #[serde(skip)]

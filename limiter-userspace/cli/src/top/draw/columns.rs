@@ -9,7 +9,7 @@ use ratatui::widgets::{Cell, Row, Table, TableState};
 use super::theme::Theme;
 
 /// A column: its name, its width, how early it is left out where there is little room, and whether
-/// it stands right. A width of 0 takes what is left.
+/// it is aligned right. A width of 0 takes what is left.
 pub(super) struct Column {
     pub(super) name: &'static str,
     pub(super) width: u16,
@@ -37,7 +37,7 @@ fn fitting(all: &[Column], width: u16) -> Vec<usize> {
     kept
 }
 
-/// The column that the rows are sorted by, and whether the least is first; an empty name of none.
+/// The column that the rows are sorted by, empty for none; and whether the least is first.
 pub(super) type Sorted = (&'static str, bool);
 
 /// A table of which the row `chosen` can be seen, if one is. A row makes its cells by the index of

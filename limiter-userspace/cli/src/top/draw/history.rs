@@ -26,7 +26,7 @@ const WIDE: u16 = 70;
 pub(super) struct Bands<'a> {
     pub(super) passed: &'a Rates,
     pub(super) dropped: &'a Rates,
-    /// Bits a second now of both; none where bytes are not counted.
+    /// Bits a second now of both bands; `None` if bytes are not counted.
     pub(super) bits: Option<[Option<f64>; 2]>,
     /// Changes, the oldest first.
     pub(super) marks: Vec<Mark>,
@@ -98,8 +98,8 @@ impl Bands<'_> {
         frame.render_widget(Paragraph::new(self.axis(&clocks, times.width, theme)), times);
     }
 
-    /// Times from the left to the right, and the changes at theirs. `clocks` are the times of the
-    /// columns, the newest first.
+    /// An axis of times from the left to the right, with the changes at their times. `clocks` are
+    /// the times of the columns, the newest first.
     fn axis(&self, clocks: &[u64], width: u16, theme: Theme) -> Line<'static> {
         let width = usize::from(width);
         let mut cells: Vec<(char, Style)> = vec![(' ', theme.quiet()); width];
@@ -165,7 +165,7 @@ fn scale(top: u64, tall: u16, theme: Theme) -> Vec<Line<'static>> {
     lines
 }
 
-/// The next number of one digit and zeros; 1 at least.
+/// Rounds up to one digit and zeros; at least 1.
 fn round_up(most: u64) -> u64 {
     let mut power: u64 = 1;
     loop {
