@@ -9,7 +9,6 @@ use aya::sys::{BpfHelper, is_helper_supported, is_map_supported, is_program_supp
 
 use super::DatapathError;
 
-/// A kernel feature.
 #[derive(Clone, Copy, Debug)]
 enum Feature {
     Xdp,

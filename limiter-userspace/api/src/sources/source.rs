@@ -185,7 +185,6 @@ pub fn beside_text(entry: &ListedSource) -> String {
     clean(&format!("{} of {} {by}{reason}: {instead}", entry.list.name(), entry.source))
 }
 
-/// Units that are left of a limit.
 fn left_of(limit: &ExplainLimit) -> String {
     let ExplainLimit { remaining, size, count, .. } = limit;
     match size {

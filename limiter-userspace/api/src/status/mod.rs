@@ -314,7 +314,6 @@ impl Status {
 }
 
 impl Status {
-    /// The rows of the interfaces and their patterns.
     fn interface_rows(&self) -> Vec<(&'static str, String)> {
         let mut rows = Vec::new();
         let mut row = |name: &'static str, value: String| rows.push((name, value));

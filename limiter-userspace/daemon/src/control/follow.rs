@@ -26,7 +26,6 @@ impl Following {
     }
 }
 
-/// The lines as a body.
 pub(super) struct LineBody(pub(super) Lines);
 
 impl Body for LineBody {

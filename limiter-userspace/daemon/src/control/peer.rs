@@ -43,7 +43,6 @@ impl Peer {
         self.user == 0 || self.user == self.owner
     }
 
-    /// Returns true if the client has gone.
     pub(super) fn is_gone(&self) -> bool {
         self.line.as_ref().is_some_and(Line::is_closed)
     }

@@ -47,7 +47,6 @@ struct Waiting {
     admit: oneshot::Sender<()>,
 }
 
-/// A client that reads an answer.
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
     /// Key that distinguishes readers: the user.

@@ -43,12 +43,10 @@ pub enum StateError {
 }
 
 impl StateError {
-    /// Error for a file of the lists that cannot be read.
     pub(crate) fn reading(path: &Path, source: io::Error) -> Self {
         system("read the lists", path, source)
     }
 
-    /// Error for a file that cannot be written.
     pub(crate) fn writing(path: &Path, source: io::Error) -> Self {
         system("write the state", path, source)
     }
@@ -312,7 +310,6 @@ impl StateDir {
         self.read_whole(APPLIED, parsed, NOT_APPLIED, damages)
     }
 
-    /// Path of a file of this directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }

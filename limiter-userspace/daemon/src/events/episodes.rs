@@ -15,7 +15,6 @@ pub(super) struct Key {
     pub(super) source: [u8; 16],
     pub(super) rule: u32,
     pub(super) reason: u8,
-    /// True for outgoing packets.
     pub(super) is_out: bool,
 }
 

@@ -49,12 +49,10 @@ impl Filter {
         })
     }
 
-    /// Returns true if the request names a rule.
     pub(super) const fn names_rule(&self) -> bool {
         self.rule.is_some()
     }
 
-    /// Returns true if the rule matches.
     pub(super) fn has_rule(&self, rule: Option<&str>, name: Option<&str>) -> bool {
         self.rule.as_deref().is_none_or(|wanted| [rule, name].contains(&Some(wanted)))
     }

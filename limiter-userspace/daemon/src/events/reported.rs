@@ -10,13 +10,11 @@ use limiter_rules::model::TriePrefix;
 use super::episodes::{Key, Open};
 use crate::machine::clocks::rfc3339;
 
-/// The source of an episode.
 pub(super) fn source(key: &Key) -> String {
     let selector = TriePrefix::of_source(key.source).selector();
     selector.map_or_else(|| "?".to_owned(), |selector| selector.to_string())
 }
 
-/// The name of a reason, by its number.
 pub(super) fn reason(number: u8) -> String {
     Reason::from_index(u32::from(number)).name().to_owned()
 }

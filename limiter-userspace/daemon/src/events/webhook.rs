@@ -148,7 +148,6 @@ mod tests {
         Builder::new_current_thread().enable_all().build().unwrap()
     }
 
-    /// A self-signed certificate and key for a name.
     fn certificate(name: &str) -> CertifiedKey<rcgen::KeyPair> {
         generate_simple_self_signed([name.to_owned()]).unwrap()
     }

@@ -111,7 +111,6 @@ impl Watched {
 }
 
 impl Notice {
-    /// Writes the notice to the log.
     pub(crate) fn log(&self) {
         match self {
             Self::Started(rule, packets) => {

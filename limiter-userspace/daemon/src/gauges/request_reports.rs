@@ -67,7 +67,6 @@ pub(crate) struct RequestReports {
 }
 
 impl RequestReports {
-    /// Takes a report.
     pub(crate) fn take(
         &mut self,
         report: ReportRequests,

@@ -12,12 +12,10 @@ use limiter_text::plain::clean;
 
 pub(crate) type Entries = BTreeMap<Selector, Entry>;
 
-/// An entry of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The entry as the maps hold it.
     pub(super) listed: ListEntry,
-    /// Reason given for the entry.
     pub(super) reason: Option<Arc<str>>,
     /// The program or list that wrote the entry, or [`RULE_FILE`]; `None` for a person.
     pub(super) by: Option<Arc<str>>,
@@ -29,7 +27,6 @@ impl Entry {
         self.by.is_none() || self.is_of_rule_file()
     }
 
-    /// Returns true for an entry of a rule file.
     pub(super) const fn is_of_rule_file(&self) -> bool {
         self.listed.is_of_rule_file()
     }
@@ -52,7 +49,6 @@ impl Entry {
     }
 }
 
-/// The list of an entry, by its public name.
 pub(crate) const fn name(listed: Listed) -> ListName {
     match listed {
         Listed::Deny => ListName::Deny,

@@ -70,7 +70,6 @@ impl Laid {
         warnings
     }
 
-    /// Objection to the entries, if any.
     pub(crate) fn objection(&self) -> Option<String> {
         let first = self.kept_out.first()?;
         Some(format!("{first}: remove the entry, or leave it out of force with --force"))

@@ -33,7 +33,6 @@ struct Saved<'a> {
     entries: Vec<SavedEntry<'a>>,
 }
 
-/// An entry of a list.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedEntry<'a> {
@@ -47,7 +46,6 @@ pub(super) struct SavedEntry<'a> {
     /// may not be set yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left: Option<u64>,
-    /// Reason given for the entry.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     reason: Option<Cow<'a, str>>,
     /// The program or list that wrote the entry; absent for a person.
@@ -99,7 +97,6 @@ pub(super) struct Change<'a> {
 /// Entries as found on disk.
 type Found = BTreeMap<Selector, FoundEntry>;
 
-/// An entry as it was saved.
 struct FoundEntry {
     list: ListName,
     /// End by the wall clock, in seconds since 1970; `None` if the entry does not end.

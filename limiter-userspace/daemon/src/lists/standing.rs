@@ -15,7 +15,6 @@ use super::entries::{Entries, Entry};
 /// Assumed changes of entries; `None` for a removed entry.
 pub(crate) type Changes = BTreeMap<Selector, Option<Entry>>;
 
-/// No changes.
 pub(crate) static UNCHANGED: Changes = Changes::new();
 
 /// All entries, as they are or as they would be.

@@ -102,7 +102,6 @@ impl Store {
         self.failed.is_some() && self.changed.contains(selector)
     }
 
-    /// Notes that an entry expired.
     pub(super) fn note_expired(&mut self) {
         self.expired = true;
     }
@@ -182,7 +181,6 @@ impl Store {
         Ok(())
     }
 
-    /// Appends the changes to the journal.
     fn append(
         &mut self,
         entries: &Entries,

@@ -38,7 +38,6 @@ const MOST_SENTENCES: usize = 100;
 pub struct Checked {
     /// True if a daemon would accept the files.
     pub ok: bool,
-    /// Files that were read.
     pub(crate) files: Vec<String>,
     /// All mistakes: the first mistake of each descriptor and budget, and each limit that cannot be
     /// enforced.
@@ -52,7 +51,6 @@ pub struct Checked {
     pub(crate) tables_taken: usize,
     /// Entries of the allow list and of the deny list.
     pub(crate) lists: [usize; 2],
-    /// Names of the budgets.
     pub(crate) budgets: Vec<String>,
     /// Limits whose rate is off by more than 0.1 %.
     pub(crate) rates: Vec<Rate>,
@@ -82,7 +80,6 @@ pub struct Mistake {
 pub(crate) struct Table {
     /// Keys of the table, in their nesting order.
     pub(crate) keys: String,
-    /// Number of rules in the table.
     pub(crate) rules: usize,
 }
 

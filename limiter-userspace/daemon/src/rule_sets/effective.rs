@@ -41,9 +41,7 @@ pub(crate) struct EffectiveSet {
     sources: Vec<Selector>,
     /// Budgets that rules may be charged to.
     pub(crate) budgets: Vec<Budget>,
-    /// Bound of the replies.
     pub(crate) replies: Option<RateLimit>,
-    /// Bound of new bans.
     pub(crate) bans: Option<RateLimit>,
     /// Action for packets with a source that no host can have.
     pub(crate) martians: Option<Martians>,
@@ -140,7 +138,6 @@ impl EffectiveSet {
         set
     }
 
-    /// Tag of a budget in the maps.
     pub(crate) fn tag(&self, name: &str) -> u64 {
         let read = self.read_back.as_ref().and_then(|tags| tags.get(name));
         read.map_or_else(|| budget_tag(name), |(tag, _)| *tag)

@@ -40,7 +40,6 @@ impl RuleSets {
         result
     }
 
-    /// Notes the result of a reload.
     fn note_reload(&mut self, error: Option<String>) {
         let count = if error.is_none() { &mut self.reloads.ok } else { &mut self.reloads.failed };
         *count += 1;
@@ -102,7 +101,6 @@ impl RuleSets {
         Ok(self.changed(ground.datapath.get()?))
     }
 
-    /// Plans the rule set of the files that were read.
     fn planned_files(
         &self,
         ground: &Ground<'_>,

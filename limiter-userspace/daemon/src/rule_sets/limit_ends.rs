@@ -17,7 +17,6 @@ use crate::disk::state_dir::{Damage, StateDir, StateError};
 
 pub(crate) const ENDS: &str = "ends.json";
 
-/// The end of a limit.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct End {

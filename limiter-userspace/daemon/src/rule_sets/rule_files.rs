@@ -23,7 +23,6 @@ pub enum RuleSource {
 }
 
 impl RuleSource {
-    /// Reads the documents.
     pub(crate) fn read(&self) -> Result<Vec<Document>, RuleFileError> {
         match self {
             Self::Files(paths) => read(paths),
@@ -36,7 +35,6 @@ impl RuleSource {
         self.each_name().join(", ")
     }
 
-    /// Name of each document.
     pub(crate) fn each_name(&self) -> Vec<String> {
         match self {
             Self::Files(paths) => paths.iter().map(|path| path.display().to_string()).collect(),
@@ -196,7 +194,6 @@ impl Digest {
         digest
     }
 
-    /// The digest of the bytes of a file.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
         let mut digest = Self(Fnv::new());
         digest.go_on(bytes);

@@ -192,7 +192,6 @@ impl Events {
         self.inotify.taken(read).await;
     }
 
-    /// Discards the events so far.
     fn drain(&self) {
         while read(self.inotify.get()).is_ok() {}
     }

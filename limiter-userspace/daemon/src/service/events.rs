@@ -20,7 +20,6 @@ pub(super) const KEEP_EVENTS: &str = "keep the log of events";
 const GATHER: Duration = Duration::from_millis(50);
 
 impl Service {
-    /// Takes the events that the program has reported.
     pub(crate) fn take_events(&mut self) {
         if let Ok(datapath) = self.datapath.get_mut() {
             self.events.take(datapath, &self.rule_sets.effective, &self.request_rules);

@@ -15,7 +15,6 @@ impl RepeatedErrors {
         self.0.iter().map(|(what, error)| format!("it is not possible to {what}: {error}"))
     }
 
-    /// Notes the result of a step.
     pub(crate) fn note(&mut self, what: &'static str, done: &Result<(), ServiceError>) {
         match done {
             Ok(()) => {

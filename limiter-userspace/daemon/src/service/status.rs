@@ -27,7 +27,6 @@ pub(super) fn others(datapath: &dyn Datapath, at: &Attachment) -> Vec<OtherProgr
 }
 
 impl Service {
-    /// All present warnings.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let layers = &self.rule_sets.layers;
         let stands = self.damages.iter().filter(|damage| damage.stands());

@@ -37,7 +37,6 @@ impl Daemon {
     }
 }
 
-/// A rule with its keys, and its direction.
 fn rule(keys: &str, direction: &str, terms: &str) -> String {
     let keys: Vec<_> = keys.split("; ").collect();
     let (outer, inner) = keys.split_first().unwrap();

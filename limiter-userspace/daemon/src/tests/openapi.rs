@@ -80,7 +80,6 @@ impl Choices {
         (0..length).map(|_| alphabet[self.below(alphabet.len())]).collect()
     }
 
-    /// A value that fits a schema.
     fn fitting(&mut self, schema: &Value, root: &Value) -> Value {
         if let Some(path) = schema.get("$ref") {
             let path = path.as_str().unwrap().strip_prefix('#').unwrap();

@@ -96,7 +96,6 @@ struct Done {
     tallies: HashMap<u32, Tally>,
 }
 
-/// State of the observation.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     round: Option<Round>,

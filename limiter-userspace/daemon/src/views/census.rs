@@ -54,7 +54,6 @@ impl Census {
         &self.effective
     }
 
-    /// Generation of the rule set.
     pub(crate) const fn generation(&self) -> u64 {
         self.generation
     }

@@ -3,7 +3,6 @@
 use limiter_datapath::{Datapath, DatapathError};
 use limiter_text::exposition::{Exposition, Kind};
 
-/// State of the log of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventLog {
     pub(crate) bytes: u64,
@@ -11,7 +10,6 @@ pub(crate) struct EventLog {
     pub(crate) is_whole: bool,
 }
 
-/// The metrics of events and of their log.
 pub(super) fn metrics(
     page: &mut Exposition,
     datapath: &dyn Datapath,

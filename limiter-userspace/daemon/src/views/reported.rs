@@ -8,7 +8,6 @@ use crate::control::Step;
 use crate::error::ServiceError;
 use crate::rule_sets::effective::EffectiveSet;
 
-/// The outcome of a reading.
 pub(super) type Result<T> = std::result::Result<T, ServiceError>;
 
 /// Documents that are sent in parts by any holder of the data path: the daemon, or a command

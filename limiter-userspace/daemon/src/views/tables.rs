@@ -17,7 +17,6 @@ pub(crate) fn refused(datapath: &dyn Observed) -> Result<Vec<(String, u64)>> {
         .collect()
 }
 
-/// Name of a table of entries.
 pub(super) const fn kind_name(kind: EntryKind) -> &'static str {
     match kind {
         EntryKind::V4 => "IPv4 sources",

@@ -121,12 +121,10 @@ impl Question {
         self.value(fact.in_header(self.direction))
     }
 
-    /// The value given for a fact.
     pub(super) fn value(&self, fact: Fact) -> Option<u16> {
         self.given.get(&fact).copied()
     }
 
-    /// Returns true if a fact is given.
     pub(super) fn says(&self, fact: Fact) -> bool {
         self.given.contains_key(&fact)
             || fact == Fact::TcpFlags && self.flags.is_some()

@@ -28,7 +28,6 @@ pub(crate) const BANS: &str = "bans";
 /// Name of the step for rules by source alone.
 pub(super) const BY_SOURCE: &str = "remote_address";
 
-/// A step with its report.
 pub(super) struct Step {
     pub(super) at: limiter_model::Step,
     pub(super) reported: ExplainStep,

@@ -37,7 +37,6 @@ pub(crate) struct Filter {
     direction: Direction,
     preference: u16,
     handle: u32,
-    /// The kernel's id of the program.
     pub(crate) program_id: u32,
 }
 
@@ -128,7 +127,6 @@ impl Filter {
         Ok(())
     }
 
-    /// Removes the filter from the interface.
     pub(crate) fn remove(&self, interface: &str) -> Result<(), ProgramError> {
         self.link(interface).map_err(TcError::IoError)?.detach()
     }

@@ -44,7 +44,6 @@ impl Hook {
     }
 }
 
-/// True if a limiter's program has this name.
 pub(crate) fn is_limiter(program: &str) -> bool {
     Framing::ALL.iter().any(|framing| framing.program() == program)
 }

@@ -7,7 +7,6 @@ use limiter_model::Framing;
 
 use crate::DatapathError;
 
-/// A hook's loaded program.
 pub(crate) enum HookProgram<'a> {
     Xdp(&'a mut Xdp),
     /// The program, and where it is attached.
@@ -15,7 +14,6 @@ pub(crate) enum HookProgram<'a> {
 }
 
 impl HookProgram<'_> {
-    /// The kernel's id of the program.
     pub(crate) fn id(&self) -> Result<u32, ProgramError> {
         let info = match self {
             Self::Xdp(program) => program.info(),
@@ -25,7 +23,6 @@ impl HookProgram<'_> {
     }
 }
 
-/// A program that can be loaded.
 pub(crate) trait Load {
     fn load(&mut self) -> Result<(), ProgramError>;
 }

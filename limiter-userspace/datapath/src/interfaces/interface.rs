@@ -81,7 +81,6 @@ impl Interface {
         }
     }
 
-    /// True if this program runs at a hook of the interface.
     pub(crate) fn runs(&self, hook: Hook, program_id: u32) -> bool {
         match hook {
             Hook::Xdp => self.program.is_some_and(|(_, id)| id == program_id),
@@ -107,7 +106,6 @@ impl Interface {
         u64::from(self.mtu) + u64::from(FRAME_OVERHEAD)
     }
 
-    /// Reads the state from a message of the kernel.
     pub(crate) fn from_link(name: &str, link: &LinkMessage) -> Result<Self, DatapathError> {
         let framing = match link.header.link_layer_type {
             LinkLayerType::Ether | LinkLayerType::Loopback => Framing::Ethernet,

@@ -59,7 +59,6 @@ impl Look {
         self.here.get(&index)
     }
 
-    /// All pinned links.
     pub(crate) fn links(&mut self) -> Result<&[OwnLink], DatapathError> {
         let links = match self.links.take() {
             Some(links) => links,

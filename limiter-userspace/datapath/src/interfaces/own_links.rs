@@ -75,7 +75,6 @@ impl OwnLink {
         }
     }
 
-    /// True if this is the link of one of these attachments.
     fn is_of(&self, attached: &[Attachment]) -> bool {
         attached.iter().any(|at| at.link_id == self.id)
     }
@@ -271,7 +270,6 @@ pub(crate) fn of_id(pins: &PinDir, id: u32) -> Result<Option<OwnLink>, DatapathE
     Ok(all(pins)?.into_iter().find(|link| link.id == id))
 }
 
-/// Renames the pin of a link after its interface.
 pub(crate) fn rename(pins: &PinDir, link: &mut OwnLink, name: &str) -> Result<(), DatapathError> {
     let pin = pins.link(link.hook, name);
     if pin == link.pin {

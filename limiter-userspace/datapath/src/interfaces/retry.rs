@@ -45,7 +45,6 @@ impl Retries {
         tried.is_none_or(|retry| retry.found.as_ref() != found || now >= retry.at)
     }
 
-    /// Notes that an attempt failed.
     pub(crate) fn failed(
         &mut self,
         interface: &str,

@@ -8,10 +8,8 @@ use crate::DatapathError;
 use crate::maps::Maps;
 use crate::maps::words::header_of;
 
-/// A rule set on trial.
 #[derive(Debug)]
 pub(crate) struct Trial {
-    /// Rules that were installed before.
     pub(crate) before: Installed,
     /// Rule numbers that the trial began.
     pub(crate) begun: Vec<u32>,

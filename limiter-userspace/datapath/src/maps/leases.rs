@@ -54,7 +54,6 @@ impl LeaseMemory {
         unsafe { std::slice::from_raw_parts(self.leases.as_ptr().cast(), MAX_LEASES as usize) }
     }
 
-    /// The current value of a lease.
     pub(crate) fn read(&self, index: u32) -> Option<Lease> {
         self.get(index).map(HostLease::read)
     }

@@ -194,7 +194,6 @@ impl Lists {
         Ok(all)
     }
 
-    /// True if there are no entries.
     pub(crate) const fn is_empty(&self) -> bool {
         matches!(self.counts, [0, 0])
     }

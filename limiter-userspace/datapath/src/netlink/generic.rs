@@ -61,7 +61,6 @@ fn bytes(attributes: &[DefaultNla]) -> Vec<u8> {
     bytes
 }
 
-/// The value of the first attribute of a kind.
 pub(crate) fn attribute(attributes: &[u8], kind: u16) -> io::Result<Option<Vec<u8>>> {
     for attribute in NlasIterator::new(attributes) {
         let attribute: NlaBuffer<&[u8]> = attribute.map_err(io::Error::other)?;

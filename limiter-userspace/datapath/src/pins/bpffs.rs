@@ -26,7 +26,6 @@ const MAPS: &str = "maps";
 /// Directory of the maps that will replace them.
 const NEXT: &str = "maps-next";
 
-/// The pin directory of one instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PinDir {
     path: PathBuf,
@@ -134,7 +133,6 @@ impl PinDir {
         has_any(self.maps()) || Hook::ALL.iter().any(|hook| has_any(self.links(*hook)))
     }
 
-    /// True if there is any pinned link.
     pub(crate) fn has_links(&self) -> Result<bool, DatapathError> {
         Ok(!self.link_pins()?.is_empty())
     }
@@ -244,7 +242,6 @@ fn make(path: &Path) -> Result<(), DatapathError> {
     builder.recursive(true).mode(0o750).create(path).map_err(DatapathError::path("creating", path))
 }
 
-/// True if the path is on a BPF file system.
 pub(crate) fn is_bpffs(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(BPF_FS_MAGIC))
 }

@@ -25,7 +25,6 @@ type Bans = HashMap<MapData, [u8; 16], Wire<Ban>>;
 
 /// Maps of another layout, in force until the links have the new program.
 pub(crate) struct Predecessor {
-    /// ABI number of the maps.
     abi: u64,
     pub(crate) control: PinnedControl,
     /// Bans in the old maps; `None` if their layout is unknown.

@@ -37,7 +37,6 @@ impl LineMaps {
         line::Lines { count, seed: self.seed }
     }
 
-    /// Maps some lines of a kind.
     fn window(&self, kind: EntryKind, first: u32, count: u32) -> Result<Window, DatapathError> {
         let failed = |io_error: io::Error| DatapathError::Map {
             map: map::LINES,

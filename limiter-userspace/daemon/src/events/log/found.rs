@@ -53,7 +53,6 @@ impl Found {
         Self { filter, ..Self::default() }
     }
 
-    /// Takes a record of the log.
     pub(in crate::events) fn take(&mut self, record: Record) {
         let times = record.times();
         if self.from.is_none_or(|from| times.0 < from) && !is_absence(&record) {
@@ -86,7 +85,6 @@ impl Found {
         }
     }
 
-    /// Notes a rule in force.
     pub(in crate::events) fn note_rule(&mut self, rule: &str, name: Option<&str>) {
         self.rule_seen |= self.filter.has_rule(Some(rule), name);
     }

@@ -83,7 +83,6 @@ pub(super) async fn unban(
     change(&service, &peer, |service| forget(service, &asked))
 }
 
-/// Parses the address of a source.
 pub(super) fn one_source(text: &str) -> Result<IpAddr, ServiceError> {
     source_text::parse_one(text).map_err(|error| match error {
         SourceTextError::Several(prefix) => ServiceError::BanSeveral(prefix),
