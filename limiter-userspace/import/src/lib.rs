@@ -7,15 +7,12 @@
 
 mod barrier;
 mod count;
-mod crowdsec;
 mod detect;
 mod difference;
 mod elements;
 mod error;
-mod fail2ban;
 mod firewall;
 mod imported;
-mod ipset;
 mod iptables;
 mod judge;
 mod lists;
@@ -28,13 +25,13 @@ mod taken;
 mod tc;
 mod translation;
 mod walk;
-mod words;
 mod write;
 
 pub use detect::Format;
 pub use error::{ImportError, MAX_BYTES, MAX_LIST_BYTES};
 pub use imported::{Effect, Entry, Imported, Outcome};
 
+use elements::{crowdsec, fail2ban, ipset};
 use firewall::Firewall;
 use packets::Family;
 

@@ -24,7 +24,7 @@ use limiter_decision::table::{self, KeyCell, Scratch, TableResult};
 use limiter_rules::model::TriePrefix;
 
 use super::excerpt::wait_until;
-use super::keyed::ModelKeyed;
+use super::tables::keyed::ModelKeyed;
 use super::{FoundKeyed, Model, Packet};
 use crate::Framing;
 

@@ -25,10 +25,10 @@ use limiter_decision::table::KeyCell;
 use limiter_rules::model::TriePrefix;
 
 use super::bans::ModelBanRef;
-use super::keyed::ModelKeyed;
-use super::lines::{ModelLine, ModelLines};
 use super::part::Entry;
-use super::source_bucket::ModelSourceBucketRef;
+use super::tables::keyed::ModelKeyed;
+use super::tables::lines::{ModelLine, ModelLines};
+use super::tables::source_bucket::ModelSourceBucketRef;
 use super::tables::{bits, same_prefix};
 use super::trail::Step;
 use super::{Model, longest};

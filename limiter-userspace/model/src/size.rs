@@ -9,8 +9,8 @@ use limiter_common::wire::{FlowKey, TableKey};
 
 use super::Model;
 use super::bans::ModelBanRef;
-use super::keyed::ModelKeyed;
-use super::source_bucket::ModelSourceBucketRef;
+use super::tables::keyed::ModelKeyed;
+use super::tables::source_bucket::ModelSourceBucketRef;
 
 /// Bytes of a hash map with capacity for `capacity` entries of `size` bytes: the number of places
 /// is a power of two, an eighth of them stays free, and each has an extra byte.

@@ -6,16 +6,17 @@ mod matches;
 mod recent;
 mod rule;
 mod target;
+pub(crate) mod words;
 
 pub(super) use matches::{icmp_message, is_opening, net, protocol_number, state_bits};
 
 use std::collections::BTreeSet;
 
+use self::words::words;
 use super::error::ImportError;
 use super::firewall::{Case, Chain, ChainName, Firewall, Hook, Rewrite, Rule, Verdict, Written};
 use super::packets::{Family, Packets, state};
 use super::rate;
-use super::words::words;
 
 /// Advice for a line that cannot be understood.
 const REMEDY: &str = "give the output of iptables-save or ip6tables-save";

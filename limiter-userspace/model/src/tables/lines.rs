@@ -9,7 +9,7 @@ use limiter_decision::line::{Entry, Head, HostEntry, HostLine, Line, Lines, Plac
 
 /// The lines of both families and of compact keys.
 #[derive(Debug)]
-pub(super) struct ModelLines {
+pub(crate) struct ModelLines {
     v4: Arc<[HostLine]>,
     v6: Arc<[HostLine]>,
     compact: Arc<[HostLine]>,
@@ -17,7 +17,7 @@ pub(super) struct ModelLines {
 }
 
 impl ModelLines {
-    pub(super) fn new(sources: u32, keys: u32, seed: u64) -> Self {
+    pub(crate) fn new(sources: u32, keys: u32, seed: u64) -> Self {
         let lines = |count| (0..lines_for(count)).map(|_| HostLine::default()).collect();
         Self { v4: lines(sources), v6: lines(sources), compact: lines(keys), seed }
     }
@@ -30,16 +30,16 @@ impl ModelLines {
         }
     }
 
-    pub(super) fn all(&self, kind: EntryKind) -> Lines {
+    pub(crate) fn all(&self, kind: EntryKind) -> Lines {
         Lines { count: u32::try_from(self.of(kind).len()).unwrap_or(u32::MAX), seed: self.seed }
     }
 
-    pub(super) fn line(&self, kind: EntryKind, index: u32) -> Option<ModelLine> {
+    pub(crate) fn line(&self, kind: EntryKind, index: u32) -> Option<ModelLine> {
         let index = usize::try_from(index).ok()?;
         Some(ModelLine { lines: Arc::clone(self.of(kind)), index })
     }
 
-    pub(super) fn bucket(&self, bucket_key: &BucketKey) -> Option<Bucket> {
+    pub(crate) fn bucket(&self, bucket_key: &BucketKey) -> Option<Bucket> {
         let (family, name) = (bucket_key.kind(), bucket_key.name()?);
         let found = Place::of(name, self.all(family)).all().find_map(|index| {
             let line = self.line(family, index)?;
@@ -49,14 +49,14 @@ impl ModelLines {
     }
 
     /// The compact keys that have an entry.
-    pub(super) fn compact(&self) -> Vec<(BucketKey, Bucket)> {
+    pub(crate) fn compact(&self) -> Vec<(BucketKey, Bucket)> {
         let entries = self.compact.iter().flat_map(HostLine::live_entries);
         entries
             .map(|entry| (BucketKey::named(EntryKind::Compact, entry.name), entry.bucket))
             .collect()
     }
 
-    pub(super) fn tracked(&self) -> usize {
+    pub(crate) fn tracked(&self) -> usize {
         self.v4
             .iter()
             .chain(self.v6.iter())

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 
-use super::elements::Elements;
-use super::error::ImportError;
-use super::iptables::net;
-use super::words::words;
+use super::Elements;
+use crate::error::ImportError;
+use crate::iptables::net;
+use crate::iptables::words::words;
 
 /// Set types whose elements are sources, with their names before version 6.
 const TYPES: [&str; 7] =
@@ -27,7 +27,7 @@ struct Made {
 }
 
 /// Reads the sets of a text. With `wanted`, only this one.
-pub(super) fn read(text: &str, wanted: Option<&str>) -> Result<Vec<Elements>, ImportError> {
+pub(crate) fn read(text: &str, wanted: Option<&str>) -> Result<Vec<Elements>, ImportError> {
     let mut order = Vec::new();
     let mut sets: BTreeMap<String, Made> = BTreeMap::new();
     for (index, line) in text.lines().enumerate() {

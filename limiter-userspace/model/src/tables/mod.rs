@@ -1,5 +1,9 @@
 //! The tables of the model: ordinary collections behind the same traits as the kernel's maps.
 
+pub(crate) mod keyed;
+pub(crate) mod lines;
+pub(crate) mod source_bucket;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -13,8 +17,8 @@ use limiter_common::wire::{
 use limiter_decision::cell::Cell as _;
 use limiter_rules::TablesPlan;
 
+use self::keyed::ModelKeyed;
 use super::entries::WordRef;
-use super::keyed::ModelKeyed;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Buffer {

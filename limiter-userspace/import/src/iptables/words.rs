@@ -3,10 +3,10 @@
 //! shell, for files written by people and ufw.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OpenQuote;
+pub(crate) struct OpenQuote;
 
 /// Divides a line into its words.
-pub(super) fn words(line: &str) -> Result<Vec<String>, OpenQuote> {
+pub(crate) fn words(line: &str) -> Result<Vec<String>, OpenQuote> {
     let mut words = Vec::new();
     let mut chars = line.chars().peekable();
     loop {

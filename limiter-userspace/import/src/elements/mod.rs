@@ -1,6 +1,10 @@
 //! Lists of addresses, from `ipset save` and fail2ban. They become a file for `limiter deny --file`
 //! or `allow`.
 
+pub(crate) mod crowdsec;
+pub(crate) mod fail2ban;
+pub(crate) mod ipset;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 

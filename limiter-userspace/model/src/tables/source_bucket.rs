@@ -21,9 +21,9 @@ pub struct ModelSourceBucketRef(Arc<ModelSourceBucket>);
 
 impl ModelSourceBucketRef {
     /// Bytes of the shared value.
-    pub(super) const SIZE: usize = size_of::<ModelSourceBucket>();
+    pub(crate) const SIZE: usize = size_of::<ModelSourceBucket>();
 
-    pub(super) fn of(bucket: &Bucket) -> Self {
+    pub(crate) fn of(bucket: &Bucket) -> Self {
         let Bucket { word, resolved, passed, dropped } = *bucket;
         Self(Arc::new(ModelSourceBucket {
             word: word.into(),
@@ -34,7 +34,7 @@ impl ModelSourceBucketRef {
     }
 
     /// The stored form of the bucket.
-    pub(super) fn bucket(&self) -> Bucket {
+    pub(crate) fn bucket(&self) -> Bucket {
         Bucket {
             word: self.0.word.load(Ordering::Acquire),
             resolved: self.0.resolved.load(Ordering::Acquire),

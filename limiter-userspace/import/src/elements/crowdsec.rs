@@ -3,9 +3,9 @@
 use limiter_rules::Selector;
 use limiter_rules::feed::Feed;
 
-use super::elements::Elements;
+use super::Elements;
 
-pub(super) fn read(text: &str) -> Vec<Elements> {
+pub(crate) fn read(text: &str) -> Vec<Elements> {
     let feed = Feed::parse(text);
     let mut elements = Elements::named("decisions");
     for entry in feed.entries {

@@ -60,15 +60,15 @@ pub struct ModelKeyed(Arc<ModelBucket>);
 
 impl ModelKeyed {
     /// Bytes of the shared value.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         size_of::<ModelBucket>() + self.0.heap()
     }
 
-    pub(super) fn begun(resolved: u64) -> Self {
+    pub(crate) fn begun(resolved: u64) -> Self {
         Self(Arc::new(ModelBucket { resolved: resolved.into(), ..ModelBucket::default() }))
     }
 
-    pub(super) fn of(bucket: &KeyedBucket) -> Self {
+    pub(crate) fn of(bucket: &KeyedBucket) -> Self {
         let KeyedBucket { resolved, passed, dropped, used, words } = *bucket;
         Self(Arc::new(ModelBucket {
             resolved: resolved.into(),
@@ -79,7 +79,7 @@ impl ModelKeyed {
         }))
     }
 
-    pub(super) fn bucket(&self) -> KeyedBucket {
+    pub(crate) fn bucket(&self) -> KeyedBucket {
         let load = |word: &AtomicU64| word.load(Ordering::Acquire);
         KeyedBucket {
             resolved: load(&self.0.resolved),

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::elements::Elements;
-use super::error::ImportError;
-use super::iptables::net;
+use super::Elements;
+use crate::error::ImportError;
+use crate::iptables::net;
 
 /// Beginning of the line with a jail's addresses.
 const LIST: &str = "Banned IP list:";
@@ -12,7 +12,7 @@ const LIST: &str = "Banned IP list:";
 const COMMAND: &str = "`fail2ban-client get JAIL banip --with-time`, `banned` or `status JAIL`";
 
 /// Reads the jails of a text. With `wanted`, only this one.
-pub(super) fn read(text: &str, wanted: Option<&str>) -> Result<Vec<Elements>, ImportError> {
+pub(crate) fn read(text: &str, wanted: Option<&str>) -> Result<Vec<Elements>, ImportError> {
     let jails = if text.trim_start().starts_with('[') {
         banned(text)?
     } else if text.contains("Status for the jail") || text.contains(LIST) {
