@@ -13,7 +13,6 @@
 pub(crate) struct Sum(u64);
 
 impl Sum {
-    /// Nothing summed yet.
     pub(crate) const ZERO: Self = Self(0);
 
     /// The sum with one word more, in host byte order.

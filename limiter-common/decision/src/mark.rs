@@ -17,7 +17,6 @@ use crate::checksum::Sum;
 const ECN: u8 = 0b11;
 const DSCP: u8 = !ECN;
 
-/// The transport is not ECN-capable.
 const NOT_CAPABLE: u8 = 0b00;
 const CE: u8 = 0b11;
 

@@ -111,7 +111,6 @@ number! {
         lost Self::Contended;
 }
 
-/// The number of no slot.
 const NO_SLOT: u64 = u64::MAX;
 
 variants!(OwnBudget: Replies, else Bans; lost Bans);

@@ -16,7 +16,6 @@ pub const MAX_TRIES: u64 = 16;
 pub(crate) struct Rounds(u64);
 
 impl Rounds {
-    /// A counter before the first round.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(crate) const fn new() -> Self {
         Self(0)

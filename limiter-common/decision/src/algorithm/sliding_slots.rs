@@ -35,7 +35,6 @@ use crate::algorithm::{Change, Charged, Words, charge_one_of};
 /// kept: in the order of their slots, the slot's own word last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
-    /// The number of the slot.
     number: u64,
     /// Units that count in the slot.
     sum: u64,

@@ -83,7 +83,6 @@ fn judge_in<W: Maps, B: SourceBucket>(
     (outcome, stored)
 }
 
-/// The bucket of a source.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn find<W: Maps>(maps: &W, bucket_key: &BucketKey) -> Option<StoredIn<W>> {
     match maps.lines(bucket_key.kind()) {

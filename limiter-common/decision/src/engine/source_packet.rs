@@ -33,7 +33,6 @@ pub struct SourcePacket {
 struct Rest {
     generation: Generation,
     deferred: bool,
-    /// Kind of the bucket key.
     kind: EntryKind,
 }
 

@@ -76,7 +76,6 @@ pub struct AdmissionCells {
 
 const _: () = assert!(size_of::<AdmissionCells>() == size_of::<limiter_common::wire::Admission>());
 
-/// Increments a counter of this CPU.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn bump(count: &Cell<u64>) {
     count.set(count.get().wrapping_add(1));

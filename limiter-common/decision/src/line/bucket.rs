@@ -37,7 +37,6 @@ struct LineResolved<L: Line> {
 }
 
 impl<L: Line> LineBucket<L> {
-    /// The bucket of a source, in an entry with its name.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn new(entry: L::Entry, name: u64) -> Self {
         Self::with(entry, name, 0, 0)

@@ -26,7 +26,6 @@ pub(super) const fn shift(way: u32) -> u32 {
     way.wrapping_sub(1).wrapping_mul(BITS) & 63
 }
 
-/// Carried packets of a way.
 #[cfg(not(target_arch = "bpf"))]
 pub(super) const fn carried(word: u64, way: u32) -> u64 {
     (word >> shift(way) & MASK) * HALF

@@ -22,7 +22,6 @@ pub fn take_lock<L: Line>(line: &L) -> bool {
     false
 }
 
-/// Releases the lock of a line.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn unlock(line: &impl Line) {
     line.head(Head::Lock).compare_exchange(HELD, FREE);

@@ -96,7 +96,6 @@ const fn part(hash: u64, count: u32) -> u32 {
     ((hash & 0xffff_ffff).wrapping_mul(count as u64) >> 32) as u32
 }
 
-/// The way for a step of the search.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) const fn way(start: u32, step: u32, last: u32) -> u32 {
     (start ^ step) & last

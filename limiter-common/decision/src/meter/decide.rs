@@ -14,7 +14,6 @@ use crate::gcra;
 use super::place::Place;
 use super::{Arrival, Undo};
 
-/// A decision about a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Decision {
     /// The packet is charged by the exchange of this word.
@@ -23,7 +22,6 @@ pub(super) enum Decision {
     PassAndMove(Undo, Undo),
     /// A log's head lags behind its entry: move the head and decide again.
     Behind(Undo),
-    /// The packet is over the limit.
     Over,
     /// A word has the other scale bit.
     Moved,
@@ -40,7 +38,6 @@ pub(super) trait Decide {
 /// The choice of the algorithm stands outside of that loop: inside of it the verifier walks all
 /// algorithms in every round.
 pub(super) trait Visitor {
-    /// The result of the use.
     type Outcome;
 
     /// Asks for decisions, as many as the use needs.

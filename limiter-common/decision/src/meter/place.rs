@@ -23,7 +23,6 @@ pub(super) struct Place<'bucket, W> {
 }
 
 impl<'bucket, W: Words> Place<'bucket, W> {
-    /// The place of a limit.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn new(spec: &LimitSpec, words: &'bucket W, scale: bool) -> Self {
         Self { words, first: u32::from(spec.first), scale: u64::from(scale) }
@@ -35,7 +34,6 @@ impl<'bucket, W: Words> Place<'bucket, W> {
         self.first.wrapping_add(word) & LAST
     }
 
-    /// A state as it is stored.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn pack(&self, state: u64) -> u64 {
         state << 1 | self.scale

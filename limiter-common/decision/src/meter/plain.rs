@@ -9,7 +9,6 @@ use super::{Arrival, Charged, Peek, Undo};
 use crate::cell::Cell;
 use crate::gcra::Charge;
 
-/// The charge of a packet to such a limit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge(spec: &LimitSpec, arrival: &Arrival) -> Charge {
     let Arrival { now, units, is_super_frame, .. } = *arrival;

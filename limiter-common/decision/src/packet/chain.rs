@@ -10,7 +10,6 @@ use crate::rounds::Rounds;
 const MORE_FRAGMENTS: u16 = 0x0001;
 const FRAGMENT_OFFSET: u16 = 0xfff8;
 
-/// The end of the chain.
 pub(super) struct End {
     pub(super) reach: Reach,
     /// The protocol behind the chain; meaningful if `known`.

@@ -5,7 +5,6 @@ use limiter_common::header::{TCP, UDP};
 
 use super::{Bytes, Facts};
 
-/// Bytes of a UDP header.
 const UDP_HEADER: u64 = 8;
 
 /// The byte of a TCP header whose upper half is its length, in words of four bytes.

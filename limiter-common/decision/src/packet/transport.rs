@@ -13,7 +13,6 @@ pub(super) const BEHIND_V6: usize = ether::HEADER + V6_HEADER;
 /// The flags of a TCP header, behind ports, sequence numbers and data offset.
 pub(super) const TCP_FLAGS: usize = 13;
 
-/// Reads the transport header at `offset` into the facts.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(super) fn read(
     frame: &impl Bytes,

@@ -70,7 +70,6 @@ impl Stale {
         Self(slot.index())
     }
 
-    /// True for [`Stale::KEY`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn is_key(self) -> bool {
         self.0 == Self::KEY.0
@@ -106,13 +105,11 @@ impl BudgetRef {
         Self(if record.budget == 0 { overflow } else { record.budget })
     }
 
-    /// True for [`BudgetRef::OWN`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn is_own(self) -> bool {
         self.0 == 0
     }
 
-    /// True for the overflow bucket of a rule.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) const fn is_overflow(self) -> bool {
         self.0 > MAX_BUDGETS
@@ -128,7 +125,6 @@ impl BudgetRef {
 /// A record and the bucket to which its limits are charged.
 pub(super) struct ChargeTarget<'m, K> {
     pub(super) record: &'m Record,
-    /// The slot of the record.
     pub(super) slot: Slot,
     pub(super) bucket: K,
     /// The scale bit of the bucket's words.

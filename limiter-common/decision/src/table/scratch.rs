@@ -47,7 +47,6 @@ pub struct Account {
     pub(super) budget: Cell<BudgetRef>,
     /// The slot of the record whose limits are charged, and below it the scale bit of its words.
     pub(super) slot: Cell<u32>,
-    /// The rule of the packet.
     pub(super) rule: Cell<u32>,
     /// The action of that rule to carry out.
     pub(super) action: Cell<u32>,
@@ -56,11 +55,9 @@ pub struct Account {
     /// The weight of that reason, more than 0 if anything is planned.
     pub(super) weight: Cell<u32>,
     pub(super) leases: Cell<KeyLeases>,
-    /// Number of charges made.
     pub(super) charges: Cell<u32>,
     /// Number of limits to charge, for a packet in plain tables.
     pub(super) limits: Cell<u32>,
-    /// The exchanges that undo these charges.
     pub(super) undos: [UndoCells; MAX_LIMITS],
 }
 
@@ -101,11 +98,9 @@ impl UndoCells {
 /// The charge of a packet in a table where its key is compact.
 #[derive(Clone, Copy)]
 pub(super) struct CompactCharge {
-    /// The change of the word.
     pub(super) change: Change,
     /// The line slot of a bucket in lines, as the register of an `Option<LineSlot>`.
     pub(super) line_slot: u64,
-    /// The rule of the packet.
     pub(super) rule: u32,
     /// The number of the reason that the rule counts.
     pub(super) reason: u32,
@@ -139,7 +134,6 @@ impl Charge {
         }
     }
 
-    /// Restores the result of [`Charge::raw`].
     #[cfg_attr(target_arch = "bpf", inline(always))]
     const fn from_raw(raw: u64) -> Self {
         let index = (raw & 0xffff_ffff) as u32;
@@ -179,9 +173,7 @@ impl Plan {
 pub struct Scratch {
     /// The facts of the packet. Written before there is a shared reference.
     pub facts: Facts,
-    /// The facts in the form of keys.
     pub(super) key_facts: Cell<KeyFacts>,
-    /// The key of the packet in each table.
     keys: [KeyCell; MAX_TABLES as usize],
     /// The key of an entry to be evicted.
     pub(super) leaving: KeyCell,
@@ -210,7 +202,6 @@ pub struct Scratch {
     pub(super) source_new: Cell<u64>,
     /// The outcome of the source table: [`crate::outcome::Packed::raw`].
     pub(super) source_outcome: Cell<u64>,
-    /// The leases of the current key.
     pub(super) leases: Cell<KeyLeases>,
     /// Whether the current key wants leases.
     pub(super) wish: Cell<Wish>,
@@ -488,7 +479,6 @@ impl Scratch {
         self.key(index).map(KeyCell::get)
     }
 
-    /// The key of the packet in a table.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub(super) fn key(&self, index: u32) -> Option<&KeyCell> {
         self.keys.get(index as usize & (MAX_TABLES as usize - 1))

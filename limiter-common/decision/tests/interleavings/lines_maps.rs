@@ -20,7 +20,6 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use crate::absent::{Nothing, no_map, no_tables, nothing_before, room_for_all, unbounded};
 use crate::maps::{LoomBucket, LoomWord, NOW};
 
-/// The ways of the line.
 const WAYS: usize = 2;
 
 /// A table of one line.
@@ -133,7 +132,6 @@ impl Line for LoomLine {
     }
 }
 
-/// A word of the head of a line.
 enum HeadWord<'a> {
     Shared(&'a LoomWord),
     Locked(&'a std::sync::atomic::AtomicU64),

@@ -202,7 +202,6 @@ impl Way {
         [[Self::Short, Self::Short], [Self::Short, Self::Long], [Self::Long, Self::Long]];
 }
 
-/// The use of an key's bucket.
 #[derive(Debug)]
 pub(crate) struct Used {
     pub(crate) owed: usize,
@@ -228,7 +227,6 @@ pub(crate) struct Maps {
     limits: Vec<Limit>,
     /// The bucket keys, with the slots of their rules.
     bucket_keys: Vec<(BucketKey, u32)>,
-    /// The buckets of keys, once they have one.
     made: Mutex<Vec<(BucketKey, LoomBucket)>>,
     entry_table: HostEntryTable,
 }
@@ -376,7 +374,6 @@ impl Maps {
     }
 }
 
-/// True if the packet passed.
 pub(crate) fn passes(reason: Reason) -> bool {
     let known = matches!(reason, Reason::Conforming | Reason::OverLimit | Reason::Contended);
     assert!(known, "{reason:?}");

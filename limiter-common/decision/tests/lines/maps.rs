@@ -23,7 +23,6 @@ use crate::absent::{Nothing, admission, no_tables, nothing_before, unbounded};
 
 pub(crate) const SEED: u64 = 0x5eed;
 
-/// The source with a number.
 pub(crate) fn source(number: u32) -> BucketKey {
     Source::V4(number.to_be_bytes()).into()
 }
@@ -78,7 +77,6 @@ impl Lines {
         (0..).filter(meets).take(sources).collect()
     }
 
-    /// The line at an index.
     pub(crate) fn at(&self, index: u32) -> &HostLine {
         &self.lines[usize::try_from(index).unwrap()]
     }
@@ -90,7 +88,6 @@ impl Lines {
         self.lines[own..].iter().flat_map(HostLine::live_entries).filter(owes).count()
     }
 
-    /// True if a source has an entry.
     pub(crate) fn has(&self, source: &BucketKey) -> bool {
         let name = source.name().unwrap();
         self.entries().iter().any(|entry| entry.name == name)
@@ -207,7 +204,6 @@ pub(crate) struct Rules {
     pub(crate) generation: AtomicU64,
 }
 
-/// The maps of the decision.
 pub(crate) struct Maps<'a, H> {
     pub(crate) store: H,
     pub(crate) rules: &'a Rules,

@@ -54,7 +54,6 @@ fn header(class: u8, id: u16) -> Vec<u8> {
     header.to_bytes().to_vec()
 }
 
-/// The header with the mark.
 fn marked(header: &[u8], mark: Mark) -> Option<Vec<u8>> {
     let (head, rest) = header.split_first_chunk().unwrap();
     mark::v4(head, mark).map(|head| [&head, rest].concat())

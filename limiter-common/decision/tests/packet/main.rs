@@ -18,7 +18,6 @@ mod tunnels;
 use limiter_common::verdict::Reason;
 use limiter_decision::packet::{self, Facts};
 
-/// The facts of a frame.
 fn facts(frame: &[u8]) -> Result<Facts, Reason> {
     let mut facts = Facts::EMPTY;
     packet::facts(&frame, &mut facts).map(|()| facts)

@@ -156,7 +156,6 @@ impl Said {
     }
 }
 
-/// The offset of a part of the frame.
 fn position(frame: &[u8], part: &[u8]) -> usize {
     part.as_ptr() as usize - frame.as_ptr() as usize
 }

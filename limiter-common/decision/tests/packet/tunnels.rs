@@ -49,7 +49,6 @@ fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A frame with these tags around a packet.
 fn framed(tags: &[u16], kind: EtherType, packet: &[u8]) -> Vec<u8> {
     let mut kinds = vec![0x8100u16; tags.len()];
     kinds.push(kind.0);

@@ -9,7 +9,6 @@ use crate::maps::{Keyed as _, Maps};
 use crate::table::result::{BudgetRef, ChargeTarget, Stale};
 use crate::table::scratch::Scratch;
 
-/// The result of the search for a [`ChargeTarget`].
 pub(crate) enum TargetLookup<'m, K> {
     /// No rule, or nothing to charge; with the record, if there is one.
     Free(Option<&'m Record>),
@@ -88,7 +87,6 @@ pub(crate) fn target_of<'m, W: Maps>(
     }
 }
 
-/// Finds the limits to which a key is charged.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn find_target<'m, W: Maps>(
     maps: &'m W,

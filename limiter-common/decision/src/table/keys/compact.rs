@@ -15,7 +15,6 @@ use super::key::{KeyFacts, lacks_none};
 use crate::packet::Facts;
 use limiter_common::compact::{ADDRESS, NUMBER, value_of, without_room};
 
-/// True if the key of a packet in a table is compact.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) const fn is_compact(table: &Table, key_facts: &KeyFacts) -> bool {
     let [first, ..] = key_facts.words();
@@ -33,7 +32,6 @@ pub(crate) fn compact_bit(table: &Table, key_facts: &KeyFacts) -> u32 {
     (has_number & is_v4 & lacks_none(without_room(table, first)) & 1) as u32
 }
 
-/// The compact key of a packet in a table.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn compact_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> BucketKey {
     let ([[_, source_mask], _], [[_, destination_mask], _]) =

@@ -193,7 +193,6 @@ pub fn locate(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> Option<Tabl
     if is_in(table, key_facts) { Some(key_in(table, facts, key_facts)) } else { None }
 }
 
-/// The key of a packet in a table that it is in.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn key_in(table: &Table, facts: &Facts, key_facts: &KeyFacts) -> TableKey {
     let fields = u64::from(table.fields);

@@ -41,7 +41,6 @@ pub(crate) fn lease_of<W: Maps>(
     Some(LeaseRef { lease, index, closed: is_set(record.closed, place) })
 }
 
-/// True if the bit of a place is set in a mask of places.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) const fn is_set(mask: u8, place: u32) -> bool {
     mask as u32 >> (place & 7) & 1 != 0

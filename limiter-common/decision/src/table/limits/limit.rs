@@ -20,7 +20,6 @@ use crate::register::Register;
 use crate::rounds::Rounds;
 use crate::table::scratch::{Charge, Scratch};
 
-/// The record in a slot, and the limit at a place of it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn limit_at<W: Maps>(maps: &W, slot: Slot, place: u32) -> Option<(&Record, &LimitSpec)> {
     let record = maps.record(slot)?;
@@ -28,7 +27,6 @@ fn limit_at<W: Maps>(maps: &W, slot: Slot, place: u32) -> Option<(&Record, &Limi
     Some((record, record.limits.get(place as usize & (MAX_LIMITS - 1))?))
 }
 
-/// The limit at a place of the record in a slot.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn spec<W: Maps>(maps: &W, slot: Slot, place: u32) -> Option<&LimitSpec> {
     limit_at(maps, slot, place).map(|(_, spec)| spec)

@@ -96,13 +96,11 @@ pub fn judge_compact_alone<W: Maps>(maps: &W, scratch: &Scratch, index: u32) -> 
     (Reason::from_index(reason), rule)
 }
 
-/// The compact key at a place of the row.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn bucket_key(scratch: &Scratch, place: u32) -> BucketKey {
     BucketKey::compact(scratch.compact_key(place).map_or(0, cell::Cell::get))
 }
 
-/// The charge at a place of the row.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn charge(scratch: &Scratch, place: u32) -> CompactCharge {
     scratch.compact_charge(place).map_or_else(CompactCharge::none, cell::Cell::get)
