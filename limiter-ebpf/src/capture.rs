@@ -43,7 +43,6 @@ static CAPTURE_BUDGET: PerCpuArray<CaptureBudget, 1> = PerCpuArray::new();
 #[btf_map]
 static CAPTURE_FRAME: PerCpuArray<CaptureFrame, 1> = PerCpuArray::new();
 
-/// True if there is a capture at `now`.
 #[inline(always)]
 fn is_on(now: Ticks) -> bool {
     now.get() < Kernel.control(Control::CaptureEnd)

@@ -9,13 +9,11 @@ use aya_ebpf::helpers::generated::{
 use limiter_common::header::Direction;
 use limiter_decision::packet::Segments;
 
-/// The context that the kernel passes.
 pub(crate) type Context = __sk_buff;
 
 /// The verdict for an skb that passes: the next program runs (`TCX_NEXT`).
 pub(crate) const PASS: u32 = TC_ACT_UNSPEC.cast_unsigned();
 
-/// The verdict for an skb that is dropped.
 pub(crate) const DROP: u32 = TC_ACT_SHOT.cast_unsigned();
 
 /// Skbs may be super-frames.
@@ -35,7 +33,6 @@ const RECOMPUTE_CHECKSUM: u64 = 1;
 /// `BPF_SKB_TSTAMP_DELIVERY_MONO`: a departure time, which survives a redirection.
 const DELIVERY_MONO: u32 = 1;
 
-/// The direction of skbs.
 #[inline(always)]
 pub(crate) fn direction() -> Direction {
     if OUT.load() == 0 { Direction::In } else { Direction::Out }

@@ -13,13 +13,10 @@ use crate::maps::Kernel;
 use crate::maps::definitions::THEN;
 use crate::maps::members::bond_of;
 
-/// The context that the kernel passes.
 pub(crate) type Context = xdp_md;
 
-/// The verdict for a frame that passes.
 pub(crate) const PASS: u32 = xdp_action::XDP_PASS;
 
-/// The verdict for a frame that is dropped.
 pub(crate) const DROP: u32 = xdp_action::XDP_DROP;
 
 /// No frame stands for several packets here.
@@ -28,7 +25,6 @@ pub(crate) const SUPER_FRAMES: bool = false;
 /// No frame waits here.
 pub(crate) const DELAYS: bool = false;
 
-/// The direction of frames.
 #[inline(always)]
 pub(crate) const fn direction() -> Direction {
     Direction::In

@@ -88,14 +88,12 @@ impl MapKeyed {
         NonNull::new(bucket).map(Self)
     }
 
-    /// The address of the bucket.
     #[inline(always)]
     pub(crate) fn as_ptr(self) -> *mut KeyedBucket {
         self.0.as_ptr()
     }
 }
 
-/// One of the words of a bucket of a table.
 pub(crate) struct KeyedWord {
     bucket: MapKeyed,
     index: u32,
@@ -192,7 +190,6 @@ impl Keyed for MapKeyed {
     }
 }
 
-/// A lease inside a map.
 pub(crate) struct MapLease(NonNull<LeaseWords>);
 
 impl MapLease {

@@ -9,7 +9,6 @@ use limiter_decision::entries::EntryTableWords;
 
 use super::atomic::MapWord;
 
-/// A [`EntryTable`] inside its map.
 pub(super) struct MapEntryTable(NonNull<EntryTable>);
 
 impl MapEntryTable {

@@ -41,7 +41,6 @@ use crate::source_store::hashed::{self, MapBucket};
 use crate::source_store::lines::{self, MapLine};
 
 impl Kernel {
-    /// Counts a frame under the reason with which it left.
     #[inline(always)]
     pub(crate) fn count_reason(reason: Reason, size: FrameSize) {
         if let Some(tally) = REASONS.get_ptr_mut(reason.index()) {
@@ -87,7 +86,6 @@ unsafe fn copy<const N: usize>(to: *mut u64, from: *const u64) {
     unsafe { to.cast::<[u64; N]>().write_volatile(from.cast::<[u64; N]>().read_volatile()) };
 }
 
-/// Copies the key of an entry.
 #[inline(always)]
 pub(crate) fn copy_key(entry: NonNull<KeyedEntry>, key: NonNull<TableKey>) {
     // SAFETY: whole values: one in the map, whose key is written once, before anybody can find it,
@@ -112,7 +110,6 @@ pub(crate) fn is_of(entry: NonNull<KeyedEntry>, key: NonNull<TableKey>) -> bool 
     first | one[4] ^ other[4] | one[5] ^ other[5] | one[6] ^ other[6] == 0
 }
 
-/// The name of a key, in place.
 #[inline(always)]
 fn name(key: &KeyCell) -> &KeyName {
     // SAFETY: this CPU's own key, which nothing changes during the look-up.

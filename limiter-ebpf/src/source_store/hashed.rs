@@ -142,7 +142,6 @@ pub(crate) fn remove(bucket_key: &BucketKey) {
     );
 }
 
-/// The state of a slot of an eviction ring.
 #[inline(always)]
 pub(crate) fn ring_slot(kind: EntryKind, index: u32) -> Option<MapWord> {
     if lines::are_used() {
@@ -156,7 +155,6 @@ pub(crate) fn ring_slot(kind: EntryKind, index: u32) -> Option<MapWord> {
     slot.and_then(NonNull::new).map(MapWord::new)
 }
 
-/// A bucket inside a map.
 #[derive(Clone, Copy)]
 pub(crate) struct MapBucket(pub(super) NonNull<Bucket>);
 

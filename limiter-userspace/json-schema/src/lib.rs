@@ -110,7 +110,6 @@ pub fn valid(schema: &Value, root: &Value, document: &Value) -> Result<(), Strin
     Ok(())
 }
 
-/// True if a text matches a pattern.
 fn matches(pattern: &str, text: &str) -> bool {
     regex::Regex::new(pattern).unwrap().is_match(text)
 }

@@ -84,7 +84,6 @@ impl Cell for HeadWord {
     }
 }
 
-/// An entry inside a line.
 #[derive(Clone, Copy)]
 pub(crate) struct MapEntry(pub(crate) NonNull<LineEntry>);
 
