@@ -67,10 +67,10 @@ pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCA
 /// Why nothing is served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Rule files.
+    /// Mistakes in rule files.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Rules(Vec<RuleFileError>),
-    /// An address.
+    /// The server cannot listen at an address.
     #[error("cannot listen at {listen}: {source}: {}", listen_remedy(.source.kind()))]
     Listen {
         /// The address.
@@ -78,19 +78,19 @@ pub enum ServeError {
         /// Reason.
         source: io::Error,
     },
-    /// A socket of the service manager.
+    /// A socket of the service manager cannot be used.
     #[error("cannot listen at a socket of the service manager: {0}: check the unit of the socket")]
     Inherited(io::Error),
-    /// The file of the node.
+    /// The file of the node is wrong.
     #[error("--cluster: {0}")]
     Config(#[from] ConfigError),
-    /// The node.
+    /// The node cannot start.
     #[error(transparent)]
     Cluster(#[from] StartError),
-    /// The state directory.
+    /// The state directory cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The system.
+    /// The system refused something.
     #[error("cannot {what}: {source}: check the limits of this process")]
     System {
         /// What failed.
@@ -265,7 +265,7 @@ impl Server {
         good
     }
 
-    /// Keeps the buckets, if there is a place for them; true if that is done, or not to be done.
+    /// Saves the buckets, if there is a place for them; true if that succeeded or was not needed.
     pub fn save(&self) -> bool {
         self.state.as_ref().is_none_or(|state| self.service.save(state))
     }
@@ -352,7 +352,7 @@ pub fn run(options: &Options) -> Result<(), ServeError> {
     let main = runtime().map_err(system("start"))?;
     let _in_runtime = main.enter();
     let listen = |kind| signal(kind).map_err(system("listen to signals"));
-    // Before anybody can know that there is somebody to send one to.
+    // Before anybody can know this process and send it a signal.
     let signals = Signals {
         reload: listen(SignalKind::hangup())?,
         terminate: listen(SignalKind::terminate())?,
@@ -388,7 +388,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// Does what has to be done meanwhile, until the process is to end.
+    /// Does periodic work until the process is to end.
     async fn wait(mut self, server: &Server, save_every: Option<Duration>) {
         let mut second = interval(Duration::from_secs(1));
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);

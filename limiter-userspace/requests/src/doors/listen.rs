@@ -54,7 +54,8 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Listens; returns the file of a socket, too. One that nobody listens at is replaced.
+    /// Listens, and returns the file of a unix socket. A socket at which nobody listens is
+    /// replaced.
     pub(crate) fn bind(listen: &Listen) -> io::Result<(Self, Option<SocketFile>)> {
         Ok(match listen {
             Listen::Tcp(address) => {
@@ -79,7 +80,7 @@ impl Listener {
         }
     }
 
-    /// The same for another thread.
+    /// A second handle on the same socket, for another thread.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         Ok(match self {
             Self::Tcp(listener) => Self::Tcp(listener.try_clone()?),
@@ -109,8 +110,8 @@ pub(crate) fn inherited() -> io::Result<Vec<(Listener, Listen)>> {
     Ok(listeners)
 }
 
-/// Read and write for everybody: who may ask is said by the directory. Over TCP every user of the
-/// machine may, too.
+/// Readable and writable for everybody: the directory controls who may ask. Over TCP every user of
+/// the machine may ask, too.
 const MODE: u32 = 0o666;
 
 fn unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
@@ -122,12 +123,12 @@ fn unix(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
         }
         Ok(_) => match UnixStream::connect(path) {
             Ok(_) => return Err(io::Error::other("somebody listens there already")),
-            // Left behind by a process that was killed.
+            // Left behind by a killed process.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
             Err(error) => return Err(error),
         },
     }
-    // Under another name until it can be used: the rename takes the place of an old one at once.
+    // Under another name until it is ready: the rename replaces an old socket at once.
     let mut hidden = path.as_os_str().to_owned();
     hidden.push(".new");
     let hidden = PathBuf::from(hidden);
