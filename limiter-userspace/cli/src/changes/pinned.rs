@@ -64,7 +64,7 @@ pub(crate) fn bypass(
     }
 }
 
-/// Removes the program, its maps and all limits; says which interfaces are free now.
+/// Removes the program, its maps and all limits; reports which interfaces are free now.
 pub(crate) fn detach(
     client: &Client,
     pin_dir: Option<&Path>,
@@ -106,8 +106,8 @@ pub(crate) fn free(
     }
 }
 
-/// The interfaces that are limited though no daemon answers at a socket, as a sentence, if that can
-/// be seen: of another socket than the default one nobody knows where the maps are.
+/// A sentence that names the interfaces that are limited though no daemon answers at a socket, if
+/// that can be seen: for any socket but the default one, nobody knows where the maps are.
 pub(crate) fn still_limited(socket: &Path, backend: &dyn Backend) -> Option<String> {
     let limited =
         if socket == Path::new(SOCKET) { backend.limited(Path::new(PIN_DIR)) } else { Vec::new() };

@@ -76,7 +76,6 @@ impl fmt::Debug for Bans<'_> {
 }
 
 impl Bans<'_> {
-    /// Returns true if the client of a session is banned.
     fn has(self, session: &Session, now: Ticks) -> bool {
         let ban = self.0.ban(&key(session.peer.to_canonical()));
         // An unreadable map must not cause refusals.
@@ -195,7 +194,6 @@ fn denied_by_file(entry: &Selector, session: &Session) -> String {
     )
 }
 
-/// Objection to a change of the lists, if any.
 pub(crate) fn objection_to_lists(
     before: Scene<'_>,
     after: Scene<'_>,
@@ -255,7 +253,6 @@ fn limited(rule: &Path, session: &Session) -> String {
     spared(&may_limit(rule, session), session)
 }
 
-/// Objection to an entry of the deny list.
 fn denied(entry: &Selector, session: &Session) -> String {
     spared(&would_drop(entry, session), session)
 }

@@ -27,7 +27,6 @@ pub(super) enum Whose {
     Prefix(IpNet),
 }
 
-/// A key with its counters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyLine {
     pub(super) whose: Whose,
@@ -39,17 +38,14 @@ pub(super) struct KeyLine {
     pub(super) counters: Counters,
 }
 
-/// A pass over all keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeyPass {
     /// Place in the maps; `None` at the beginning.
     place: Option<KeyPlace>,
-    /// True if all was read.
     done: bool,
 }
 
 impl KeyPass {
-    /// Returns true if all keys were read.
     pub(super) const fn is_done(&self) -> bool {
         self.done
     }

@@ -61,7 +61,6 @@ pub(crate) struct OpenMaps {
     pub(crate) hooks: Vec<Hook>,
     /// Largest frame of the interfaces in bytes.
     pub(crate) max_frame: u64,
-    /// The rules of `generation`.
     pub(crate) installed: Installed,
     pub(crate) generation: u64,
 }
@@ -95,7 +94,6 @@ impl OpenMaps {
         })
     }
 
-    /// The leases of shared limits.
     pub(crate) fn leases(&self) -> Result<&Arc<LeaseMemory>, DatapathError> {
         if let Some(leases) = self.leases.get() {
             return Ok(leases);

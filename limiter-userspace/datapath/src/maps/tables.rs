@@ -98,7 +98,6 @@ impl TableMaps {
         Ok(())
     }
 
-    /// Writes records into their slots.
     pub(crate) fn set_records(&mut self, records: &[(u32, Record)]) -> Result<(), DatapathError> {
         let slots: Vec<u32> = records.iter().map(|(slot, _)| *slot).collect();
         let records: Vec<_> = records.iter().map(|(_, record)| Wire(*record)).collect();
@@ -126,7 +125,6 @@ impl TableMaps {
         tries::put(&mut self.rules, trie, map::TABLE_RULES, generation, pins)
     }
 
-    /// The trie of a generation.
     pub(crate) fn trie(
         &self,
         generation: u64,
@@ -189,7 +187,6 @@ impl TableMaps {
         }
     }
 
-    /// The state of a shared budget.
     pub(crate) fn budget(&self, index: u32) -> Result<KeyedBucket, DatapathError> {
         Ok(self.budgets.get(&index, 0).map_err(DatapathError::map(map::BUDGETS))?.0)
     }
@@ -249,7 +246,6 @@ impl TableMaps {
             .collect()
     }
 
-    /// Record of one source's bans.
     pub(crate) fn ban(&self, source: &[u8; 16]) -> Result<Option<Ban>, DatapathError> {
         match self.bans.get(source, 0) {
             Ok(ban) => Ok(Some(ban.0)),
