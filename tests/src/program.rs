@@ -304,7 +304,7 @@ impl Program {
     ///
     /// When the kernel refuses.
     pub fn keyed(&self, key: &TableKey) -> Result<Option<KeyedBucket>> {
-        Ok(self.kernel.keyed(key)?)
+        Ok(self.kernel.keyed(*key)?)
     }
 
     /// The state of a shared budget.
@@ -313,7 +313,7 @@ impl Program {
     ///
     /// When the kernel refuses.
     pub fn budget(&self, index: u32) -> Result<KeyedBucket> {
-        Ok(self.kernel.budget(index)?)
+        self.kernel.budget(index)?.context("no such budget")
     }
 
     /// Sets where the windows of the wall clock begin.
@@ -390,7 +390,7 @@ impl Program {
     ///
     /// When the kernel refuses.
     pub fn bucket(&self, source: Source) -> Result<Option<Bucket>> {
-        Ok(self.kernel.bucket(&source)?)
+        Ok(self.kernel.bucket(source)?)
     }
 
     /// Counters of a rule, by its number.

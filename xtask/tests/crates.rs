@@ -151,8 +151,7 @@ fn takers(of: &str, kinds: &[Option<&str>]) -> Vec<String> {
 
 #[test]
 fn few_crates_take_aya_the_objects_the_daemon_and_the_commands() {
-    // The fake is of tests alone.
-    assert_eq!(takers("aya", &[None]), ["limiter-datapath", "limiter-fake", "limiter-tests"]);
+    assert_eq!(takers("aya", &[None]), ["limiter-datapath", "limiter-tests"]);
     let every = [None, Some("dev"), Some("build")];
     assert_eq!(takers("limiter-objects", &every), ["limiter-tests", "limiter-userspace"]);
     assert_eq!(takers("limiter-daemon", &[None]), ["limiter-cli"]);

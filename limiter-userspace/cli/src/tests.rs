@@ -19,7 +19,7 @@ use limiter_api::bypass::BypassNow;
 use limiter_api::limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
 use limiter_api::render;
 use limiter_api::sources::source::SourceView;
-use limiter_fake::Fake;
+use limiter_datapath::fake::Fake;
 
 use super::args::{Args, Command};
 use super::commands::execute;

@@ -61,7 +61,12 @@ pub trait Observed: Reading<Error = DatapathError> {
     fn source_table(&self) -> SourceTable;
     /// Settings of an entry table, and counts of new entries since its map was made, summed over
     /// all CPUs.
-    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError>;
+    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
+        let (entry_table, cpus) = self.admissions(kind)?;
+        let mut sum = Admission::default();
+        cpus.into_iter().for_each(|cpu| sum.merge(cpu));
+        Ok((entry_table, sum))
+    }
     /// The index of an interface by its current name, or by the name in the request to limit it.
     fn interface_index(&self, name: &str) -> Option<u32>;
     /// The name of an interface in this network namespace by its index. If it is limited, the name

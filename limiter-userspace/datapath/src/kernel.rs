@@ -4,7 +4,6 @@ pub(crate) mod changes;
 mod in_daemon;
 pub(crate) mod on_trial;
 mod rule_set;
-mod state;
 pub(crate) mod trial;
 
 use std::collections::BTreeMap;
@@ -35,7 +34,8 @@ use super::pins::pin_lock::PinLock;
 use super::pins::predecessor::Predecessor;
 use super::sources::source_store::SourceStore;
 use super::{
-    Datapath as _, DatapathError, LeftBehind, ModeChoice, Options, PinDir, Wanted, features,
+    Datapath as _, DatapathError, LeaseMemory, LeftBehind, ModeChoice, Options, PinDir, Wanted,
+    features,
 };
 use on_trial::Trial;
 
@@ -269,6 +269,11 @@ impl Kernel {
             }
         };
         programs::loaded(ebpf, framing).map(|program| HookProgram::Tc(program, place))
+    }
+
+    /// The leases of shared limits.
+    pub fn leases(&self) -> Result<&LeaseMemory, DatapathError> {
+        Ok(self.held.leases()?)
     }
 }
 

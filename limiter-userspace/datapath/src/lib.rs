@@ -4,6 +4,8 @@
 mod backend;
 mod capabilities;
 mod error;
+#[cfg(feature = "fake")]
+pub mod fake;
 mod features;
 mod hooks;
 mod interfaces;

@@ -23,7 +23,7 @@ use aya::maps::lpm_trie::Key;
 use aya::maps::{
     Array, ArrayOfMaps, LpmTrie, Map, MapData, MapError, MapInfo, PerCpuArray, PerCpuValues,
 };
-use limiter_common::bucket::{Generation, Slot};
+use limiter_common::bucket::Generation;
 use limiter_common::bucket_key::BucketKey;
 use limiter_common::header::Direction;
 use limiter_common::verdict::Reason;
@@ -35,7 +35,7 @@ use limiter_rules::model::TriePrefix;
 
 use super::sources::batch;
 use super::{DatapathError, PinDir};
-use found::found;
+
 use pod::Wire;
 
 /// Counters zeroed per call: 64 bytes each, on every CPU.
@@ -46,7 +46,7 @@ type Trie = LpmTrie<MapData, [u8; 16], u32>;
 /// Every map that user space reads or writes.
 pub(super) struct Maps {
     control: Array<MapData, u64>,
-    limits: Array<MapData, Wire<Limit>>,
+    pub(super) limits: Array<MapData, Wire<Limit>>,
     rules: ArrayOfMaps<MapData, Trie>,
     reasons: PerCpuArray<MapData, Wire<Tally>>,
     rule_stats: PerCpuArray<MapData, Wire<RuleCounters>>,
@@ -147,10 +147,6 @@ impl Maps {
 
     pub(super) fn limit(&self, slot: u32) -> Result<Limit, DatapathError> {
         Ok(self.limits.get(&slot, 0).map_err(DatapathError::map(map::LIMITS))?.0)
-    }
-
-    pub(super) fn limit_at(&self, slot: Slot) -> Result<Option<Limit>, DatapathError> {
-        Ok(found(map::LIMITS, self.limits.get(&slot.index(), 0))?.map(|limit| limit.0))
     }
 
     /// The trie of a generation, for looking up single sources.

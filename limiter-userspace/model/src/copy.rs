@@ -9,7 +9,7 @@ use limiter_common::wire::{Admission, EntryKind, Table};
 use limiter_decision::entries::admission;
 
 use super::Model;
-use super::part::Entry;
+use super::reading::Entry;
 
 impl Model {
     pub(super) fn asks(&self, entry: Entry) {

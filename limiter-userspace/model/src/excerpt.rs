@@ -19,7 +19,8 @@ use limiter_decision::outcome::Outcome;
 use limiter_decision::packet::{self, Facts, Layer3, Segments, TcFrame};
 use limiter_rules::model::TriePrefix;
 
-use super::part::{Entry, Part};
+use super::part::{Part, PartEntryTable};
+use super::reading::{Entry, Value};
 use super::tables::Buffer;
 use super::trail::Trail;
 use super::{Looked, Model};
@@ -105,6 +106,60 @@ impl Judged {
 }
 
 impl Model {
+    /// Puts in what was read of an entry.
+    fn put(&mut self, entry: Entry, value: &Value) {
+        match (entry, *value) {
+            (Entry::Moment(generation), Value::Moment(moment)) => {
+                self.moments.set(generation.into(), moment);
+            }
+            (Entry::Listed(source), Value::Listed(listed)) => {
+                self.lists.insert(TriePrefix::of_source(source.trie_key()), listed);
+            }
+            (Entry::ListedAround(source), Value::ListedAround(listed)) => {
+                // The length of the listed prefix is unknown here, and does not matter.
+                let own = TriePrefix::of_source(source.trie_key());
+                self.lists.insert(own.shortened(own.length.saturating_sub(1)), listed);
+            }
+            (Entry::Ban(source), Value::Ban(ban)) => self.put_ban(&source, &ban),
+            (Entry::Slot(generation, bucket_key), Value::Slot(slot)) => {
+                let prefix = TriePrefix { length: SOURCE_BITS, address: bucket_key.trie_key() };
+                let [even, odd] = &mut self.tries;
+                let trie = if generation.buffer() == 0 { even } else { odd };
+                trie.push((prefix, slot.index()));
+            }
+            (Entry::Limit(slot), Value::Limit(limit)) => {
+                self.limits.insert(slot.index(), limit);
+            }
+            (Entry::Bucket(bucket_key), Value::Bucket(bucket)) => {
+                self.put_bucket(bucket_key, &bucket);
+            }
+            (Entry::Aggregate(index), Value::Aggregate(word)) => {
+                self.entries.aggregate(index).set(word);
+            }
+            (Entry::Fingerprints(index), Value::Fingerprints(word)) => {
+                self.entries.fingerprints(index).set(word);
+            }
+            (Entry::TableRule(generation, key), Value::TableRule(value)) => {
+                self.tables.buffer_mut(generation).trie.push((key, KEY_BITS, value));
+            }
+            (Entry::Record(slot), Value::Record(record)) => {
+                self.tables.write_records([(slot.index(), record)].into());
+            }
+            (Entry::Action(index), Value::Action(action)) => self.tables.put_action(index, action),
+            (Entry::Keyed(key), Value::Keyed(bucket)) => self.tables.put_keyed(key, &bucket),
+            (Entry::Budget(index), Value::Budget(bucket)) => {
+                self.tables.put_budget(index, &bucket);
+            }
+            (Entry::Lease(index), Value::Lease(lease)) => self.tables.put_lease(index, &lease),
+            (Entry::Leased(key), Value::Leased(leases)) => {
+                self.tables.set_leased(&key, Some(leases));
+            }
+            (Entry::Flow(flow), Value::Flow(time)) => self.set_flow(&flow, Ticks::new(time)),
+            // Tables are read with their shapes. No value is of another kind than its entry.
+            _ => {}
+        }
+    }
+
     /// Judges a packet at `now` in a copy. Returns the outcome and the copy.
     fn judged(&self, packet: &Packet<'_>, now: Ticks) -> (Judged, Self) {
         let mut copy = self.copy(now);
@@ -150,9 +205,8 @@ impl<'m, E> Excerpt<'m, E> {
             buffer(Control::OddRuleSet, Control::OddReplies, Control::OddBans)?,
         ];
         for (kind, copied) in EntryKind::ALL.into_iter().zip(&mut part.entry_tables) {
-            let entry_table = maps.entry_table(kind)?;
-            copied.entries = entry_table.entries;
-            copied.cpus = maps.admissions(kind)?;
+            let (entry_table, cpus) = maps.admissions(kind)?;
+            *copied = PartEntryTable { entries: entry_table.entries, cpus, doubtful: false };
             let entries = u64::from(FRAMES);
             model.entries.set_entry_table(kind, EntryTable { entries, cursor: 0, ..entry_table });
         }
@@ -209,96 +263,28 @@ impl<'m, E> Excerpt<'m, E> {
 
     /// Reads an entry into the model.
     fn read(&mut self, entry: Entry) -> Result<(), E> {
-        let Self { maps, model, .. } = self;
         match entry {
-            Entry::Moment(generation) => {
-                model.moments.set(generation.into(), maps.moment(generation)?);
-            }
             Entry::Listed(source) => {
-                let lists = maps.control(Control::Lists)?;
-                let own = TriePrefix::of_source(source.trie_key());
-                // The length of the listed prefix is unknown here, and does not matter.
-                let around = own.shortened(own.length.saturating_sub(1));
+                let lists = self.maps.control(Control::Lists)?;
                 if lists & LISTS_EXACT != 0 {
-                    model.lists.extend(maps.listed(&source)?.map(|entry| (own, entry)));
+                    self.copy(entry)?;
                 }
                 if lists & LISTS_PREFIXES != 0 {
-                    model.lists.extend(maps.listed_around(&source)?.map(|entry| (around, entry)));
-                }
-            }
-            Entry::Ban(source) => {
-                if let Some(ban) = maps.ban(&source)? {
-                    model.put_ban(&source, &ban);
-                }
-            }
-            Entry::Slot(generation, bucket_key) => {
-                let slot = maps.slot(generation, &bucket_key)?;
-                let prefix = TriePrefix { length: SOURCE_BITS, address: bucket_key.trie_key() };
-                let [even, odd] = &mut model.tries;
-                let trie = if generation.buffer() == 0 { even } else { odd };
-                trie.extend(slot.map(|slot| (prefix, slot.index())));
-            }
-            Entry::Limit(slot) => {
-                model.limits.extend(maps.limit(slot)?.map(|limit| (slot.index(), limit)));
-            }
-            Entry::Bucket(bucket_key) => {
-                if let Some(bucket) = maps.bucket_of(&bucket_key)? {
-                    model.put_bucket(bucket_key, &bucket);
-                }
-            }
-            Entry::Aggregate(index) => {
-                if let Some(word) = maps.aggregate(index)? {
-                    model.entries.aggregate(index).set(word);
-                }
-            }
-            Entry::Fingerprints(index) => {
-                if let Some(word) = maps.fingerprints(index)? {
-                    model.entries.fingerprints(index).set(word);
+                    self.copy(Entry::ListedAround(source))?;
                 }
             }
             Entry::Table(generation, index) => self.read_table(generation, index)?,
-            Entry::TableRule(generation, key) => {
-                let value = maps.table_rule(generation, &key)?;
-                let trie = &mut model.tables.buffer_mut(generation).trie;
-                trie.extend(value.map(|value| (key, KEY_BITS, value)));
-            }
-            Entry::Record(slot) => {
-                let record = maps.record(slot)?.map(|record| (slot.index(), record));
-                model.tables.write_records(record.into_iter().collect());
-            }
-            Entry::Action(index) => {
-                if let Some(action) = maps.action(index)? {
-                    model.tables.put_action(index, action);
-                }
-            }
-            Entry::Keyed(key) => {
-                if let Some(bucket) = maps.keyed(&key)? {
-                    model.tables.put_keyed(key, &bucket);
-                }
-            }
-            Entry::Budget(index) => {
-                if let Some(bucket) = maps.budget(index)? {
-                    model.tables.put_budget(index, &bucket);
-                }
-            }
-            Entry::Lease(index) => {
-                if let Some(lease) = maps.lease(index)? {
-                    model.tables.put_lease(index, &lease);
-                }
-            }
-            Entry::Leased(key) => {
-                if let Some(leases) = maps.leased(&key)? {
-                    model.tables.set_leased(&key, Some(leases));
-                }
-            }
-            Entry::Flow(flow) => {
-                if let Some(time) = maps.flow(&flow)? {
-                    model.set_flow(&flow, Ticks::new(time));
-                }
-            }
+            _ => self.copy(entry)?,
         }
         if let Some(part) = &mut self.model.part {
             part.read.push(entry);
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, entry: Entry) -> Result<(), E> {
+        if let Some(value) = self.maps.read(entry)? {
+            self.model.put(entry, &value);
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ use limiter_decision::table::KeyCell;
 use limiter_rules::model::TriePrefix;
 
 use super::bans::ModelBanRef;
-use super::part::Entry;
+use super::reading::Entry;
 use super::tables::keyed::ModelKeyed;
 use super::tables::lines::{ModelLine, ModelLines};
 use super::tables::source_bucket::ModelSourceBucketRef;

@@ -2,38 +2,16 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use limiter_common::bucket::{Generation, Slot};
-use limiter_common::bucket_key::BucketKey;
-use limiter_common::source::Source;
-use limiter_common::wire::{Admission, EntryKind, FlowKey, Table, TableKey};
+use limiter_common::bucket::Generation;
+use limiter_common::wire::{Admission, EntryKind, Table};
 
-/// A map entry that is read on demand. Everything else is read at the beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
-    Moment(u32),
-    /// Entries of the source in both lists.
-    Listed(Source),
-    Ban(Source),
-    Slot(Generation, BucketKey),
-    Limit(Slot),
-    Bucket(BucketKey),
-    Aggregate(u32),
-    Fingerprints(u32),
-    Table(Generation, u32),
-    TableRule(Generation, TableKey),
-    Record(Slot),
-    Action(u32),
-    Keyed(TableKey),
-    Budget(u32),
-    Lease(u32),
-    Leased(TableKey),
-    Flow(FlowKey),
-}
+use super::reading::Entry;
 
 /// State of a model that holds only a part of the maps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
-    /// Entries that were read, including those that do not exist.
+    /// Entries that were read on demand, including those that do not exist. All else was read at the
+    /// beginning.
     pub(super) read: Vec<Entry>,
     /// Entries that were asked for but not read, in all copies.
     pub(super) missing: Arc<Mutex<Vec<Entry>>>,

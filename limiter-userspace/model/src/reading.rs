@@ -27,154 +27,146 @@ pub const SOURCE_BITS: u32 = 128;
 /// All bits of a key in the trie of rules.
 pub const KEY_BITS: u32 = TRIE_FIXED_BITS + 128;
 
-/// Everything that the decision about a packet reads.
-pub trait Reading {
-    /// Error of a read.
-    type Error;
+/// A row for each kind of entry: its variant of [`Entry`] and of [`Value`], and its method.
+macro_rules! entries {
+    ($($(#[$doc:meta])+ $kind:ident: $method:ident($($at:ident: $place:ty),+) -> $value:ty;)+) => {
+        /// An entry of a map, by its place.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Entry {
+            $($(#[$doc])+ $kind($($place),+),)+
+        }
 
+        /// What is in an entry. Its variant has the name of the entry's.
+        #[derive(Clone, Copy, Debug)]
+        pub enum Value {
+            $($(#[$doc])+ $kind($value),)+
+        }
+
+        /// Everything that the decision about a packet reads.
+        pub trait Reading {
+            /// Error of a read.
+            type Error;
+
+            /// A word of `CONTROL`.
+            fn control(&self, word: Control) -> Result<u64, Self::Error>;
+            /// The settings of an entry table, and its admission state on each CPU.
+            fn admissions(
+                &self,
+                kind: EntryKind,
+            ) -> Result<(EntryTable, Vec<Admission>), Self::Error>;
+            /// An entry, by its place.
+            fn read(&self, entry: Entry) -> Read<Value, Self::Error>;
+            /// The bucket of a source.
+            fn bucket(&self, source: Source) -> Read<Bucket, Self::Error> {
+                self.bucket_of(BucketKey::from(source))
+            }
+            $(
+                $(#[$doc])+
+                fn $method(&self, $($at: $place),+) -> Read<$value, Self::Error> {
+                    let value = self.read(Entry::$kind($($at),+))?;
+                    Ok(if let Some(Value::$kind(value)) = value { Some(value) } else { None })
+                }
+            )+
+        }
+    };
+}
+
+entries! {
     /// The word of `CHANGES` for a generation.
-    fn moment(&self, generation: u32) -> Result<Moment, Self::Error>;
-    /// A word of `CONTROL`.
-    fn control(&self, word: Control) -> Result<u64, Self::Error>;
+    Moment: moment(generation: u32) -> Moment;
     /// The list entry of exactly this source.
-    fn listed(&self, source: &Source) -> Read<ListEntry, Self::Error>;
+    Listed: listed(source: Source) -> ListEntry;
     /// The list entry of the longest prefix that contains a source.
-    fn listed_around(&self, source: &Source) -> Read<ListEntry, Self::Error>;
+    ListedAround: listed_around(source: Source) -> ListEntry;
     /// Record of the bans of a source.
-    fn ban(&self, source: &Source) -> Read<Ban, Self::Error>;
+    Ban: ban(source: Source) -> Ban;
     /// The slot of the longest matching prefix.
-    fn slot(&self, generation: Generation, bucket_key: &BucketKey) -> Read<Slot, Self::Error>;
+    Slot: slot(generation: Generation, bucket_key: BucketKey) -> Slot;
     /// The limit in a slot.
-    fn limit(&self, slot: Slot) -> Read<Limit, Self::Error>;
-    /// The bucket of a key.
-    fn bucket_of(&self, bucket_key: &BucketKey) -> Read<Bucket, Self::Error>;
-    /// The bucket of a source.
-    fn bucket(&self, source: &Source) -> Read<Bucket, Self::Error> {
-        self.bucket_of(&BucketKey::from(*source))
-    }
+    Limit: limit(slot: Slot) -> Limit;
+    /// The bucket of a source or of a compact key.
+    Bucket: bucket_of(bucket_key: BucketKey) -> Bucket;
     /// A word of `AGGREGATES`.
-    fn aggregate(&self, index: u32) -> Read<u64, Self::Error>;
+    Aggregate: aggregate(index: u32) -> u64;
     /// A word of `FINGERPRINTS`.
-    fn fingerprints(&self, index: u32) -> Read<u64, Self::Error>;
-    /// The settings of an entry table.
-    fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, Self::Error>;
-    /// Each CPU's admission state of an entry table.
-    fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, Self::Error>;
+    Fingerprints: fingerprints(index: u32) -> u64;
     /// A table of a rule set.
-    fn table(&self, generation: Generation, index: u32) -> Read<Table, Self::Error>;
+    Table: table(generation: Generation, index: u32) -> Table;
     /// A shape of a table, by its index there.
-    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Read<Shape, Self::Error>;
+    Shape: shape(generation: Generation, table: u32, shape: u32) -> Shape;
     /// The rule with the longest source prefix among those that match the rest of the key.
-    fn table_rule(&self, generation: Generation, key: &TableKey) -> Read<TrieValue, Self::Error>;
+    TableRule: table_rule(generation: Generation, key: TableKey) -> TrieValue;
     /// The record in a slot.
-    fn record(&self, slot: Slot) -> Read<Record, Self::Error>;
+    Record: record(slot: Slot) -> Record;
     /// An action on packets over a limit, by its index in `ACTIONS`.
-    fn action(&self, index: u32) -> Read<Action, Self::Error>;
+    Action: action(index: u32) -> Action;
     /// The bucket of a key.
-    fn keyed(&self, key: &TableKey) -> Read<KeyedBucket, Self::Error>;
+    Keyed: keyed(key: TableKey) -> KeyedBucket;
     /// A word of `BUDGETS`: a budget, or the bucket that keys without their own share.
-    fn budget(&self, index: u32) -> Read<KeyedBucket, Self::Error>;
+    Budget: budget(index: u32) -> KeyedBucket;
     /// A lease, by [`limiter_common::wire::lease_of_budget`] or [`KeyLeases`].
-    fn lease(&self, index: u32) -> Read<Lease, Self::Error>;
+    Lease: lease(index: u32) -> Lease;
     /// The leases of a key.
-    fn leased(&self, key: &TableKey) -> Read<KeyLeases, Self::Error>;
+    Leased: leased(key: TableKey) -> KeyLeases;
     /// When the last packet of a flow passed, in ticks.
-    fn flow(&self, flow: &FlowKey) -> Read<u64, Self::Error>;
+    Flow: flow(flow: FlowKey) -> u64;
 }
 
 impl Reading for Model {
     type Error = Infallible;
 
-    fn moment(&self, generation: u32) -> Result<Moment, Infallible> {
-        Ok(Maps::moment(self, generation))
-    }
-
     fn control(&self, word: Control) -> Result<u64, Infallible> {
         Ok(Maps::control(self, word))
     }
 
-    fn listed(&self, source: &Source) -> Read<ListEntry, Infallible> {
-        Ok(self.lists.get(&TriePrefix::of_source(source.trie_key())).copied())
+    fn admissions(&self, kind: EntryKind) -> Result<(EntryTable, Vec<Admission>), Infallible> {
+        Ok((self.entries.entry_table(kind), vec![self.entries.admission(kind)]))
     }
 
-    fn listed_around(&self, source: &Source) -> Read<ListEntry, Infallible> {
-        Ok(self.listed_around(source).copied())
-    }
-
-    fn ban(&self, source: &Source) -> Read<Ban, Infallible> {
-        Ok(Maps::ban(self, source).map(|ban| ban.read()))
-    }
-
-    fn slot(&self, generation: Generation, bucket_key: &BucketKey) -> Read<Slot, Infallible> {
-        Ok(Maps::source_rule(self, generation, bucket_key))
-    }
-
-    fn limit(&self, slot: Slot) -> Read<Limit, Infallible> {
-        Ok(self.limits.get(&slot.index()).copied())
-    }
-
-    fn bucket_of(&self, bucket_key: &BucketKey) -> Read<Bucket, Infallible> {
-        Ok(Self::bucket_of(self, bucket_key))
-    }
-
-    fn aggregate(&self, index: u32) -> Read<u64, Infallible> {
-        Ok(Some(self.entries.aggregate(index).load()))
-    }
-
-    fn fingerprints(&self, index: u32) -> Read<u64, Infallible> {
-        Ok(Some(self.entries.fingerprints(index).load()))
-    }
-
-    fn entry_table(&self, kind: EntryKind) -> Result<EntryTable, Infallible> {
-        Ok(self.entries.entry_table(kind))
-    }
-
-    fn admissions(&self, kind: EntryKind) -> Result<Vec<Admission>, Infallible> {
-        Ok(vec![self.entries.admission(kind)])
-    }
-
-    fn table(&self, generation: Generation, index: u32) -> Read<Table, Infallible> {
-        Ok(Maps::table(self, generation, index).copied())
-    }
-
-    fn shape(&self, generation: Generation, table: u32, shape: u32) -> Read<Shape, Infallible> {
-        Ok(Maps::shape(self, generation, table, shape).copied())
-    }
-
-    fn table_rule(&self, generation: Generation, key: &TableKey) -> Read<TrieValue, Infallible> {
-        let key = std::cell::Cell::new(*key);
-        Ok(Some(Maps::table_rule(self, generation, &key)))
-    }
-
-    fn record(&self, slot: Slot) -> Read<Record, Infallible> {
-        Ok(Maps::record(self, slot).copied())
-    }
-
-    fn action(&self, index: u32) -> Read<Action, Infallible> {
-        Ok(Maps::action(self, index).copied())
-    }
-
-    fn keyed(&self, key: &TableKey) -> Read<KeyedBucket, Infallible> {
-        Ok(Self::keyed(self, key))
-    }
-
-    fn budget(&self, index: u32) -> Read<KeyedBucket, Infallible> {
-        if index < MAX_BUDGETS {
-            return Ok(Self::budget(self, index));
-        }
-        let empty = KeyedBucket { resolved: 0, passed: 0, dropped: 0, used: 0, words: [0; WORDS] };
-        Ok(Some(self.tables.shared(index).unwrap_or(empty)))
-    }
-
-    fn lease(&self, index: u32) -> Read<Lease, Infallible> {
-        Ok(Some(self.tables.lease(index).read()))
-    }
-
-    fn leased(&self, key: &TableKey) -> Read<KeyLeases, Infallible> {
-        Ok(Self::leased(self, key))
-    }
-
-    fn flow(&self, flow: &FlowKey) -> Read<u64, Infallible> {
-        Ok(Maps::flow(self, flow).map(Ticks::get))
+    fn read(&self, entry: Entry) -> Read<Value, Infallible> {
+        Ok(match entry {
+            Entry::Moment(generation) => Some(Value::Moment(Maps::moment(self, generation))),
+            Entry::Listed(source) => {
+                let own = TriePrefix::of_source(source.trie_key());
+                self.lists.get(&own).copied().map(Value::Listed)
+            }
+            Entry::ListedAround(source) => {
+                self.listed_around(&source).copied().map(Value::ListedAround)
+            }
+            Entry::Ban(source) => Maps::ban(self, &source).map(|ban| Value::Ban(ban.read())),
+            Entry::Slot(generation, bucket_key) => {
+                Maps::source_rule(self, generation, &bucket_key).map(Value::Slot)
+            }
+            Entry::Limit(slot) => self.limits.get(&slot.index()).copied().map(Value::Limit),
+            Entry::Bucket(bucket_key) => Self::bucket_of(self, &bucket_key).map(Value::Bucket),
+            Entry::Aggregate(index) => Some(Value::Aggregate(self.entries.aggregate(index).load())),
+            Entry::Fingerprints(index) => {
+                Some(Value::Fingerprints(self.entries.fingerprints(index).load()))
+            }
+            Entry::Table(generation, index) => {
+                Maps::table(self, generation, index).copied().map(Value::Table)
+            }
+            Entry::Shape(generation, table, shape) => {
+                Maps::shape(self, generation, table, shape).copied().map(Value::Shape)
+            }
+            Entry::TableRule(generation, key) => {
+                let key = std::cell::Cell::new(key);
+                Some(Value::TableRule(Maps::table_rule(self, generation, &key)))
+            }
+            Entry::Record(slot) => Maps::record(self, slot).copied().map(Value::Record),
+            Entry::Action(index) => Maps::action(self, index).copied().map(Value::Action),
+            Entry::Keyed(key) => Self::keyed(self, &key).map(Value::Keyed),
+            Entry::Budget(index) if index < MAX_BUDGETS => {
+                Self::budget(self, index).map(Value::Budget)
+            }
+            Entry::Budget(index) => {
+                let [resolved, passed, dropped, used] = [0; 4];
+                let empty = KeyedBucket { resolved, passed, dropped, used, words: [0; WORDS] };
+                Some(Value::Budget(self.tables.shared(index).unwrap_or(empty)))
+            }
+            Entry::Lease(index) => Some(Value::Lease(self.tables.lease(index).read())),
+            Entry::Leased(key) => Self::leased(self, &key).map(Value::Leased),
+            Entry::Flow(flow) => Maps::flow(self, &flow).map(Ticks::get).map(Value::Flow),
+        })
     }
 }

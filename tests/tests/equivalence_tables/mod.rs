@@ -156,7 +156,7 @@ impl AskedKeys {
         let asks = program.leases().unwrap().take_asks();
         assert_eq!(asks, model.take_asks(), "{context}");
         for key in &self.0 {
-            let leased = Reading::leased(program.reading(), key).unwrap();
+            let leased = Reading::leased(program.reading(), *key).unwrap();
             assert_eq!(leased, model.leased(key), "{context}: {key:?}");
         }
         let number = |ask: Ask| {

@@ -134,7 +134,7 @@ fn of_listener(client: &Client) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use limiter_fake::Fake;
+    use limiter_datapath::fake::Fake;
 
     use super::*;
 

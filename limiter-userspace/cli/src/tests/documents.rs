@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory as _, Parser as _};
-use limiter_fake::Fake;
+use limiter_datapath::fake::Fake;
 use limiter_text::plain::is_plain;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command as Process;
 
-use limiter_fake::Fake;
+use limiter_datapath::fake::Fake;
 use serde_json::Value;
 
 use super::{execute, failure, parse};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use limiter_fake::Fake;
+use limiter_datapath::fake::Fake;
 use serde_json::Value;
 
 use super::explain::capture;

@@ -11,7 +11,7 @@ use limiter_cluster::memory::SharedMemory;
 use limiter_cluster::store::{Answers, Batch, Store, StoreError, WindowBatch};
 use limiter_cluster::{Cluster, NodeSettings, Notices};
 use limiter_common::wire::{Ask, KeyLeases, TableKey};
-use limiter_fake::MemoryLeases;
+use limiter_datapath::fake::MemoryLeases;
 use limiter_sharing::key::Words;
 use limiter_sharing::leases::{Counts, Leases, monotonic};
 use limiter_sharing::{SharedLimit, SharedPlace, SharedRule, SharedSet, SharedTerms};

@@ -9,7 +9,7 @@ use limiter_cluster::redis::RedisSettings;
 use limiter_cluster::status::Contact;
 use limiter_cluster::{Change, Cluster, Config, NodeSettings, Notice, Notices, Status};
 use limiter_common::wire::{Ask, KeyLeases, TableKey};
-use limiter_fake::MemoryLeases;
+use limiter_datapath::fake::MemoryLeases;
 use limiter_sharing::Leases;
 use limiter_sharing::key::Words;
 use limiter_sharing::leases::Counts;

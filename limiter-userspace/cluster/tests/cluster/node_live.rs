@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use limiter_cluster::status::Contact;
 use limiter_cluster::{Change, Cluster, Config, Keys, NodeSettings, Notice, Status};
-use limiter_fake::MemoryLeases;
+use limiter_datapath::fake::MemoryLeases;
 use limiter_sharing::leases::Counts;
 use tokio::runtime::Runtime;
 

@@ -298,7 +298,7 @@ fn title_of(
         return names.get(&rule).cloned();
     }
     // If the ban cannot be read, the drop counts as one without a rule.
-    let ban = datapath.ban(&views::of_key(event.source)).ok().flatten()?;
+    let ban = datapath.ban(views::of_key(event.source)).ok().flatten()?;
     Some(Title { rule: requests.of(ban.rule)?.shown(), name: None })
 }
 

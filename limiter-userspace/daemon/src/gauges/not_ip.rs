@@ -105,7 +105,7 @@ fn text(recent: Seen, interfaces: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use limiter_fake::Fake;
+    use limiter_datapath::fake::Fake;
 
     use super::*;
 

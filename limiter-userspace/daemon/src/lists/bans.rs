@@ -35,7 +35,7 @@ pub(crate) fn put_ban(
 ) -> Result<Ban, ServiceError> {
     let nanos = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
     let source = views::key(address);
-    let before = datapath.ban(&source)?.unwrap_or_default();
+    let before = datapath.ban(source)?.unwrap_or_default();
     let ban = lengthened(before, Ticks::from_nanos(nanos), datapath.now(), by);
     datapath.put_ban(&source, ban)?;
     Ok(ban)
@@ -52,7 +52,7 @@ pub(crate) fn strike_request(
     allowed: impl FnOnce(Ticks) -> bool,
 ) -> Result<Result<Ban, Strike>, ServiceError> {
     let source = views::key(address);
-    let before = datapath.ban(&source)?.unwrap_or_default();
+    let before = datapath.ban(source)?.unwrap_or_default();
     let (end, history) = (Ticks::new(before.until), History::from_raw(before.history));
     let now = datapath.now();
     match strike(end, history, terms, now) {
@@ -73,7 +73,7 @@ pub(crate) fn author(
     address: IpAddr,
 ) -> Result<Option<String>, ServiceError> {
     let now = datapath.now();
-    let ban = datapath.ban(&views::key(address))?;
+    let ban = datapath.ban(views::key(address))?;
     let Some(ban) = ban.filter(|ban| Ticks::new(ban.until) > now) else { return Ok(None) };
     let names = views::rule_names(datapath, effective);
     Ok(Some(banned_source(Selector::address(address), ban, (&names, requests), now).author()))

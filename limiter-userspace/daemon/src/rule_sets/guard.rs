@@ -77,7 +77,7 @@ impl fmt::Debug for Bans<'_> {
 
 impl Bans<'_> {
     fn has(self, session: &Session, now: Ticks) -> bool {
-        let ban = self.0.ban(&key(session.peer.to_canonical()));
+        let ban = self.0.ban(key(session.peer.to_canonical()));
         // An unreadable map must not cause refusals.
         ban.ok().flatten().is_some_and(|ban| Ticks::new(ban.until) > now)
     }

@@ -23,7 +23,7 @@ use crate::views::{self, key};
 pub(super) fn is_used(datapath: &dyn Datapath, holder: Holder) -> bool {
     match holder {
         Holder::Source(Selector::Prefix(net)) => {
-            datapath.bucket(&key(net.addr())).map_or(true, |bucket| bucket.is_some())
+            datapath.bucket(key(net.addr())).map_or(true, |bucket| bucket.is_some())
         }
         Holder::Rule(number) => datapath
             .rule_counters(number)

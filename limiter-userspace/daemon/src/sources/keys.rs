@@ -92,7 +92,7 @@ pub(super) fn again(
 ) -> Result<Option<KeyLine>, ServiceError> {
     let mut in_force = datapath.installed().tables.ids.iter();
     let Some((form, _)) = in_force.find(|(_, id)| **id == key.table) else { return Ok(None) };
-    let bucket = datapath.keyed(key)?;
+    let bucket = datapath.keyed(*key)?;
     Ok(bucket.map(|bucket| line(datapath, (Whose::One(source), *form), key, &bucket)))
 }
 

@@ -70,10 +70,10 @@ impl Known<'_> {
     /// The state of a source, if there is one.
     pub(super) fn entry(&self, source: &Source) -> Result<Option<Entry>, ServiceError> {
         let Some(key) = self.own_key(source) else {
-            let bucket = self.datapath.bucket(source)?;
+            let bucket = self.datapath.bucket(*source)?;
             return Ok(bucket.map(|bucket| Entry { bucket, keyed: false }));
         };
-        let found = self.datapath.keyed(&key)?;
+        let found = self.datapath.keyed(key)?;
         Ok(found.map(|bucket| Entry { bucket: of_key(&key, &bucket).1, keyed: true }))
     }
 
@@ -114,7 +114,7 @@ impl Known<'_> {
         let now = self.datapath.now();
         let address = address(source);
         let view = views::source(self.datapath, self.effective, address)?;
-        let ban = self.datapath.ban(source)?;
+        let ban = self.datapath.ban(*source)?;
         let banned = ban.map(|ban| Ticks::new(ban.until)).filter(|until| *until > now);
         let listed = self.lists.of(&Selector::address(address), now);
         let view = SourceView {

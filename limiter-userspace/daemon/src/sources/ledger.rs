@@ -95,7 +95,7 @@ impl<'a> Ledger<'a> {
             began: self.began.get(source).cloned().unwrap_or_default(),
             ..Account::default()
         };
-        if let Some(bucket) = self.datapath.bucket(source)? {
+        if let Some(bucket) = self.datapath.bucket(*source)? {
             let slot = Resolved::from_raw(bucket.resolved).slot();
             let limit = self.datapath.limit(slot)?;
             account.lines.push(Line {

@@ -3,7 +3,7 @@
 use limiter_api::check::{CheckSource, Checked};
 use limiter_api::lists::{ListName, SetList};
 use limiter_common::wire::{Admission, Ban, EntryKind};
-use limiter_fake::SOURCES;
+use limiter_datapath::fake::SOURCES;
 
 use super::*;
 

@@ -18,7 +18,7 @@ use limiter_cluster::status::ServerStatus;
 use limiter_cluster::store::{Answers, Batch, Store, StoreError, WindowBatch};
 use limiter_cluster::{Change, Cluster, Keys, List, NodeSettings, Notice, Notices, Status};
 use limiter_common::wire::{Ban, ListEntry, Listed};
-use limiter_fake::MemoryLeases;
+use limiter_datapath::fake::MemoryLeases;
 use limiter_sharing::leases::Counts;
 use limiter_sharing::{SharedSet, SharedTerms};
 

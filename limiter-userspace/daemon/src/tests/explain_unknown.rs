@@ -3,8 +3,8 @@
 use limiter_api::explain::{AskExplain, ExplainedNow};
 use limiter_common::verdict::Reason;
 use limiter_common::wire::Event;
+use limiter_datapath::fake::Fake;
 use limiter_datapath::{Framing, Mode};
-use limiter_fake::Fake;
 use limiter_model::Packet;
 
 use super::*;

@@ -2,8 +2,8 @@
 
 use limiter_common::header::Direction;
 use limiter_common::source::Source;
+use limiter_datapath::fake::Fake;
 use limiter_datapath::{Fq, Mode, Queueing};
-use limiter_fake::Fake;
 
 use super::Daemon;
 

@@ -6,7 +6,7 @@ use limiter_api::Counts;
 use limiter_common::frame_size::FrameSize;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{Admission, EntryKind};
-use limiter_fake::SOURCES;
+use limiter_datapath::fake::SOURCES;
 use prometheus_parse::{Scrape, Value};
 
 use super::*;

@@ -54,7 +54,7 @@ use limiter_api::rules::ReloadRules;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_datapath::Then;
-use limiter_fake::Fake;
+use limiter_datapath::fake::Fake;
 use limiter_rules::{Selector, source_text};
 use tempfile::TempDir;
 use tokio::sync::Notify;

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use limiter_datapath::fake::Fake;
 use limiter_datapath::{ModeChoice, Options, SourceTable, TcOrder};
-use limiter_fake::Fake;
 use tempfile::TempDir;
 
 use super::RULES;

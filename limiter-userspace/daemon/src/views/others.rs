@@ -24,7 +24,7 @@ pub(crate) fn with_others(
     address: IpAddr,
 ) -> Result<SourceView> {
     let (source, now) = (key(address), datapath.now());
-    let ban = datapath.ban(&source)?;
+    let ban = datapath.ban(source)?;
     let until = ban.map(|ban| Ticks::new(ban.until)).filter(|until| *until > now);
     let address = address.to_canonical();
     let mut names = Vec::new();

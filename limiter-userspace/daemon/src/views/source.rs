@@ -48,7 +48,7 @@ pub(crate) fn view(
     address: IpAddr,
 ) -> Result<SourceView> {
     let selector = Selector::address(address);
-    let bucket = datapath.bucket(&key(address))?;
+    let bucket = datapath.bucket(key(address))?;
     let in_force = effective.resolve(&selector);
     let mut view = SourceView {
         source: selector.to_string(),
@@ -189,7 +189,7 @@ fn arrival(datapath: &dyn Observed, bucket: &Bucket, slot: u32, now: Ticks) -> T
     let generation = Generation::new(datapath.generation());
     let limit_in = |slot: Slot| datapath.limit(slot).ok().flatten();
     // A moment that cannot be read counts as unknown.
-    let moment = |generation| datapath.moment(generation).unwrap_or_default();
+    let moment = |generation| datapath.moment(generation).ok().flatten().unwrap_or_default();
     engine::arrival(bucket, (Slot::new(slot), generation), limit_in, moment, now)
 }
 
@@ -203,8 +203,8 @@ fn nanos_up(ticks: Ticks) -> u64 {
 fn listed(datapath: &dyn Observed, source: &Source) -> Result<Option<ListEntry>> {
     let now = datapath.now();
     let in_force = |entry: &ListEntry| entry.at(now).is_some();
-    match datapath.listed(source)?.filter(in_force) {
+    match datapath.listed(*source)?.filter(in_force) {
         Some(own) => Ok(Some(own)),
-        None => Ok(datapath.listed_around(source)?.filter(in_force)),
+        None => Ok(datapath.listed_around(*source)?.filter(in_force)),
     }
 }

@@ -70,13 +70,4 @@ impl EntryMaps {
         let values = values.map_err(DatapathError::map(map::ADMISSION))?;
         Ok(values.iter().map(|value| value.0).collect())
     }
-
-    /// Admission counts of new entries, summed over all CPUs.
-    pub(crate) fn admission(&self, kind: EntryKind) -> Result<Admission, DatapathError> {
-        let values = self.admission.get(&kind.index(), 0);
-        let mut sum = Admission::default();
-        let values = values.map_err(DatapathError::map(map::ADMISSION))?;
-        values.iter().for_each(|value| sum.merge(value.0));
-        Ok(sum)
-    }
 }

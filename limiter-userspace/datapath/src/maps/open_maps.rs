@@ -11,8 +11,8 @@ use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Ban, Bucket, Control, EntryKind, EntryTable, InterfaceCounters, ListEntry,
-    RuleCounters, RuleSetHeader, Tally,
+    Ban, Bucket, Control, EntryKind, InterfaceCounters, ListEntry, RuleCounters, RuleSetHeader,
+    Tally,
 };
 use limiter_model::{Reading, of_compact};
 use limiter_rules::place::Slots;
@@ -185,10 +185,6 @@ impl<T: HasMaps + Reading<Error = DatapathError>> Observed for T {
 
     fn source_table(&self) -> SourceTable {
         self.held().source_store.table
-    }
-
-    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
-        Ok((self.held().entries.entry_table(kind)?, self.held().entries.admission(kind)?))
     }
 
     fn interface_index(&self, name: &str) -> Option<u32> {

@@ -25,13 +25,13 @@ type Trie = LpmTrie<MapData, Wire<TableKey>, u64>;
 
 /// Every map of the tables that user space reads or writes.
 pub(crate) struct TableMaps {
-    tables: Array<MapData, Wire<Table>>,
-    shapes: Array<MapData, Wire<Shape>>,
+    pub(crate) tables: Array<MapData, Wire<Table>>,
+    pub(crate) shapes: Array<MapData, Wire<Shape>>,
     rules: ArrayOfMaps<MapData, Trie>,
-    records: Array<MapData, Wire<Record>>,
+    pub(crate) records: Array<MapData, Wire<Record>>,
     keyed: HashMap<MapData, Wire<KeyName>, Wire<KeyedEntry>>,
-    budgets: Array<MapData, Wire<KeyedBucket>>,
-    actions: Array<MapData, Wire<Action>>,
+    pub(crate) budgets: Array<MapData, Wire<KeyedBucket>>,
+    pub(crate) actions: Array<MapData, Wire<Action>>,
     pub(crate) bans: HashMap<MapData, [u8; 16], Wire<Ban>>,
     interfaces: DevMap<MapData>,
     cpus: CpuMap<MapData>,
@@ -179,26 +179,9 @@ impl TableMaps {
         key: &TableKey,
         seed: u64,
     ) -> Result<Option<KeyedBucket>, DatapathError> {
-        match self.keyed.get(&Wire(key.name(|| seed)), 0) {
-            // Another key can have the same name.
-            Ok(Wire(entry)) => Ok((entry.key == *key).then_some(entry.bucket)),
-            Err(MapError::KeyNotFound) => Ok(None),
-            Err(source) => Err(DatapathError::Map { map: map::KEYED, source }),
-        }
-    }
-
-    pub(crate) fn budget(&self, index: u32) -> Result<KeyedBucket, DatapathError> {
-        Ok(self.budgets.get(&index, 0).map_err(DatapathError::map(map::BUDGETS))?.0)
-    }
-
-    /// An entry of `TABLES`.
-    pub(crate) fn table(&self, index: u32) -> Result<Option<Table>, DatapathError> {
-        Ok(found(map::TABLES, self.tables.get(&index, 0))?.map(|table| table.0))
-    }
-
-    /// An entry of `SHAPES`.
-    pub(crate) fn shape(&self, index: u32) -> Result<Option<Shape>, DatapathError> {
-        Ok(found(map::SHAPES, self.shapes.get(&index, 0))?.map(|shape| shape.0))
+        let found = found(map::KEYED, self.keyed.get(&Wire(key.name(|| seed)), 0))?;
+        // Another key can have the same name.
+        Ok(found.filter(|entry| entry.0.key == *key).map(|entry| entry.0.bucket))
     }
 
     /// The trie of a generation, for looking up single keys.
@@ -208,21 +191,6 @@ impl TableMaps {
         pins: &PinDir,
     ) -> Result<Option<Trie>, DatapathError> {
         tries::get(&self.rules, map::TABLE_RULES, u64::from(generation.get()), pins)
-    }
-
-    /// See [`limiter_model::Reading::record`].
-    pub(crate) fn record_at(&self, slot: Slot) -> Result<Option<Record>, DatapathError> {
-        Ok(found(map::RECORDS, self.records.get(&slot.index(), 0))?.map(|record| record.0))
-    }
-
-    /// See [`limiter_model::Reading::action`].
-    pub(crate) fn action_at(&self, index: u32) -> Result<Option<Action>, DatapathError> {
-        Ok(found(map::ACTIONS, self.actions.get(&index, 0))?.map(|action| action.0))
-    }
-
-    /// See [`limiter_model::Reading::budget`].
-    pub(crate) fn budget_at(&self, index: u32) -> Result<Option<KeyedBucket>, DatapathError> {
-        Ok(found(map::BUDGETS, self.budgets.get(&index, 0))?.map(|budget| budget.0))
     }
 
     /// Interfaces to which packets are redirected: index into the map, interface index.
@@ -247,11 +215,7 @@ impl TableMaps {
     }
 
     pub(crate) fn ban(&self, source: &[u8; 16]) -> Result<Option<Ban>, DatapathError> {
-        match self.bans.get(source, 0) {
-            Ok(ban) => Ok(Some(ban.0)),
-            Err(MapError::KeyNotFound) => Ok(None),
-            Err(source) => Err(DatapathError::Map { map: map::BANS, source }),
-        }
+        Ok(found(map::BANS, self.bans.get(source, 0))?.map(|ban| ban.0))
     }
 }
 

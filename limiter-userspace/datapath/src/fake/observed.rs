@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::{
+    Attachment, DatapathError, KeyPlace, Keys, Neighbour, Observed, Queueing, SourceTable, Sweep,
+    of_key,
+};
 use ipnet::IpNet;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
 use limiter_common::wire::{
-    Admission, Ban, Bucket, EntryKind, EntryTable, InterfaceCounters, ListEntry, RuleCounters,
-    Tally,
-};
-use limiter_datapath::{
-    Attachment, DatapathError, KeyPlace, Keys, Neighbour, Observed, Queueing, SourceTable, Sweep,
-    of_key,
+    Ban, Bucket, EntryKind, InterfaceCounters, ListEntry, RuleCounters, Tally,
 };
 use limiter_rules::{Installed, Selector};
 
@@ -55,13 +54,6 @@ impl Observed for Opened {
 
     fn max_sources(&self) -> u32 {
         SOURCES
-    }
-
-    fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
-        let state = self.fake.state();
-        let (entry_table, mut admission) = state.model.entries(kind);
-        admission.merge(state.admission.get(&kind).copied().unwrap_or_default());
-        Ok((entry_table, admission))
     }
 
     fn interface_index(&self, name: &str) -> Option<u32> {

@@ -19,6 +19,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::{
+    Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, LinkChange, LinkState,
+    Mode, ModeChoice, Neighbour, Observed, Options, Queueing, Reading as _, Refused, SourceTable,
+    Then, Wanted,
+};
 use ipnet::IpNet;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -26,11 +31,6 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{
     Admission, CaptureBudget, CaptureFilter, Control, EntryKind, Event, EventBudget, ListEntry,
     RuleCounters, Tally,
-};
-use limiter_datapath::{
-    Attachment, Backend, CapturedPacket, Datapath, DatapathError, Framing, LinkChange, LinkState,
-    Mode, ModeChoice, Neighbour, Observed, Options, Queueing, Reading as _, Refused, SourceTable,
-    Then, Wanted,
 };
 use limiter_decision::outcome::Outcome;
 use limiter_model::Model;
@@ -326,7 +326,7 @@ impl Backend for Fake {
         &self,
         options: &Options,
         _wanted: &Wanted,
-        _hooks: &[limiter_datapath::Hook],
+        _hooks: &[crate::Hook],
         _mode: ModeChoice,
     ) -> Result<Box<dyn Datapath>, DatapathError> {
         self.state().opened += 1;

@@ -4,13 +4,13 @@ use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use crate::{
+    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Refused, Then, TrialOutcome,
+};
 use aya::maps::MapError;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::wire::{Ban, CaptureBudget, CaptureFilter, Event, EventBudget, ListEntry, map};
-use limiter_datapath::{
-    CapturedPacket, Datapath, DatapathError, LinkChange, Observed as _, Refused, Then, TrialOutcome,
-};
 use limiter_rules::{Installed, Plan, Selector};
 use limiter_sharing::Leases;
 use limiter_text::pattern::Pattern;
