@@ -17,7 +17,7 @@ mod server;
 mod service;
 mod shared;
 
-pub use buckets::arithmetic::{Left, Limits, ReadyLimit};
+pub use buckets::arithmetic::{Left, Limits};
 pub use buckets::snapshot::{Loaded, Snapshot, Unusable};
 pub use buckets::state::{StateError, StateOptions};
 pub use buckets::store::KeyLimits;
@@ -30,5 +30,5 @@ pub use decide::reserve::Reserved;
 pub use doors::listen::Listen;
 pub use limiter::Limiter;
 pub use rules::files::{Files, files, read};
-pub use rules::{Domain, Rule, RuleBan, Rules, Terms};
+pub use rules::{Domain, Rule, Rules, Terms};
 pub use server::{DEFAULT_DEADLINE, DEFAULT_LISTEN, Options, ServeError, Server, run};

@@ -9,8 +9,8 @@ use limiter_api::render::{Render, line};
 use limiter_daemon::check::Mistake;
 use limiter_requests::{Limiter, Moment};
 use limiter_rules::file::requests::{
-    For, Level, Queue, RequestAggregate, RequestFile, RequestLimit, RequestRule, RequestTerms,
-    whom_for,
+    For, Level, Queue, ReadyLimit, RequestAggregate, RequestFile, RequestLimit, RequestRule,
+    RequestTerms, whom_for,
 };
 use limiter_rules::model::{Over, RuleLimit, limit_text, over_text};
 use limiter_text::plain::clean;
@@ -170,16 +170,16 @@ fn sentence(file: &RequestFile, path: &[&Level], rule: &RequestRule) -> String {
 }
 
 /// Limits of which any trips.
-fn all_limits(limits: &[RequestLimit]) -> String {
+fn all_limits(limits: &[ReadyLimit]) -> String {
     let mut text = String::new();
     for (index, limit) in limits.iter().enumerate() {
-        let after_soft = index > 0 && limits.get(index - 1).is_some_and(|limit| limit.is_soft);
+        let after_soft = index > 0 && limits.get(index - 1).is_some_and(|limit| limit.written.is_soft);
         text.push_str(match index {
             0 => "",
             _ if after_soft => ", those over it marked, up to ",
             _ => " and ",
         });
-        text.push_str(&one_limit(limit));
+        text.push_str(&one_limit(&limit.written));
     }
     text
 }

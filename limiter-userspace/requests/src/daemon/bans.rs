@@ -22,7 +22,7 @@ use crate::buckets::key::{Key, source};
 use crate::daemon::{Daemon, bounded, millis};
 use crate::reports::counters::BanBecame;
 use crate::reports::unsaid::{Unsaid, quoted};
-use crate::rules::{EntryOf, Rule, RuleBan};
+use crate::rules::{EntryOf, Rule};
 
 /// Bans that wait for the daemon.
 const WAITING: usize = 1024;
@@ -132,10 +132,10 @@ impl RequestBans {
 
     /// A request over the limits of a rule: a strike of its source.
     pub(crate) fn strike(&self, rule: &Arc<Rule>, entries: &[EntryOf<'_>], now: Ticks) {
-        let Some(RuleBan { terms, level }) = &rule.ban else {
+        let (Some(terms), Some(level)) = (&rule.written.ban, rule.source) else {
             return;
         };
-        let value = entries.get(*level).map_or("", |(_, value)| *value);
+        let value = entries.get(level).map_or("", |(_, value)| *value);
         let Some(net) = source(value) else {
             self.became(rule, BanBecame::NoAddress, || quoted(value));
             return;

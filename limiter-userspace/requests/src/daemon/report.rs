@@ -64,7 +64,7 @@ fn first(rules: &[&Arc<Rule>], most: usize) -> (Vec<ReportedRule>, OtherRequestR
     let report = |(counts, rule): (Counts, &Arc<Rule>)| ReportedRule {
         domain: bounded(&rule.domain),
         rule: bounded(&rule.path),
-        name: rule.name.as_deref().map(bounded),
+        name: rule.written.name.as_deref().map(bounded),
         counts: counted(&counts),
     };
     let others = OtherRequestRules { rules: others.len(), counts: counted(&sum) };

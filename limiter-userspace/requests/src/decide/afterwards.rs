@@ -20,7 +20,7 @@ impl Request<'_> {
                 continue;
             }
             let is_report =
-                target.rule.afterwards || target.counted && limiter.store.take_look(*key, moment);
+                target.rule.written.afterwards || target.counted && limiter.store.take_look(*key, moment);
             if !is_report || !matches!(target.state, State::Within | State::Over) {
                 continue;
             }

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use limiter_rules::file::requests::RequestLimit;
+use limiter_rules::file::requests::{ReadyLimit, RequestLimit};
 
-use crate::buckets::arithmetic::{Left, ReadyLimit};
+use crate::buckets::arithmetic::Left;
 use crate::decide::question::{Answer, Detail, Status};
 use crate::decide::request::Request;
 use crate::decide::target::{By, Context, State, Target, nearest};
@@ -32,7 +32,7 @@ impl Target<'_> {
 
     fn became(&self) -> Became {
         match &self.state {
-            _ if self.is_over() && self.rule.shadow => Became::Shadow,
+            _ if self.is_over() && self.rule.written.shadow => Became::Shadow,
             State::Over | State::OverShared => Became::Over,
             State::FullRefused => Became::FullRefused,
             State::FullPassed => Became::FullPassed,
@@ -95,7 +95,7 @@ impl Request<'_> {
             };
             let is_over = all().any(Target::is_over);
             statuses.push(Status {
-                over: is_over && !target.rule.shadow,
+                over: is_over && !target.rule.written.shadow,
                 over_soft: became == Became::OverSoft,
                 unlimited: matches!(target.state, State::Unlimited | State::FullPassed),
                 leased: matches!(target.by, By::Leases(_)),

@@ -39,7 +39,7 @@ impl Limiter {
             let result = self.store.charge(key, limits, moment, is_shared, &charge);
             result.map(|result| Charge { key, is_shared, result })
         };
-        of(key, false).or_else(|NoRoom| match rule.full {
+        of(key, false).or_else(|NoRoom| match rule.written.full {
             Full::Pass => Err(NoBucket::Passes),
             Full::Drop => Err(NoBucket::Refused),
             Full::Share => {

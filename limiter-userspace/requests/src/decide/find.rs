@@ -106,13 +106,13 @@ fn by_rule(limiter: &Limiter, rule: &Rule, entries: &[EntryOf<'_>]) -> (By, Stat
 
 /// Takes out the rules that others of the request replace.
 fn replace(targets: &mut [Option<Target<'_>>]) {
-    let names = targets.iter().flatten().flat_map(|target| target.rule.replaces.iter());
+    let names = targets.iter().flatten().flat_map(|target| target.rule.written.replaces.iter());
     let names: Vec<Box<str>> = names.cloned().collect();
     if names.is_empty() {
         return;
     }
     for slot in targets {
-        let name = slot.as_ref().and_then(|target| target.rule.name.as_ref());
+        let name = slot.as_ref().and_then(|target| target.rule.written.name.as_ref());
         if name.is_some_and(|name| names.contains(name)) {
             *slot = None;
         }

@@ -241,9 +241,9 @@ impl Target<'_> {
 /// True if a request is over: over any limit that counts by itself, or over all of those that count
 /// together.
 pub(crate) fn is_over(targets: &[Option<Target<'_>>]) -> bool {
-    let all = || targets.iter().flatten().filter(|target| !target.rule.shadow);
-    let mut quotas = all().filter(|target| target.rule.quota).peekable();
-    all().any(|target| !target.rule.quota && target.is_over())
+    let all = || targets.iter().flatten().filter(|target| !target.rule.written.shadow);
+    let mut quotas = all().filter(|target| target.rule.written.quota).peekable();
+    all().any(|target| !target.rule.written.quota && target.is_over())
         || quotas.peek().is_some() && quotas.all(Target::is_over)
 }
 

@@ -7,7 +7,7 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use limiter_rules::file::requests::{Entry, EntryValue, RequestLimit};
 use limiter_rules::model::Meter;
 
-use crate::buckets::arithmetic::{Left, amount};
+use crate::buckets::arithmetic::Left;
 use crate::decide::question::{Answer, Status};
 
 /// A key and a value out of headers.
@@ -56,13 +56,13 @@ pub(crate) fn add_headers(answer: &Answer, headers: &mut HeaderMap) {
         if status.over {
             (0, u64::MAX - left.wait.unwrap_or(u64::MAX))
         } else if status.leased {
-            (1, amount(limit))
+            (1, limit.amount())
         } else {
             (2, left.remaining)
         }
     });
     if let Some((status, (limit, left))) = nearest {
-        headers.insert(LIMIT, amount(limit).into());
+        headers.insert(LIMIT, limit.amount().into());
         if let Some(remaining) = remaining(status, left) {
             headers.insert(REMAINING, remaining.into());
             if !is_never(status, left) {
@@ -81,7 +81,7 @@ pub(crate) fn add_headers(answer: &Answer, headers: &mut HeaderMap) {
     for status in counting {
         for (number, (limit, left)) in (1..).zip(&status.limits) {
             let name = name(status, number);
-            policies.push(format!("{name};q={};w={}", amount(limit), window(limit)));
+            policies.push(format!("{name};q={};w={}", limit.amount(), window(limit)));
             let left_of_it =
                 if left.wait == Some(0) { known(status, left) } else { remaining(status, left) };
             if let Some(left_of_it) = left_of_it {
@@ -110,14 +110,14 @@ const fn is_never(status: &Status, left: &Left) -> bool {
 /// The statuses of limits that count: none of a rule in shadow mode; and of rules in quota mode,
 /// which refuse only together, the one that has the most left.
 pub(crate) fn counting(answer: &Answer) -> Vec<&Status> {
-    let of_quota = |status: &&Status| status.rule.as_ref().is_some_and(|rule| rule.quota);
+    let of_quota = |status: &&Status| status.rule.as_ref().is_some_and(|rule| rule.written.quota);
     let room = |status: &&Status| match &status.nearest {
         Some((_, left)) if status.over => (true, left.wait.unwrap_or(u64::MAX), 0),
         Some((_, left)) => (false, 0, u64::MAX - left.remaining),
         None => (status.over, u64::MAX, 0),
     };
     let mut counting: Vec<&Status> = answer.statuses.iter().collect();
-    counting.retain(|status| status.rule.as_ref().is_none_or(|rule| !rule.shadow));
+    counting.retain(|status| status.rule.as_ref().is_none_or(|rule| !rule.written.shadow));
     if let Some(most) = counting.iter().copied().filter(of_quota).min_by_key(room) {
         counting.retain(|status| !of_quota(status) || std::ptr::eq(*status, most));
     }
@@ -220,7 +220,7 @@ mod tests {
             let [(_, rule)] = &file.rules()[..] else { panic!("{errors:?}") };
             let RequestTerms::Limits(limits) = &rule.terms else { panic!("{rule:?}") };
             let [limit] = &limits[..] else { panic!("{limits:?}") };
-            assert_eq!((amount(limit), window(limit)), wanted, "{text}");
+            assert_eq!((limit.written.amount(), window(&limit.written)), wanted, "{text}");
         }
     }
 }

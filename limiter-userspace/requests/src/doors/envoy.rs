@@ -34,7 +34,7 @@ impl<'a> From<&'a Status> for Shown<'a> {
             return Self {
                 over,
                 limit: Some(Limit {
-                    name: status.rule.as_ref().and_then(|rule| rule.name.as_deref()),
+                    name: status.rule.as_ref().and_then(|rule| rule.written.name.as_deref()),
                     requests_per_unit: narrow(limit.meter.quota().requests_per_unit),
                     unit: Unit::of(limit),
                 }),

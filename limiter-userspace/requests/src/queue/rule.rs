@@ -9,11 +9,13 @@ use limiter_cluster::queue::{
 };
 use limiter_rules::RuleFileError;
 use limiter_rules::file::Problem;
-use limiter_rules::file::requests::{Queue, RequestFile, RequestLimit, RequestTerms};
+use limiter_rules::file::requests::{
+    Queue, ReadyLimit, RequestFile, RequestLimit, RequestTerms,
+};
 use limiter_rules::model::Meter;
 use limiter_sharing::rate::Rate;
 
-use crate::buckets::arithmetic::{Left, amount};
+use crate::buckets::arithmetic::Left;
 use crate::buckets::key::{digest, hex};
 use crate::reports::counters::Unanswered;
 
@@ -41,8 +43,8 @@ pub(crate) fn tag(domain: &str, path: &str) -> Box<str> {
 
 /// Limits as the store has them; none if one is no token or leaky bucket, which the reader of files
 /// refuses.
-pub(crate) fn limits(limits: &[RequestLimit]) -> Option<Vec<QueueLimit>> {
-    let limit = |limit: &RequestLimit| {
+pub(crate) fn limits(limits: &[ReadyLimit]) -> Option<Vec<QueueLimit>> {
+    let limit = |ReadyLimit { written: limit, .. }: &ReadyLimit| {
         let quota = limit.meter.quota();
         let micros = quota.period.seconds().checked_mul(1_000_000)?;
         let room = match limit.meter {
@@ -78,7 +80,7 @@ impl RuleQueue {
         let all = written.iter().zip(self.limits.iter()).zip(&answer.used);
         let left = all.map(|((written, limit), used)| {
             let left = Left {
-                remaining: limit.remaining(*used).min(amount(written)),
+                remaining: limit.remaining(*used).min(written.amount()),
                 reset: used.saturating_mul(1000),
                 wait: Some(answer.wait.saturating_mul(1000)),
             };

@@ -305,7 +305,7 @@ impl Held {
         }
         let (strategy, full) = match &rule {
             None => (Strategy::AllowAll, false),
-            Some((rule, _)) if rule.shadow => (Strategy::AllowAll, false),
+            Some((rule, _)) if rule.written.shadow => (Strategy::AllowAll, false),
             // In whose turn requests may go, the queue says.
             Some((rule, _)) if rule.queue.is_some() => (Strategy::DenyAll, false),
             Some((rule, entries)) => match &rule.terms {
@@ -345,7 +345,7 @@ impl Held {
         self.slow = rate::time(whole, SLOW_HITS).min(SLOWEST);
         let now = asked.moment.now.as_nanos();
         let pause = self.given.is_some_and(|(_, at)| now.saturating_sub(at) < PAUSE);
-        let is_rate = limits.limits.are_rates() && rule.aggregates.is_empty();
+        let is_rate = limits.limits.are_rates() && rule.written.aggregates.is_empty();
         if is_rate && rule.shared.is_none() {
             (self.assign_rate(key, asked, reported, pause), false)
         } else {

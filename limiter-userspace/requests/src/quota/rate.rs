@@ -135,7 +135,7 @@ pub(super) fn capacity(limits: &Limits) -> (u64, u64) {
     });
     let burst = limits.hard().map(|limit| match limit.written.meter {
         Meter::LeakyBucket { .. } => 1,
-        _ => limit.amount(),
+        _ => limit.written.amount(),
     });
     (rate.min().unwrap_or(0), burst.min().unwrap_or(0))
 }

@@ -440,7 +440,7 @@ fn entries_of_a_bucket_have_no_order() {
     let rules = limiter.apply(&[("r.yaml".to_owned(), file)], &at(0)).unwrap();
     let domain = rules.domain("d").unwrap();
     let (rule, ordered) = domain.find_in_any_order(&[("b", "1"), ("z", "2")]).unwrap();
-    assert_eq!(rule.name.as_deref(), Some("found"));
+    assert_eq!(rule.written.name.as_deref(), Some("found"));
     assert_eq!(ordered, [("z", "2"), ("b", "1")]);
     assert!(domain.find_in_any_order(&[("b", "1"), ("x", "2")]).is_none());
     assert!(domain.find_in_any_order(&[]).is_none());

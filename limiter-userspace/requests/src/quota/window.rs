@@ -1,11 +1,11 @@
 //! Parts of what is left: of windows and logs, and of limits that nodes share.
 
-use limiter_rules::file::requests::RequestLimit;
+use limiter_rules::file::requests::{ReadyLimit, RequestLimit};
 use limiter_rules::model::Meter;
 
 use super::rate::in_time;
 use super::{Bucket, Held, NEVER, SECOND, Strategy};
-use crate::buckets::arithmetic::{Left, ReadyLimit};
+use crate::buckets::arithmetic::Left;
 use crate::buckets::key::Key;
 use crate::clock::Moment;
 use crate::decide::question::{Asked, Descriptor};
@@ -32,7 +32,7 @@ impl Held {
         let Bucket { limiter, limits, moment, .. } = *asked;
         let parties = u64::try_from(self.meet(key, asked).len()).unwrap_or(u64::MAX).max(1);
         let length = |limit: &ReadyLimit| limit.written.meter.quota().period.nanos();
-        let window = limits.limits.hard().filter(|limit| !limit.is_rate()).map(length).min();
+        let window = limits.limits.hard().filter(|limit| !limit.spec.is_rate()).map(length).min();
         let is_short = window.is_some_and(|window| window < SHORT);
         if let (true, Some((last, _))) = (is_short && self.until != u64::MAX, self.given) {
             return (last, false);

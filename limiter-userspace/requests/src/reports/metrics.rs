@@ -122,7 +122,7 @@ fn of_domains(page: &mut Exposition, rules: &Rules) {
 }
 
 fn labels(rule: &Rule) -> [(&str, &str); 3] {
-    let name = rule.name.as_deref().unwrap_or_default();
+    let name = rule.written.name.as_deref().unwrap_or_default();
     [("domain", &rule.domain), ("rule", &rule.path), ("name", name)]
 }
 
@@ -151,7 +151,7 @@ fn of_rules(page: &mut Exposition, rules: &[&Arc<Rule>]) {
     }
     let help = "Sources that a rule was to have banned, by what became of that.";
     let mut samples = page.metric("limiter_request_bans_total", Kind::Counter, help);
-    for rule in rules.iter().filter(|rule| rule.ban.is_some()) {
+    for rule in rules.iter().filter(|rule| rule.written.ban.is_some()) {
         let [domain, path, name] = labels(rule);
         for ((_, became), count) in BanBecame::ALL.into_iter().zip(rule.counters.bans.all()) {
             samples.add(&[domain, path, name, ("became", became)], count);

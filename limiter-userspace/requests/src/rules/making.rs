@@ -8,7 +8,7 @@ use limiter_common::wire::MAX_RECORDS;
 use limiter_rules::RuleFileError;
 use limiter_rules::file::Problem;
 use limiter_rules::file::requests::{
-    Level, LevelValue, Metric, Node, RequestFile, RequestLimit, RequestRule, RequestTerms, SOURCE,
+    Level, LevelValue, Metric, Node, ReadyLimit, RequestFile, RequestRule, RequestTerms, SOURCE,
 };
 
 use crate::buckets::arithmetic::Limits;
@@ -18,7 +18,7 @@ use crate::queue::rule::{self as queue, InForce, RuleQueue};
 use crate::reports::counters::Counters;
 use crate::rules::Rules;
 use crate::rules::domain::{Domain, Found, Keys};
-use crate::rules::rule::{Aggregate, Rule, RuleBan, Terms};
+use crate::rules::rule::{Rule, Terms};
 use crate::shared::rule::{self as shared, RuleShared};
 
 /// The path that metrics show of limits that requests bring for keys without a rule.
@@ -125,7 +125,7 @@ impl Making<'_> {
         Ok(keys)
     }
 
-    fn rule(&mut self, rule: &RequestRule, levels: &[Level]) -> Result<Arc<Rule>, RuleFileError> {
+    fn rule(&mut self, written: &RequestRule, levels: &[Level]) -> Result<Arc<Rule>, RuleFileError> {
         let path: Vec<String> = levels.iter().map(Level::to_string).collect();
         let mut identity = self.secret.begin();
         identity.text(&self.file.domain);
@@ -133,46 +133,35 @@ impl Making<'_> {
             identity.text(level);
         }
         let (path, identity) = (path.join(" "), identity.end());
-        let terms = match &rule.terms {
+        let terms = match &written.terms {
             RequestTerms::Unlimited => Terms::Unlimited,
             RequestTerms::Block(period) => Terms::Block(*period),
-            RequestTerms::Limits(limits) => Terms::Limits(self.limits(rule, identity, limits)?),
+            RequestTerms::Limits(limits) => Terms::Limits(self.limits(identity, limits)),
         };
-        let shared = self.shared(rule, &path, identity)?;
-        let queue = self.queue(rule, &path);
+        let shared = self.shared(written, &path, identity)?;
+        let queue = self.queue(written, &path);
         let new = || Arc::new(Counters::after(self.asked));
         let counters =
             self.before.get(&identity).map_or_else(new, |rule| Arc::clone(&rule.counters));
-        let level = levels.iter().position(|level| &*level.key == SOURCE);
-        let ban = rule.ban.zip(level).map(|(terms, level)| RuleBan { terms, level });
-        let budget = rule.budget.as_ref().map(|name| {
+        let budget = written.budget.as_ref().map(|name| {
             let mut key = self.secret.begin();
             key.text("budget");
             key.text(&self.file.domain);
             key.text(name);
             key.end()
         });
-        let aggregates = rule.aggregates.iter().map(|wider| {
-            let limits = self.limits(rule, identity, &wider.limits)?;
-            Ok(Aggregate { v4: wider.v4, v6: wider.v6, level: level.unwrap_or(0), limits })
-        });
-        let aggregates = aggregates.collect::<Result<_, RuleFileError>>()?;
+        let aggregates = written.aggregates.iter();
+        let aggregates = aggregates.map(|wider| self.limits(identity, &wider.limits)).collect();
         let made = Arc::new(Rule {
-            name: rule.name.clone(),
-            replaces: rule.replaces.clone(),
+            written: written.clone(),
             terms,
             budget,
             aggregates,
+            source: levels.iter().position(|level| &*level.key == SOURCE),
             shared,
             queue,
-            shadow: rule.shadow,
-            quota: rule.quota,
-            full: rule.full,
-            afterwards: rule.afterwards,
-            ban,
-            detailed: rule.metric == Metric::All || levels.iter().any(|level| level.in_metric),
+            detailed: written.metric == Metric::All || levels.iter().any(|level| level.in_metric),
             levels: levels.into(),
-            metric: rule.metric,
             ..Rule::bare(&self.file.domain, &path, identity, counters)
         });
         self.rules.push(Arc::clone(&made));
@@ -223,18 +212,8 @@ impl Making<'_> {
         Some(RuleQueue { queue: Arc::clone(queue), tag, limits: limits.as_slice().into() })
     }
 
-    fn limits(
-        &self,
-        rule: &RequestRule,
-        identity: Key,
-        limits: &[RequestLimit],
-    ) -> Result<KeyLimits, RuleFileError> {
-        let compiled = Limits::compile(limits).map_err(|(_, error)| RuleFileError {
-            file: self.name.to_owned(),
-            place: rule.place,
-            problem: Problem::Limit(error.to_string()),
-        })?;
-        Ok(self.known(identity, compiled))
+    fn limits(&self, identity: Key, limits: &[ReadyLimit]) -> KeyLimits {
+        self.known(identity, Limits::of(limits))
     }
 
     /// Makes limits of a rule known, which had them before, or has them from now on.

@@ -14,7 +14,7 @@ use crate::shared::rule::RuleShared;
 
 pub use domain::Domain;
 pub(crate) use rule::EntryOf;
-pub use rule::{Rule, RuleBan, Terms};
+pub use rule::{Rule, Terms};
 
 /// Rules of all files.
 #[derive(Debug, Default)]

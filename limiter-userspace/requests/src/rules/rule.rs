@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use ipnet::IpNet;
-use limiter_common::wire::{Full, TableKey};
-use limiter_rules::file::requests::{Level, LevelValue, Metric, SOURCE};
-use limiter_rules::model::{Ban, Period};
+use limiter_common::wire::TableKey;
+use limiter_rules::file::requests::{
+    Level, LevelValue, Metric, RequestAggregate, RequestRule, SOURCE,
+};
+use limiter_rules::model::Period;
 
 use crate::buckets::key::{Key, Secret, source};
 use crate::buckets::store::KeyLimits;
@@ -19,78 +21,33 @@ pub(crate) type EntryOf<'a> = (&'a str, &'a str);
 
 /// A rule in force.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a field of the file")]
 pub struct Rule {
     /// The domain that it is of.
     pub domain: Box<str>,
     /// Its keys and values, in one line.
     pub path: Box<str>,
-    /// The name that its author gave it.
-    pub name: Option<Box<str>>,
-    /// Names of rules that it replaces.
-    pub replaces: Box<[Box<str>]>,
+    /// What the file says.
+    pub written: RequestRule,
     /// What it does.
     pub terms: Terms,
     /// The key of its budget, in the place of one for each value.
     pub(super) budget: Option<Key>,
-    /// Limits for wider prefixes of the source.
-    pub(crate) aggregates: Box<[Aggregate]>,
+    /// Limits of its aggregates.
+    pub(super) aggregates: Box<[KeyLimits]>,
+    /// The level of the source.
+    pub(crate) source: Option<usize>,
     /// What nodes share of it.
     pub(crate) shared: Option<RuleShared>,
     /// The queue that decides it.
     pub(crate) queue: Option<RuleQueue>,
-    /// Requests over it pass, and are counted.
-    pub shadow: bool,
-    /// A request is over only if it is over all rules of this kind.
-    pub quota: bool,
-    /// Treatment of requests that get no bucket.
-    pub full: Full,
-    /// Hits are reports of what was done already: they are always charged.
-    pub(crate) afterwards: bool,
-    /// Ban of the source of a request over it.
-    pub ban: Option<RuleBan>,
     /// True if metrics have the values of requests.
     pub detailed: bool,
     pub(super) levels: Box<[Level]>,
-    pub(super) metric: Metric,
     /// Identity across changes of the file: the hash of domain and path.
     pub(super) identity: Key,
     pub(crate) counters: Arc<Counters>,
     /// The same, as a limit that a request brings has it.
     pub(super) brought: OnceLock<Arc<Self>>,
-}
-
-/// Limits for wider prefixes of the source.
-#[derive(Debug)]
-pub(crate) struct Aggregate {
-    pub(super) v4: Option<u8>,
-    pub(super) v6: Option<u8>,
-    /// The level of the source.
-    pub(super) level: usize,
-    pub(crate) limits: KeyLimits,
-}
-
-impl Aggregate {
-    /// The prefix that a descriptor falls under; none if its source is no address, or of a family
-    /// that this is not for.
-    fn prefix(&self, entries: &[EntryOf<'_>]) -> Option<IpNet> {
-        let (_, value) = entries.get(self.level)?;
-        let source = source(value)?;
-        let bits = match source {
-            IpNet::V4(_) => self.v4,
-            IpNet::V6(_) => self.v6,
-        };
-        IpNet::new(source.addr(), bits?).ok().map(|net| net.trunc())
-    }
-}
-
-/// A ban by a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RuleBan {
-    /// How long it is, and what it takes.
-    pub terms: Ban,
-    /// The level of the source.
-    pub(crate) level: usize,
 }
 
 /// What a rule does.
@@ -112,12 +69,12 @@ impl Rule {
             Terms::Unlimited | Terms::Block(_) => None,
         };
         let shared = self.shared.as_ref().map(|shared| &shared.own);
-        own.into_iter().chain(shared).chain(self.aggregates.iter().map(|wider| &wider.limits))
+        own.into_iter().chain(shared).chain(&self.aggregates)
     }
 
     /// The name that metrics and headers show.
     pub fn shown(&self) -> &str {
-        self.name.as_deref().unwrap_or(&self.path)
+        self.written.name.as_deref().unwrap_or(&self.path)
     }
 
     /// A rule without limits.
@@ -125,21 +82,15 @@ impl Rule {
         Self {
             domain: domain.into(),
             path: path.into(),
-            name: None,
-            replaces: Box::default(),
+            written: RequestRule::default(),
             terms: Terms::Unlimited,
             budget: None,
             aggregates: Box::default(),
+            source: None,
             shared: None,
             queue: None,
-            shadow: false,
-            quota: false,
-            full: Full::default(),
-            afterwards: false,
-            ban: None,
             detailed: false,
             levels: Box::default(),
-            metric: Metric::Levels,
             identity,
             counters,
             brought: OnceLock::new(),
@@ -148,13 +99,12 @@ impl Rule {
 
     /// This rule without its name, its limits and its modes.
     pub(super) fn without_terms(&self) -> Self {
+        let RequestRule { full, afterwards, ban, metric, .. } = self.written;
         Self {
-            full: self.full,
-            afterwards: self.afterwards,
-            ban: self.ban,
+            written: RequestRule { full, afterwards, ban, metric, ..RequestRule::default() },
+            source: self.source,
             detailed: self.detailed,
             levels: self.levels.clone(),
-            metric: self.metric,
             ..Self::bare(&self.domain, &self.path, self.identity, Arc::clone(&self.counters))
         }
     }
@@ -219,13 +169,26 @@ impl Rule {
         secret: &'a Secret,
         entries: &'a [EntryOf<'a>],
     ) -> impl Iterator<Item = (u64, KeyLimits, Key)> {
-        (1..).zip(&self.aggregates).filter_map(|(number, wider)| {
+        let all = self.written.aggregates.iter().zip(&self.aggregates);
+        (1..).zip(all).filter_map(|(number, (wider, limits))| {
             let mut key = secret.begin();
             key.key(self.identity);
             key.number(number);
-            key.text(&wider.prefix(entries)?.to_string());
-            Some((number, wider.limits.clone(), key.end()))
+            key.text(&self.prefix(wider, entries)?.to_string());
+            Some((number, limits.clone(), key.end()))
         })
+    }
+
+    /// The prefix of an aggregate that a descriptor falls under; none if its source is no address,
+    /// or of a family that the aggregate is not for.
+    fn prefix(&self, wider: &RequestAggregate, entries: &[EntryOf<'_>]) -> Option<IpNet> {
+        let (_, value) = entries.get(self.source?)?;
+        let source = source(value)?;
+        let bits = match source {
+            IpNet::V4(_) => wider.v4,
+            IpNet::V6(_) => wider.v6,
+        };
+        IpNet::new(source.addr(), bits?).ok().map(|net| net.trunc())
     }
 
     /// The key of the bucket that descriptors without one share: of the limits of the rule, or of
@@ -240,7 +203,7 @@ impl Rule {
     /// The values of a descriptor that metrics show.
     pub(crate) fn detail(&self, entries: &[EntryOf<'_>]) -> String {
         let shown = self.levels.iter().zip(entries).map(|(level, (key, value))| {
-            let runtime = level.in_metric || self.metric == Metric::All;
+            let runtime = level.in_metric || self.written.metric == Metric::All;
             match level.value {
                 LevelValue::Exact(_) => level.to_string(),
                 _ if runtime && !level.shared => format!("{key}={value}"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use limiter_rules::file::requests::RequestLimit;
 use limiter_rules::model::Meter;
 
-use crate::buckets::arithmetic::{Charges, Left, Places, amount, take_back};
+use crate::buckets::arithmetic::{Charges, Left, Places, take_back};
 use crate::buckets::key::Key;
 use crate::buckets::store::KeyLimits;
 use crate::clock::Moment;
@@ -127,11 +127,11 @@ impl Target<'_> {
             let hits = self.together().iter().sum::<u64>().max(1);
             let wait = match limit.meter {
                 _ if !self.is_over() => Some(0),
-                _ if hits > amount(&limit) => None,
+                _ if hits > limit.amount() => None,
                 Meter::TokenBucket(_) | Meter::LeakyBucket { .. } => Some(time(&limit, hits)),
                 _ => Some(reset),
             };
-            (limit, Left { remaining: remaining.min(amount(&limit)), reset, wait })
+            (limit, Left { remaining: remaining.min(limit.amount()), reset, wait })
         });
         left.collect()
     }
@@ -160,7 +160,7 @@ fn time(limit: &RequestLimit, hits: u64) -> u64 {
 fn longest(limit: &RequestLimit, moment: &Moment) -> u64 {
     let length = limit.meter.quota().period.nanos();
     match limit.meter {
-        Meter::TokenBucket(_) => time(limit, amount(limit)),
+        Meter::TokenBucket(_) => time(limit, limit.amount()),
         Meter::LeakyBucket { backlog, .. } => {
             let backlog = u64::try_from(backlog.as_nanos()).unwrap_or(u64::MAX);
             time(limit, 1).saturating_add(backlog)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use limiter_common::bucket::Slot;
 use limiter_common::wire::TableKey;
 use limiter_rules::compile::{LimitError, share_of_requests};
-use limiter_rules::file::requests::RequestLimit;
+use limiter_rules::file::requests::{ReadyLimit, RequestLimit};
 use limiter_rules::model::Sharing;
 use limiter_sharing::fnv::Fnv;
 use limiter_sharing::{OnPartition, SharedPlace, SharedRule, SharedTerms};
@@ -85,11 +85,12 @@ impl RuleShared {
     /// Makes the part of a rule that nodes share. `known` makes the limits of this node known.
     pub(crate) fn new(
         of: &Making<'_>,
-        limits: &[RequestLimit],
+        limits: &[ReadyLimit],
         sharing: &Sharing,
         known: impl FnOnce(Limits) -> KeyLimits,
     ) -> Result<Self, LimitError> {
         let Making { domain, path, slot, nodes } = *of;
+        let limits: Vec<RequestLimit> = limits.iter().map(|limit| limit.written).collect();
         let (mut own, mut places) = (Vec::new(), Vec::new());
         let (mut cold, mut parts) = (Places::NONE, Places::NONE);
         for (number, limit) in limits.iter().enumerate() {

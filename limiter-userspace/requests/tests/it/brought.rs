@@ -14,7 +14,7 @@ fn limit(text: &str) -> RequestLimit {
     let text = format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{text}}}}}]\n");
     let file = file(&text);
     let RequestTerms::Limits(limits) = &file.rules()[0].1.terms else { panic!("{text}") };
-    limits[0]
+    limits[0].written
 }
 
 fn ask(limiter: &Limiter, text: &str, limit: RequestLimit, nanos: u64) -> Answer {

@@ -10,29 +10,33 @@ use limiter_decision::meter::{self, Arrival, Charged, Peek, Undo};
 use super::{Charges, Limits, ReadyLimit, Shared, TRIES, least, take_back};
 use crate::clock::Moment;
 
-impl ReadyLimit {
-    /// What may be owed of a rate.
-    fn backlog(&self, rate: &Limit) -> u64 {
-        match self.spec.algorithm() {
-            // One hit is let in on top of the backlog.
-            Algorithm::LeakyBucket => rate.tolerance.saturating_add(rate.increment >> rate.shift),
-            _ => rate.tolerance,
-        }
+/// What may be owed of a rate.
+fn backlog(spec: &LimitSpec, rate: &Limit) -> u64 {
+    match spec.algorithm() {
+        // One hit is let in on top of the backlog.
+        Algorithm::LeakyBucket => rate.tolerance.saturating_add(rate.increment >> rate.shift),
+        _ => rate.tolerance,
     }
+}
 
-    /// [`ReadyLimit::meets`] of hits that may be as far ahead of the rate as `ahead` nanoseconds:
-    /// that much more may be owed. None of what is no rate.
-    fn meets_ahead(&self, moment: &Moment, hits: u64, ahead: u64) -> Option<(LimitSpec, Arrival)> {
-        let rate = self.is_rate().then(|| self.spec.rate())?;
-        let tolerance =
-            self.backlog(&rate).saturating_add(Ticks::from_nanos(ahead).get()).min(MAX_TICKS >> 1);
-        let increment = rate.increment.checked_mul(hits).filter(|all| *all <= MAX_TICKS >> 1)?;
-        let all = Limit { increment, tolerance, ..rate };
-        let spec = LimitSpec::of_rate(Algorithm::TokenBucket, &all, self.spec.role());
-        let arrival =
-            Arrival { now: moment.now, offset: WallOffset::BOOT, units: 1, is_super_frame: false };
-        Some((spec.at(self.spec.first), arrival))
-    }
+/// A limit as hits meet it that may be as far ahead of the rate as `ahead` nanoseconds: that much
+/// more may be owed. None of what is no rate.
+fn met_ahead(
+    limit: &ReadyLimit,
+    moment: &Moment,
+    hits: u64,
+    ahead: u64,
+) -> Option<(LimitSpec, Arrival)> {
+    let spec = &limit.spec;
+    let rate = spec.is_rate().then(|| spec.rate())?;
+    let ahead = Ticks::from_nanos(ahead).get();
+    let tolerance = backlog(spec, &rate).saturating_add(ahead).min(MAX_TICKS >> 1);
+    let increment = rate.increment.checked_mul(hits).filter(|all| *all <= MAX_TICKS >> 1)?;
+    let all = Limit { increment, tolerance, ..rate };
+    let all = LimitSpec::of_rate(Algorithm::TokenBucket, &all, spec.role());
+    let arrival =
+        Arrival { now: moment.now, offset: WallOffset::BOOT, units: 1, is_super_frame: false };
+    Some((all.at(spec.first), arrival))
 }
 
 impl Limits {
@@ -47,7 +51,7 @@ impl Limits {
     ) -> u64 {
         let conform = |hits: u64| {
             self.hard().all(|limit| {
-                limit.meets_ahead(moment, hits, ahead).is_some_and(|(spec, arrival)| {
+                met_ahead(limit, moment, hits, ahead).is_some_and(|(spec, arrival)| {
                     meter::peek(&spec, &Shared(words), false, &arrival) == Peek::Conforming
                 })
             })
@@ -60,7 +64,7 @@ impl Limits {
             }
             let mut charges = Charges::default();
             let all = self.hard().all(|limit| {
-                let Some((spec, arrival)) = limit.meets_ahead(moment, hits, ahead) else {
+                let Some((spec, arrival)) = met_ahead(limit, moment, hits, ahead) else {
                     return false;
                 };
                 let mut undo = Undo::default();
@@ -85,7 +89,7 @@ impl Limits {
         moment: &Moment,
         [back, held, kept]: [u64; 3],
     ) {
-        for limit in self.hard().filter(|limit| limit.is_rate()) {
+        for limit in self.hard().filter(|limit| limit.spec.is_rate()) {
             let Limit { increment, shift, .. } = limit.spec.rate();
             // Rounded down: no more than was charged.
             let cost = |hits: u64| {
@@ -108,12 +112,12 @@ impl Limits {
 
     /// Millionths of hits that token and leaky buckets have room for; below zero if they are owed.
     pub(crate) fn room(&self, words: &[AtomicU64], moment: &Moment) -> i64 {
-        let rooms = self.hard().filter(|limit| limit.is_rate()).map(|limit| {
+        let rooms = self.hard().filter(|limit| limit.spec.is_rate()).map(|limit| {
             let rate = limit.spec.rate();
             let word = words.get(usize::from(limit.spec.first));
             let tat = word.map_or(0, |word| word.load(Ordering::Acquire) >> 1);
             let owed = tat.saturating_sub(moment.now.get());
-            let room = i128::from(limit.backlog(&rate)) - i128::from(owed);
+            let room = i128::from(backlog(&limit.spec, &rate)) - i128::from(owed);
             ((room * 1_000_000) << rate.shift) / i128::from(rate.increment.max(1))
         });
         i64::try_from(rooms.min().unwrap_or(0)).unwrap_or(i64::MAX)

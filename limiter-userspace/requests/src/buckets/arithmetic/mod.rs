@@ -13,9 +13,9 @@ use limiter_common::window::WallOffset;
 use limiter_common::wire::{Algorithm, Limit, LimitSpec, WORDS};
 use limiter_decision::algorithm::Words;
 use limiter_decision::meter::{self, Arrival, Carried, Charged, Peek, Seed, Undo, carry};
-use limiter_rules::compile::{LimitError, compile};
-use limiter_rules::file::requests::{Calendar, RequestLimit};
-use limiter_rules::model::{LimitList, Meter, RuleLimit};
+use limiter_rules::compile::Failure;
+use limiter_rules::file::requests::{Calendar, ReadyLimit, RequestLimit};
+use limiter_rules::model::Meter;
 
 use crate::clock::Moment;
 
@@ -23,70 +23,44 @@ use crate::clock::Moment;
 /// this many in a row mean that hundreds of threads ask for one key.
 const TRIES: usize = 1 << 12;
 
-/// One limit, ready to be decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadyLimit {
-    /// What the file says.
-    pub written: RequestLimit,
-    spec: LimitSpec,
+fn is_log(limit: &ReadyLimit) -> bool {
+    limit.spec.algorithm() == Algorithm::SlidingLog
 }
 
-impl ReadyLimit {
-    pub(crate) fn is_rate(&self) -> bool {
-        self.spec.is_rate()
+/// A limit as a request of so many hits meets it; none if that is more than time can hold. A bucket
+/// charges one unit, as of a packet, and here that unit is all hits together.
+fn met(limit: &ReadyLimit, moment: &Moment, hits: u64) -> Option<(LimitSpec, Arrival)> {
+    let arrival = |units| Arrival {
+        now: moment.now,
+        offset: offset(limit, moment),
+        units,
+        is_super_frame: false,
+    };
+    let spec = limit.spec;
+    if hits <= 1 || !spec.is_rate() {
+        return Some((spec, arrival(hits)));
     }
-
-    fn is_log(&self) -> bool {
-        self.spec.algorithm() == Algorithm::SlidingLog
-    }
-
-    /// Hits that may pass at once, when nothing is used.
-    pub fn amount(&self) -> u64 {
-        amount(&self.written)
-    }
-
-    /// The limit as a request of so many hits meets it; none if that is more than time can hold. A
-    /// bucket charges one unit, as of a packet, and here that unit is all hits together.
-    fn meets(&self, moment: &Moment, hits: u64) -> Option<(LimitSpec, Arrival)> {
-        let arrival = |units| Arrival {
-            now: moment.now,
-            offset: self.offset(moment),
-            units,
-            is_super_frame: false,
-        };
-        if hits <= 1 || !self.is_rate() {
-            return Some((self.spec, arrival(hits)));
-        }
-        let rate = self.spec.rate();
-        let most = MAX_TICKS >> 1;
-        let increment = rate.increment.checked_mul(hits).filter(|all| *all <= most);
-        // A leaky bucket takes all at once, and owes as much as time can hold.
-        let is_leaky = self.spec.algorithm() == Algorithm::LeakyBucket;
-        let increment = increment.or_else(|| is_leaky.then_some(most))?;
-        let all = Limit { increment, ..rate };
-        let spec = LimitSpec::of_rate(self.spec.algorithm(), &all, self.spec.role());
-        Some((spec.at(self.spec.first), arrival(1)))
-    }
-
-    /// The windows of the wall clock. A window of the calendar gets the number of its months and
-    /// the longest of their lengths, whatever the length of this one.
-    fn offset(&self, moment: &Moment) -> WallOffset {
-        match self.written.calendar {
-            // They have no windows.
-            None if self.is_rate() => WallOffset::BOOT,
-            None => moment.offset(),
-            Some(Calendar { months }) => {
-                moment.calendar(months).offset(moment.now, self.spec.window().width)
-            }
-        }
-    }
+    let rate = spec.rate();
+    let most = MAX_TICKS >> 1;
+    let increment = rate.increment.checked_mul(hits).filter(|all| *all <= most);
+    // A leaky bucket takes all at once, and owes as much as time can hold.
+    let is_leaky = spec.algorithm() == Algorithm::LeakyBucket;
+    let increment = increment.or_else(|| is_leaky.then_some(most))?;
+    let all = Limit { increment, ..rate };
+    let all = LimitSpec::of_rate(spec.algorithm(), &all, spec.role());
+    Some((all.at(spec.first), arrival(1)))
 }
 
-/// [`ReadyLimit::amount`] of a limit.
-pub(crate) const fn amount(limit: &RequestLimit) -> u64 {
-    match limit.meter {
-        Meter::TokenBucket(rate) => rate.burst,
-        meter => meter.quota().requests_per_unit,
+/// The windows of the wall clock. A window of the calendar gets the number of its months and the
+/// longest of their lengths, whatever the length of this one.
+fn offset(limit: &ReadyLimit, moment: &Moment) -> WallOffset {
+    match limit.written.calendar {
+        // They have no windows.
+        None if limit.spec.is_rate() => WallOffset::BOOT,
+        None => moment.offset(),
+        Some(Calendar { months }) => {
+            moment.calendar(months).offset(moment.now, limit.spec.window().width)
+        }
     }
 }
 
@@ -183,18 +157,14 @@ impl Copied {
 }
 
 impl Limits {
-    /// Compiles limits.
-    ///
-    /// # Errors
-    ///
-    /// Why one cannot be held, with its number.
-    pub fn compile(written: &[RequestLimit]) -> Result<Self, (usize, LimitError)> {
-        let hard = |limit: &RequestLimit| RuleLimit::hard(limit.meter);
-        let list = LimitList::from(written.iter().map(hard).collect::<Vec<_>>());
-        // Requests are counted: no frame has to fit.
-        let record = compile(&list, false, 1)?.record;
-        let ready = written.iter().zip(record.limits);
-        Ok(Self(ready.map(|(written, spec)| ReadyLimit { written: *written, spec }).collect()))
+    /// Limits that a file says.
+    pub(crate) fn of(ready: &[ReadyLimit]) -> Self {
+        Self(ready.into())
+    }
+
+    /// Limits that no file says.
+    pub(crate) fn compile(written: &[RequestLimit]) -> Result<Self, Failure> {
+        ReadyLimit::compile(written).map(Self)
     }
 
     /// The limits in their order.
@@ -208,7 +178,7 @@ impl Limits {
 
     /// True if all of them can say when a request may go: token and leaky buckets.
     pub(crate) fn are_rates(&self) -> bool {
-        self.0.iter().all(ReadyLimit::is_rate)
+        self.0.iter().all(|limit| limit.spec.is_rate())
     }
 
     pub(crate) fn words(&self) -> usize {
@@ -242,7 +212,7 @@ impl Limits {
         (hits, ahead): (u64, u64),
     ) -> Result<Charges, Over> {
         // What is taken back of a log is of no use for a while: it is looked at first, too.
-        if self.0.len() > 1 || hits > 1 && self.0.iter().any(ReadyLimit::is_log) {
+        if self.0.len() > 1 || hits > 1 && self.0.iter().any(is_log) {
             self.peek(places, words, &moment.plus(ahead), &[hits])?;
         }
         let mut charges = Charges::default();
@@ -314,7 +284,7 @@ impl Limits {
             let drained = |nanos| used(limit, &words.0, &moment.plus(nanos)) == 0;
             let near = owed(limit, &words, moment).map(nanos);
             // Half of the clock's time tells a window that is long over from one to come.
-            let most = if limit.is_rate() { LONGEST } else { LONGEST / 2 };
+            let most = if limit.spec.is_rate() { LONGEST } else { LONGEST / 2 };
             least_near(near, 0, most, drained).unwrap_or(LONGEST)
         };
         Some(Left {
@@ -338,10 +308,10 @@ impl Limits {
             let same = limit.spec.same_state(&before.spec)
                 && limit.written.calendar == before.written.calendar;
             let log = before.spec.same_log(&limit.spec);
-            let offset = before.offset(moment);
+            let of_before = offset(before, moment);
             let carried =
-                meter::carried((&before.spec, &limit.spec), &Shared(words), moment.now, offset);
-            let seed = Seed::new(&limit.spec, carried, limit.offset(moment));
+                meter::carried((&before.spec, &limit.spec), &Shared(words), moment.now, of_before);
+            let seed = Seed::new(&limit.spec, carried, offset(limit, moment));
             for index in 0..limit.spec.words {
                 let Some(to) = new.get(word(index, limit.spec.first)) else {
                     continue;
@@ -351,7 +321,7 @@ impl Limits {
                     Some(from) if same => from.load(Ordering::Acquire),
                     _ if log => {
                         let of = (&before.spec, &Shared(words));
-                        let used = meter::used_at(of.0, of.1, moment.now, offset).used;
+                        let used = meter::used_at(of.0, of.1, moment.now, of_before).used;
                         meter::resized(of.0, &limit.spec, of.1, used, index.into()) << 1
                     }
                     // The lowest bit is for limits that change in place.
@@ -425,12 +395,12 @@ fn all_conform(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment, hits: &
 fn conforms(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment, hits: u64) -> bool {
     let present = owed::as_of(limit, words, moment);
     let words = present.as_ref().map_or(words, |copy| &copy.0);
-    if limit.is_log() && hits > 1 {
+    if is_log(limit) && hits > 1 {
         // A log keeps one entry a charge.
         let copy = Copied::of(words);
         return charge(limit, &copy.0, moment, hits, &mut Charges::default());
     }
-    let Some((spec, arrival)) = limit.meets(moment, hits) else {
+    let Some((spec, arrival)) = met(limit, moment, hits) else {
         return false;
     };
     match meter::peek(&spec, &Shared(words), false, &arrival) {
@@ -447,11 +417,11 @@ fn charge(
     hits: u64,
     charges: &mut Charges,
 ) -> bool {
-    let (times, hits) = if limit.is_log() { (hits, 1) } else { (1, hits) };
-    if limit.is_log() && times > limit.amount() {
+    let (times, hits) = if is_log(limit) { (hits, 1) } else { (1, hits) };
+    if is_log(limit) && times > limit.written.amount() {
         return false;
     }
-    let Some((spec, arrival)) = limit.meets(moment, hits) else {
+    let Some((spec, arrival)) = met(limit, moment, hits) else {
         return false;
     };
     owed::bring_forward(limit, words, moment);
@@ -477,7 +447,7 @@ fn charge(
 fn used(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment) -> u64 {
     let present = owed::as_of(limit, words, moment);
     let words = Shared(present.as_ref().map_or(words, |copy| &copy.0));
-    meter::used_at(&limit.spec, &words, moment.now, limit.offset(moment)).used
+    meter::used_at(&limit.spec, &words, moment.now, offset(limit, moment)).used
 }
 
 /// The longest time that is looked for: that of the clock, in nanoseconds.
@@ -485,7 +455,7 @@ pub(crate) const LONGEST: u64 = u64::MAX >> (TICK_BITS + 1);
 
 /// Hits that would pass one by one: found with the decision itself.
 fn remaining(limit: &ReadyLimit, words: &Copied, moment: &Moment) -> u64 {
-    let most = limit.amount();
+    let most = limit.written.amount();
     if !conforms(limit, &words.0, moment, 1) {
         return 0;
     }
@@ -542,7 +512,7 @@ fn wait(
 /// confirms.
 fn owed(limit: &ReadyLimit, words: &Copied, moment: &Moment) -> Option<u64> {
     let used = || meter::used_at(&limit.spec, &Shared(&words.0), moment.now, WallOffset::BOOT);
-    let Carried { used, at } = limit.is_rate().then(used)?;
+    let Carried { used, at } = limit.spec.is_rate().then(used)?;
     Some(at.get().saturating_sub(moment.now.get()).saturating_add(used))
 }
 

@@ -13,7 +13,7 @@ use limiter_common::window::{MAX_SIZE, Tally, WallOffset, WindowLimit};
 use limiter_common::wire::{Algorithm, Limit};
 use limiter_decision::meter::Undo;
 
-use super::{Charges, Copied, LONGEST, Limits, ReadyLimit, TRIES, charge, conforms, least};
+use super::{Charges, Copied, LONGEST, Limits, ReadyLimit, TRIES, charge, conforms, least, offset};
 use crate::clock::Moment;
 
 impl Limits {
@@ -55,7 +55,7 @@ fn owe(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment, hits: u64) {
 /// room for only the last ones are seen, which are later by a window for each time that the log
 /// was full.
 fn log(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment, hits: u64) {
-    let size = limit.amount();
+    let size = limit.written.amount();
     let copy = Copied::of(words);
     let first = |words: &[AtomicU64]| {
         least(0, LONGEST, |nanos| conforms(limit, words, &moment.plus(nanos), 1)).unwrap_or(LONGEST)
@@ -109,7 +109,7 @@ fn count(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment, hits: u64) {
 /// The number of the window or slot at a moment: only fixed windows are those of the wall clock.
 fn number(limit: &ReadyLimit, window: &WindowLimit, moment: &Moment) -> u64 {
     let offset = match limit.spec.algorithm() {
-        Algorithm::FixedWindow => limit.offset(moment),
+        Algorithm::FixedWindow => offset(limit, moment),
         _ => WallOffset::BOOT,
     };
     window.at(moment.now, offset).number
@@ -176,7 +176,7 @@ pub(super) fn as_of(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment) ->
 /// of the word that holds it.
 fn brought_forward(limit: &ReadyLimit, words: &[AtomicU64], moment: &Moment) -> Option<Vec<Undo>> {
     let algorithm = limit.spec.algorithm();
-    if limit.is_rate() || algorithm == Algorithm::SlidingLog {
+    if limit.spec.is_rate() || algorithm == Algorithm::SlidingLog {
         return None;
     }
     let window = limit.spec.window();

@@ -113,7 +113,7 @@ fn written(limit: Limit) -> RequestLimit {
     let text = format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{text}}}}}]\n");
     let rules = file(&text);
     let RequestTerms::Limits(limits) = &rules.rules()[0].1.terms else { panic!("{text}") };
-    let mut written = limits[0];
+    let mut written = limits[0].written;
     if let (0, Meter::TokenBucket(rate)) = (limit.amount, &mut written.meter) {
         (rate.requests_per_unit, rate.burst) = (0, 0);
     }
@@ -279,7 +279,7 @@ impl Run {
             self.same("statuses", &expected.statuses, &statuses)?;
         }
         for (status, own) in answer.statuses.iter().zip(&statuses) {
-            let trial = status.rule.as_ref().is_some_and(|rule| rule.shadow);
+            let trial = status.rule.as_ref().is_some_and(|rule| rule.written.shadow);
             if let (Some((_, nearest)), false) = (&status.nearest, trial || own.over) {
                 let least = own.left.iter().map(|left| left.remaining).min();
                 self.same("nearest", &least, &Some(nearest.remaining))?;

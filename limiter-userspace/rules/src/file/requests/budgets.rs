@@ -13,7 +13,7 @@ use super::super::placed::{At, Item, Placed, Scalar};
 use super::super::shape::{Aggregate, Budget, RateLimit};
 use super::super::table::Written as _;
 use super::bans::Sources;
-use super::model::{Note, RequestAggregate, RequestLimit, RequestTerms};
+use super::model::{Note, ReadyLimit, RequestAggregate, RequestTerms};
 
 /// Aggregates of one rule.
 const MOST_AGGREGATES: usize = 4;
@@ -23,7 +23,7 @@ const MOST_AGGREGATES: usize = 4;
 pub(super) struct Budgets(BTreeMap<Box<str>, OneBudget>);
 
 struct OneBudget {
-    limits: Box<[RequestLimit]>,
+    limits: Box<[ReadyLimit]>,
     place: Option<Place>,
     used: bool,
 }
@@ -33,7 +33,7 @@ fn limits(
     raw: Option<&[Placed<RateLimit>]>,
     place: At,
     terms: impl FnOnce(&[Placed<RateLimit>]) -> Result<RequestTerms, Failure>,
-) -> Result<Box<[RequestLimit]>, Failure> {
+) -> Result<Box<[ReadyLimit]>, Failure> {
     let Some(raw) = raw else {
         let (field, remedy) = ("rate_limit", "write one, as in `rate_limit: {rate: 100/s}`");
         return Err(at(place, Problem::Missing { field, remedy }));

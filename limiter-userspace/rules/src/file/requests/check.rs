@@ -19,13 +19,13 @@ use super::bans::{self, SOURCE, Sources};
 use super::budgets::{Budgets, aggregates};
 use super::limit::limit;
 use super::model::{
-    Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern, RequestFile,
-    RequestLimit, RequestRule, RequestTerms,
+    Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern, ReadyLimit,
+    RequestFile, RequestLimit, RequestRule, RequestTerms,
 };
 use super::queues;
 use super::unmet;
-use crate::compile::{compile, share_of_requests};
-use crate::model::{LimitList, Meter, Sharing, Upper};
+use crate::compile::share_of_requests;
+use crate::model::{Meter, Sharing, Upper};
 use crate::warnings::low_ceiling;
 
 /// More rules than a file of 16 MiB has, so that lists inside lists end.
@@ -344,11 +344,11 @@ impl Checked {
                 self.first_plain = self.first_plain.or(one.referenced.place());
             }
         }
-        if let Err((index, error)) = compile(&LimitList::from(list), false, 1) {
+        let ready = ReadyLimit::compiled(&limits, list.into()).map_err(|(index, error)| {
             let place = raw.get(index).or(raw.first()).map(|one| one.referenced);
-            return Err(at(place.unwrap_or_default(), Problem::Limit(error.to_string())));
-        }
-        Ok(RequestTerms::Limits(limits.into()))
+            at(place.unwrap_or_default(), Problem::Limit(error.to_string()))
+        })?;
+        Ok(RequestTerms::Limits(ready))
     }
 
     /// Says where a file means something else than in envoyproxy/ratelimit.
@@ -389,13 +389,13 @@ fn sharing_of(
             return Err(at(ceiling.referenced, Problem::NotSupported { what, reason }));
         }
         for (raw, limit) in limits.iter().zip(all) {
-            if let (Some(_), Some(unit)) = (limit.calendar, &raw.value.unit) {
+            if let (Some(_), Some(unit)) = (limit.written.calendar, &raw.value.unit) {
                 let what = unit.value.clone().unwrap_or_default();
                 let reason = "nodes share windows of one length: write a number of days, or \
                               remove `scope: cluster`";
                 return Err(at(unit.referenced, Problem::NotSupported { what, reason }));
             }
-            if let Err(error) = share_of_requests(&limit.meter, sharing, 1) {
+            if let Err(error) = share_of_requests(&limit.written.meter, sharing, 1) {
                 return Err(at(raw.referenced, Problem::Limit(error.to_string())));
             }
         }

@@ -17,7 +17,7 @@ use crate::dialect::Dialect;
 pub use bans::SOURCE;
 pub use model::{
     Calendar, Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern, Queue,
-    RequestAggregate, RequestFile, RequestLimit, RequestRule, RequestTerms,
+    ReadyLimit, RequestAggregate, RequestFile, RequestLimit, RequestRule, RequestTerms,
 };
 pub use search::{For, whom_for};
 

@@ -4,11 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use limiter_common::wire::Full;
+use limiter_common::wire::{Full, LimitSpec};
 use limiter_sharing::fnv::Fnv;
 
+use crate::compile::{Failure, compile};
 use crate::file::place::Place;
-use crate::model::{Ban, Meter, Period, Sharing};
+use crate::model::{Ban, LimitList, Meter, Period, RuleLimit, Sharing};
 
 /// Levels that descriptors may be nested in, and entries that a request may have.
 pub const MAX_DEPTH: usize = 16;
@@ -82,7 +83,7 @@ pub struct RequestAggregate {
     /// Bits of an IPv6 source that count; none if it is not for those.
     pub v6: Option<u8>,
     /// One to four limits.
-    pub limits: Box<[RequestLimit]>,
+    pub limits: Box<[ReadyLimit]>,
 }
 
 /// A remark about a file that is good.
@@ -191,7 +192,7 @@ impl fmt::Display for Pattern {
 }
 
 /// What a rule does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestRule {
     /// The name that the file gives it.
     pub name: Option<Box<str>>,
@@ -270,14 +271,15 @@ pub enum Metric {
 }
 
 /// Limits of a rule, or none.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RequestTerms {
     /// Every request passes.
+    #[default]
     Unlimited,
     /// No request passes. The length of time is what the file says, for answers.
     Block(Period),
     /// One to four limits: any of them trips.
-    Limits(Box<[RequestLimit]>),
+    Limits(Box<[ReadyLimit]>),
 }
 
 /// A limit.
@@ -295,6 +297,46 @@ impl RequestLimit {
     /// A limit over which no request passes.
     pub const fn hard(meter: Meter) -> Self {
         Self { meter, calendar: None, is_soft: false }
+    }
+
+    /// Hits that may pass at once, when nothing is used.
+    pub const fn amount(&self) -> u64 {
+        match self.meter {
+            Meter::TokenBucket(rate) => rate.burst,
+            meter => meter.quota().requests_per_unit,
+        }
+    }
+}
+
+/// A limit, ready to be decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadyLimit {
+    /// What the file says.
+    pub written: RequestLimit,
+    /// The same, compiled.
+    pub spec: LimitSpec,
+}
+
+impl ReadyLimit {
+    /// Compiles limits that no file says.
+    ///
+    /// # Errors
+    ///
+    /// Why one cannot be held, with its number.
+    pub fn compile(written: &[RequestLimit]) -> Result<Box<[Self]>, Failure> {
+        let hard = |limit: &RequestLimit| RuleLimit::hard(limit.meter);
+        Self::compiled(written, written.iter().map(hard).collect::<Vec<_>>().into())
+    }
+
+    /// Limits with what `list` says of them, where a ceiling stands with the limit below it.
+    pub(super) fn compiled(
+        written: &[RequestLimit],
+        list: LimitList,
+    ) -> Result<Box<[Self]>, Failure> {
+        // Requests are counted: no frame has to fit.
+        let specs = compile(&list, false, 1)?.record.limits;
+        let ready = written.iter().zip(specs);
+        Ok(ready.map(|(written, spec)| Self { written: *written, spec }).collect())
     }
 }
 

@@ -152,10 +152,10 @@ pub(super) fn beside(
         // `action` beside it is refused before.
         RequestTerms::Unlimited => &[][..],
     };
-    if limits.iter().any(|limit| limit.is_soft) {
+    if limits.iter().any(|limit| limit.written.is_soft) {
         return refused("it has one rate at which requests leave it: remove `ceiling`");
     }
-    for limit in limits {
+    for limit in limits.iter().map(|limit| limit.written) {
         let room = match limit.meter {
             Meter::TokenBucket(rate) => rate.burst,
             Meter::LeakyBucket { .. } => 1,
@@ -197,10 +197,11 @@ pub(super) fn named(file: &mut RequestFile) -> Vec<Failure> {
         let (Some((name, _)), RequestTerms::Limits(limits)) = (&rule.queue, &rule.terms) else {
             continue;
         };
-        let is_small = |limit: &super::RequestLimit| {
-            let quota = limit.meter.quota();
+        let is_small = |limit: &super::ReadyLimit| {
+            let meter = limit.written.meter;
+            let quota = meter.quota();
             let micros = quota.period.seconds().saturating_mul(1_000_000);
-            let room = match limit.meter {
+            let room = match meter {
                 Meter::TokenBucket(rate) => {
                     Rate::new(quota.requests_per_unit, micros).map(|r| r.micros_of(rate.burst))
                 }
@@ -240,8 +241,8 @@ fn short(file: &RequestFile) -> Vec<super::Note> {
         let (name, _) = rule.queue.as_ref()?;
         let RequestTerms::Limits(limits) = &rule.terms else { return None };
         let queue = file.queues.iter().find(|queue| queue.name == *name)?;
-        let apart = |limit: &super::RequestLimit| {
-            let quota = limit.meter.quota();
+        let apart = |limit: &super::ReadyLimit| {
+            let quota = limit.written.meter.quota();
             Duration::from_nanos(quota.period.nanos().div_ceil(quota.requests_per_unit.max(1)))
         };
         let apart = limits.iter().map(apart).max().filter(|apart| *apart > queue.age)?;

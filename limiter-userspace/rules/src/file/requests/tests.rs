@@ -142,7 +142,9 @@ fn lines(file: &RequestFile) -> Vec<String> {
         let terms = match &rule.terms {
             RequestTerms::Unlimited => "unlimited".to_owned(),
             RequestTerms::Block(period) => format!("nothing/{period}"),
-            RequestTerms::Limits(limits) => limits.iter().map(limit).collect::<Vec<_>>().join(", "),
+            RequestTerms::Limits(limits) => {
+                limits.iter().map(|one| limit(&one.written)).collect::<Vec<_>>().join(", ")
+            }
         };
         let shadow = if rule.shadow { " shadow" } else { "" };
         let quota = if rule.quota { " quota" } else { "" };
@@ -287,7 +289,7 @@ fn every_algorithm_and_the_calendar_load() {
         let file = parse(&text);
         let [(_, rule)] = &file.rules()[..] else { panic!("{text}") };
         let RequestTerms::Limits(limits) = &rule.terms else { panic!("{text}") };
-        limits[0]
+        limits[0].written
     };
     for (text, algorithm) in [
         ("rate: 10/s", "token_bucket"),

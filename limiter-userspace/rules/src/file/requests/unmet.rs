@@ -318,7 +318,7 @@ fn can_wait(rule: &RequestRule) -> bool {
     let RequestTerms::Limits(limits) = &rule.terms else { return true };
     let is_rate =
         |meter: &Meter| matches!(meter, Meter::TokenBucket(_) | Meter::LeakyBucket { .. });
-    rule.queue.is_none() && rule.sharing.is_none() && limits.iter().all(|one| is_rate(&one.meter))
+    rule.queue.is_none() && rule.sharing.is_none() && limits.iter().all(|one| is_rate(&one.written.meter))
 }
 
 #[cfg(test)]
