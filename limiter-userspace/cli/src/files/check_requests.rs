@@ -173,7 +173,8 @@ fn sentence(file: &RequestFile, path: &[&Level], rule: &RequestRule) -> String {
 fn all_limits(limits: &[ReadyLimit]) -> String {
     let mut text = String::new();
     for (index, limit) in limits.iter().enumerate() {
-        let after_soft = index > 0 && limits.get(index - 1).is_some_and(|limit| limit.written.is_soft);
+        let after_soft =
+            index > 0 && limits.get(index - 1).is_some_and(|limit| limit.written.is_soft);
         text.push_str(match index {
             0 => "",
             _ if after_soft => ", those over it marked, up to ",

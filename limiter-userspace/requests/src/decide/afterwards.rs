@@ -19,8 +19,8 @@ impl Request<'_> {
                 }
                 continue;
             }
-            let is_report =
-                target.rule.written.afterwards || target.counted && limiter.store.take_look(*key, moment);
+            let is_report = target.rule.written.afterwards
+                || target.counted && limiter.store.take_look(*key, moment);
             if !is_report || !matches!(target.state, State::Within | State::Over) {
                 continue;
             }

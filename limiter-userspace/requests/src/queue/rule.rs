@@ -9,9 +9,7 @@ use limiter_cluster::queue::{
 };
 use limiter_rules::RuleFileError;
 use limiter_rules::file::Problem;
-use limiter_rules::file::requests::{
-    Queue, ReadyLimit, RequestFile, RequestLimit, RequestTerms,
-};
+use limiter_rules::file::requests::{Queue, ReadyLimit, RequestFile, RequestLimit, RequestTerms};
 use limiter_rules::model::Meter;
 use limiter_sharing::rate::Rate;
 

@@ -125,7 +125,11 @@ impl Making<'_> {
         Ok(keys)
     }
 
-    fn rule(&mut self, written: &RequestRule, levels: &[Level]) -> Result<Arc<Rule>, RuleFileError> {
+    fn rule(
+        &mut self,
+        written: &RequestRule,
+        levels: &[Level],
+    ) -> Result<Arc<Rule>, RuleFileError> {
         let path: Vec<String> = levels.iter().map(Level::to_string).collect();
         let mut identity = self.secret.begin();
         identity.text(&self.file.domain);

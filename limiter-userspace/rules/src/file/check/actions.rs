@@ -1,8 +1,8 @@
-//! `action`, `mark` and `ban`.
+//! `action`, `mark` and `ban`, for packets and for requests.
 
 use std::time::Duration;
 
-use limiter_common::wire::{Full, OnLoss};
+use limiter_common::wire::{Evidence, Full, OnLoss};
 
 use super::checked::Failure;
 use super::scalar::{at, named_number, one_of, ranged, text, time};
@@ -10,6 +10,7 @@ use super::words::{EVIDENCE, FULL, MOST_STRIKES, ON_LOSS};
 use crate::file::error::Problem;
 use crate::file::one_or_many::WordOr;
 use crate::file::placed::{Placed, Scalar};
+use crate::file::requests::levels::Sources;
 use crate::file::shape;
 use crate::model::key::DSCPS;
 use crate::model::{Ban, Delay, Mark, Over};
@@ -150,7 +151,7 @@ fn delay(raw: &Placed<WordOr<shape::Delay>>) -> Result<Delay, Failure> {
 }
 
 /// Reads `ban`; of what is not said, `ban` is as it was.
-pub(in crate::file) fn ban(raw: &Placed<WordOr<shape::Ban>>, mut ban: Ban) -> Result<Ban, Failure> {
+fn ban(raw: &Placed<WordOr<shape::Ban>>, mut ban: Ban) -> Result<Ban, Failure> {
     let shape::Ban { first, longest, memory, strikes, evidence } =
         fields(raw, "ban", "`ban: {first: 10min}`")?;
     let times = [
@@ -177,4 +178,61 @@ pub(in crate::file) fn ban(raw: &Placed<WordOr<shape::Ban>>, mut ban: Ban) -> Re
         return Err(at(scalar.map_or(raw.referenced, |scalar| scalar.referenced), problem));
     }
     Ok(ban)
+}
+
+/// Checks `action` for what requests do not have. One of its two fields is there.
+pub(in crate::file) fn of_requests(
+    raw: &Placed<WordOr<shape::Action>>,
+) -> Result<&shape::Action, Failure> {
+    let remedy = "write `action: {ban: {first: 10min}}` or `action: {queue: NAME}`, or remove the \
+                  field";
+    let empty = || at(raw.referenced, Problem::Empty { field: "action", remedy });
+    let action = match &raw.value {
+        WordOr::Map(map) => map,
+        WordOr::Word(None) => return Err(empty()),
+        WordOr::Word(Some(word)) => {
+            let like = [("ban", "{ban: {first: 10min}}"), ("queue", "{queue: NAME}")];
+            return Err(match like.into_iter().find(|(name, _)| name == word) {
+                Some((name, like)) => at(raw.referenced, Problem::NeedsMore { name, like }),
+                None => {
+                    let (what, reason) = (word.clone(), shape::ANSWERED);
+                    at(raw.referenced, Problem::NotSupported { what, reason })
+                }
+            });
+        }
+    };
+    match (&action.ban, &action.queue) {
+        (None, None) => Err(empty()),
+        (Some(_), Some(queue)) => Err(at(queue.referenced, Problem::Beside("queue", "ban"))),
+        (Some(_), None) | (None, Some(_)) => Ok(action),
+    }
+}
+
+/// Reads `ban`. One refused request is enough unless the file says otherwise: the limit itself says
+/// how many are too many.
+pub(in crate::file) fn ban_of_source(
+    raw: &Placed<WordOr<shape::Ban>>,
+    sources: Sources,
+) -> Result<Ban, Failure> {
+    let unsaid = Ban { strikes: 1, evidence: Evidence::None, ..Ban::default() };
+    let ban = ban(raw, unsaid)?;
+    let refused =
+        |reason| Err(at(raw.referenced, Problem::NotSupported { what: "ban".to_owned(), reason }));
+    match sources {
+        Sources::Apart => Ok(ban),
+        Sources::Unknown => {
+            let (field, needs) = ("ban", "`remote_address` among the keys of its rule");
+            let remedy = "nest the rule, as in `descriptors: [{key: remote_address, rate_limit: \
+                          {rate: 5/min}, action: {ban: {first: 10min}}}]`";
+            Err(at(raw.referenced, Problem::Without { field, needs, remedy }))
+        }
+        Sources::Together => refused(
+            "the sources share one limit, and one of them would be banned for the others: remove \
+             `share_threshold`, or `action`",
+        ),
+        Sources::NoAddress => refused(
+            "the value of `remote_address` is no address: write an address or a prefix, remove \
+             the value, or remove `action`",
+        ),
+    }
 }

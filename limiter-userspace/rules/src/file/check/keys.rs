@@ -92,7 +92,11 @@ pub(super) fn added(
         return Ok(Added::Parts(vec![part(None)?]));
     };
     let mut parts = Vec::new();
-    for value in scalars(value, word)? {
+    let remedy = match word {
+        "remote_address" => "give an address or prefix, or remove the line to limit every source",
+        _ => "give one, or remove the line: then each value has a bucket",
+    };
+    for value in scalars(value, remedy)? {
         parts.push(part(Some(&value))?);
     }
     Ok(Added::Parts(parts))
@@ -156,26 +160,21 @@ fn number(value: &Scalar, fact: Fact) -> Result<Values, Failure> {
 }
 
 /// The values of `value`: at least one, none of them empty.
-fn scalars(value: &Placed<OneOrMany>, key: &str) -> Result<Vec<Scalar>, Failure> {
-    let remedy = match key {
-        "remote_address" => "give an address or prefix, or remove the line to limit every source",
-        _ => "give one, or remove the line: then each value has a bucket",
+pub(in crate::file) fn scalars(
+    value: &Placed<OneOrMany>,
+    remedy: &'static str,
+) -> Result<Vec<Scalar>, Failure> {
+    let values = match &value.value {
+        OneOrMany::One(text) => vec![Placed { value: text.clone(), referenced: value.referenced }],
+        OneOrMany::Many(values) if values.is_empty() => {
+            return Err(at(value.referenced, Problem::Empty { field: "value", remedy }));
+        }
+        OneOrMany::Many(values) => values.clone(),
     };
-    let empty = || at(value.referenced, Problem::Empty { field: "value", remedy });
-    match &value.value {
-        OneOrMany::One(None) => Err(empty()),
-        OneOrMany::One(Some(text)) if text.is_empty() => Err(empty()),
-        OneOrMany::One(text) => {
-            Ok(vec![Placed { value: text.clone(), referenced: value.referenced }])
-        }
-        OneOrMany::Many(values) if values.is_empty() => Err(empty()),
-        OneOrMany::Many(values) => {
-            for value in values {
-                text(value, "value", remedy)?;
-            }
-            Ok(values.clone())
-        }
+    for value in &values {
+        text(value, "value", remedy)?;
     }
+    Ok(values)
 }
 
 fn label(value: Option<&Placed<OneOrMany>>, place: Option<Place>) -> Result<Added, Failure> {

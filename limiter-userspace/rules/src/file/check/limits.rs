@@ -95,7 +95,7 @@ pub(super) fn limits(
 }
 
 /// One limit, and the name in it; none for `unlimited`.
-pub(in crate::file) fn rate_limit(
+fn rate_limit(
     raw: &Placed<RawRateLimit>,
     units: Units,
 ) -> Result<(Option<String>, Option<RuleLimit>), Failure> {
@@ -138,6 +138,47 @@ pub(in crate::file) fn rate_limit(
         Some(raw) => Some(mark(raw)?),
     };
     Ok((name, Some(RuleLimit { meter, upper, mark })))
+}
+
+/// One limit of a rule for requests, and the months of the calendar that it counts in; none for
+/// `unlimited`. One of 0 lets no request pass.
+pub(in crate::file) fn request_limit(
+    raw: &Placed<RawRateLimit>,
+) -> Result<Option<(RuleLimit, Option<u8>)>, Failure> {
+    let limit = &raw.value;
+    let (_, Some(found)) = rate_limit(raw, Units::REQUESTS)? else { return Ok(None) };
+    let quota = found.meter.quota();
+    let refused = |place, what: &str, reason| {
+        Err(at(place, Problem::NotSupported { what: what.to_owned(), reason }))
+    };
+    if quota.count != Count::Packets {
+        let place = limit.rate.as_ref().map_or(raw.referenced, |rate| rate.referenced);
+        return refused(place, quota.count.name(), "requests are counted: write a rate like 100/s");
+    }
+    let months = limit.unit.as_ref().map(|unit| months(unit, limit.unit_multiplier.as_deref()));
+    let months = months.transpose()?.flatten();
+    if let (Some(months), Some(unit)) = (months, &limit.unit)
+        && !matches!(found.meter, Meter::FixedWindow(_))
+    {
+        let reason = if months == 12 {
+            "a year has no fixed length: write `algorithm: fixed_window` for those of the calendar \
+             in UTC, or `unit: day, unit_multiplier: 365`"
+        } else {
+            "a month has no fixed length: write `algorithm: fixed_window` for those of the calendar \
+             in UTC, or `unit: day, unit_multiplier: 30`"
+        };
+        return refused(unit.referenced, unit.value.as_deref().unwrap_or_default(), reason);
+    }
+    match &limit.ceiling {
+        Some(ceiling) if quota.requests_per_unit == 0 => {
+            Err(at(ceiling.referenced, Problem::Beside("ceiling", "requests_per_unit: 0")))
+        }
+        Some(ceiling) if months.is_some() => {
+            let reason = "a month and a year have no limit above them: write `rate_limits`";
+            refused(ceiling.referenced, "ceiling", reason)
+        }
+        _ => Ok(Some((found, months))),
+    }
 }
 
 /// Fields that say a rate, in one form or the other.
@@ -202,10 +243,7 @@ fn is_zero(scalar: &Scalar) -> bool {
 }
 
 /// Months of a limit of requests in months or a year, which are those of the calendar.
-pub(in crate::file) fn months(
-    unit: &Scalar,
-    multiplier: Option<&Scalar>,
-) -> Result<Option<u8>, Failure> {
+fn months(unit: &Scalar, multiplier: Option<&Scalar>) -> Result<Option<u8>, Failure> {
     let word = unit.value.as_deref().unwrap_or_default();
     let is_year = word.eq_ignore_ascii_case("year");
     if !is_year && !word.eq_ignore_ascii_case("month") {

@@ -1,11 +1,11 @@
 //! From the fields to rules.
 
 pub(super) mod actions;
-mod checked;
+pub(super) mod checked;
 pub(super) mod keys;
 pub(super) mod limits;
 mod lists;
-mod rules;
+pub(super) mod rules;
 pub(super) mod scalar;
 pub(super) mod sharing;
 pub(super) mod words;
@@ -18,7 +18,7 @@ pub(super) use self::rules::MAX_RULES;
 use self::scalar::{at, one_of, text};
 use super::error::Problem;
 use super::place::Place;
-use super::placed::Placed;
+use super::placed::{Item, Placed};
 use super::shape::{self, File};
 use crate::dialect::Units;
 use crate::model::{Budget, Limits, Martians, RESERVED, Subject};
@@ -47,7 +47,7 @@ impl Checked {
         }
         self.lists(file);
         self.file.has_requests |= file.requests.is_some();
-        let descriptors = file.descriptors.as_ref().and_then(|rules| rules.value.0.as_deref());
+        let descriptors = descriptors(file).unwrap_or_default();
         self.file.no_rules_meant = descriptors.is_some_and(<[_]>::is_empty);
         let top = rules::Paths::default();
         for descriptor in descriptors.into_iter().flatten() {
@@ -92,14 +92,19 @@ impl Checked {
     }
 }
 
+/// The rules of a file, if it says any.
+pub(super) fn descriptors(file: &File) -> Result<Option<&[Item<shape::Descriptor>]>, Failure> {
+    let Some(rules) = &file.descriptors else { return Ok(None) };
+    let remedy = "write the rules, or `descriptors: []` if none are meant";
+    let empty = || at(rules.referenced, Problem::Empty { field: "descriptors", remedy });
+    rules.value.0.as_deref().map(Some).ok_or_else(empty)
+}
+
 /// Refuses a file that says nothing: it is one that was emptied, or cut off, as long as it does not
 /// say that no rules are meant. A part of a file may be as empty as that.
 pub(super) fn says_something(file: &File) -> Result<(), Failure> {
-    let File { replies, bans, martians, allow, deny, budgets, requests, descriptors, .. } = file;
-    if let Some(Placed { value: shape::Rules(None), referenced }) = descriptors {
-        let remedy = "write the rules, or `descriptors: []` if none are meant";
-        return Err(at(*referenced, Problem::Empty { field: "descriptors", remedy }));
-    }
+    let File { replies, bans, martians, allow, deny, budgets, requests, .. } = file;
+    let descriptors = descriptors(file)?;
     let has_budgets = budgets.as_ref().is_some_and(|budgets| !budgets.value.is_empty());
     let lists = [allow, deny].into_iter().flatten();
     if descriptors.is_some()

@@ -19,6 +19,16 @@ use crate::model::{Direction, Limits, Over, Part, Path, Rule, SourceMasks, Subje
 /// More rules than fit anywhere, so that lists inside lists end.
 pub(in super::super) const MAX_RULES: usize = 1 << 19;
 
+/// The problem of a descriptor with nothing but its key.
+pub(in crate::file) const MISSING: Problem = Problem::Missing {
+    field: "rate_limit",
+    remedy: "write `rate_limit: {rate: 100/s}`, or `rate_limit: {unlimited: true}` to let all of \
+             them pass, as envoyproxy/ratelimit does",
+};
+
+/// What to do about a field that means nothing without a limit.
+pub(in crate::file) const WITHOUT: &str = "add a limit, or remove the field";
+
 /// The paths from the top to a descriptor: several where keys have lists of values.
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
@@ -90,10 +100,7 @@ pub(super) fn add(
         return block(descriptor, action.referenced, &paths, besides, place, checked);
     }
     if bare && !names_whom(descriptor) {
-        let remedy = "write `rate_limit: {rate: 100/s}`, or \
-                      `rate_limit: {unlimited: true}` to let all of them pass, as \
-                      envoyproxy/ratelimit does";
-        return Err((place, Problem::Missing { field: "rate_limit", remedy }));
+        return Err((place, MISSING));
     }
     if !has_limits
         && descriptor.aggregates.is_none()
@@ -103,7 +110,7 @@ pub(super) fn add(
         let remedy = if descriptor.budget.is_some() {
             "the budget has one of its own; write it there"
         } else {
-            "add a limit, or remove the field"
+            WITHOUT
         };
         return Err(at(location, Problem::Without { field, needs, remedy }));
     }

@@ -12,7 +12,8 @@ use super::super::place::Place;
 use super::super::placed::{At, Item, Placed, Scalar};
 use super::super::shape::{Aggregate, Budget, RateLimit};
 use super::super::table::Written as _;
-use super::bans::Sources;
+use super::check::Checked;
+use super::levels::Sources;
 use super::model::{Note, ReadyLimit, RequestAggregate, RequestTerms};
 
 /// Aggregates of one rule.
@@ -28,71 +29,93 @@ struct OneBudget {
     used: bool,
 }
 
-/// Limits that limit: neither unlimited, nor a block. They have no name of their own.
-fn limits(
-    raw: Option<&[Placed<RateLimit>]>,
-    place: At,
-    terms: impl FnOnce(&[Placed<RateLimit>]) -> Result<RequestTerms, Failure>,
-) -> Result<Box<[ReadyLimit]>, Failure> {
-    let Some(raw) = raw else {
-        let (field, remedy) = ("rate_limit", "write one, as in `rate_limit: {rate: 100/s}`");
-        return Err(at(place, Problem::Missing { field, remedy }));
-    };
-    for limit in raw {
-        let mut written = limit.value.written();
+impl Checked {
+    /// Limits that limit: neither unlimited, nor a block. They have no name of their own.
+    fn limits(
+        &mut self,
+        one: Option<&Placed<RateLimit>>,
+        several: Option<&Placed<Vec<Placed<RateLimit>>>>,
+        place: At,
+    ) -> Result<Box<[ReadyLimit]>, Failure> {
+        let Some(raw) = either(one, several)? else {
+            let (field, remedy) = ("rate_limit", "write one, as in `rate_limit: {rate: 100/s}`");
+            return Err(at(place, Problem::Missing { field, remedy }));
+        };
+        let mut written = raw.iter().flat_map(|limit| limit.value.written());
         if let Some((what, place)) = written.find(|(field, _)| OF_RULE.contains(field)) {
             let reason = "it belongs to a rule: write it in the limit of the rule";
             return Err(at(place, Problem::NotSupported { what: what.to_owned(), reason }));
         }
-    }
-    match terms(raw)? {
-        RequestTerms::Limits(limits) => Ok(limits),
-        RequestTerms::Unlimited | RequestTerms::Block(_) => {
-            let what = "a budget or an aggregate without a limit".to_owned();
-            let reason = "it lets everything pass, or nothing: write it as a rule";
-            Err(at(place, Problem::NotSupported { what, reason }))
+        if let RequestTerms::Limits(limits) = self.terms(raw)? {
+            return Ok(limits);
         }
+        let what = "a budget or an aggregate without a limit".to_owned();
+        let reason = "it lets everything pass, or nothing: write it as a rule";
+        Err(at(place, Problem::NotSupported { what, reason }))
     }
-}
 
-impl Budgets {
     /// Adds a budget.
-    pub(super) fn add(
-        &mut self,
-        item: &Placed<Budget>,
-        terms: impl FnOnce(&[Placed<RateLimit>]) -> Result<RequestTerms, Failure>,
-    ) -> Result<(), Failure> {
+    pub(super) fn budget(&mut self, item: &Placed<Budget>) -> Result<(), Failure> {
         let (raw, place) = (&item.value, item.referenced);
         let remedy = "name it, as in `name: mails`: rules mean it by this name";
         let Some(name) = &raw.name else {
             return Err(at(place, Problem::Missing { field: "name", remedy }));
         };
         let name: Box<str> = text(name, "name", remedy)?.into();
-        if let Some(before) = self.0.get(&name) {
+        if let Some(before) = self.budgets.0.get(&name) {
             let first = before.place.map_or(1, |place| place.line);
             let subject = format!("budget {name:?}");
             return Err(at(place, Problem::Duplicate { subject, first }));
         }
-        let found = either(raw.rate_limit.as_deref(), raw.rate_limits.as_deref())?;
-        let limits = limits(found, place, terms)?;
-        self.0.insert(name, OneBudget { limits, place: place.place(), used: false });
+        let limits = self.limits(raw.rate_limit.as_deref(), raw.rate_limits.as_deref(), place)?;
+        self.budgets.0.insert(name, OneBudget { limits, place: place.place(), used: false });
         Ok(())
     }
 
+    /// Reads the aggregates of a rule.
+    pub(super) fn aggregates(
+        &mut self,
+        list: &Placed<Vec<Item<Aggregate>>>,
+        sources: Sources,
+    ) -> Result<Box<[RequestAggregate]>, Failure> {
+        if sources != Sources::Apart {
+            let (field, needs) = ("aggregates", "remote_address");
+            let remedy = "add the key with a bucket for each source, or remove the field";
+            return Err(at(list.referenced, Problem::Without { field, needs, remedy }));
+        }
+        if list.value.len() > MOST_AGGREGATES {
+            let (what, reason) = ("aggregates".to_owned(), "a rule has up to four");
+            return Err(at(list.referenced, Problem::NotSupported { what, reason }));
+        }
+        let one = |Item(Placed { value: raw, referenced: place }): &Item<Aggregate>| {
+            let v6 = raw.v6_prefix_mask_len.as_ref();
+            let masks = masks(raw.v4_prefix_mask_len.as_ref(), v6, place.place())?;
+            if let Some(bits) = v6.filter(|_| masks.v6.is_some_and(|bits| bits > 64)) {
+                let written = bits.value.as_deref().unwrap_or_default();
+                let what = format!("v6_prefix_mask_len: {written}");
+                let reason = "all addresses of a /64 share a bucket: write 64 or less";
+                return Err(at(bits.referenced, Problem::NotSupported { what, reason }));
+            }
+            let (one, several) = (raw.rate_limit.as_deref(), raw.rate_limits.as_deref());
+            let limits = self.limits(one, several, *place)?;
+            Ok(RequestAggregate { v4: masks.v4, v6: masks.v6, limits })
+        };
+        list.value.iter().map(one).collect()
+    }
+}
+
+impl Budgets {
     /// The budget that a rule means.
-    pub(super) fn take(&mut self, raw: &Scalar) -> Result<(Box<str>, RequestTerms), Failure> {
+    pub(super) fn take(&mut self, raw: &Scalar) -> Result<(Box<str>, Box<[ReadyLimit]>), Failure> {
         let remedy = "name one of the file's `budgets`, or remove the field";
         let name = text(raw, "budget", remedy)?;
-        let Some((name, budget)) = self.0.get_key_value(name) else {
+        let Some(budget) = self.0.get_mut(name) else {
             let what = format!("the budget {name:?}");
             let reason = "the file has none of this name: add it to `budgets`";
             return Err(at(raw.referenced, Problem::NotSupported { what, reason }));
         };
-        let (name, terms) = (name.clone(), RequestTerms::Limits(budget.limits.clone()));
-        if let Some(budget) = self.0.get_mut(&name) {
-            budget.used = true;
-        }
-        Ok((name, terms))
+        budget.used = true;
+        Ok((name.into(), budget.limits.clone()))
     }
 
     /// Names budgets that no rule means.
@@ -105,47 +128,11 @@ impl Budgets {
     }
 }
 
-/// Reads the aggregates of a rule.
-pub(super) fn aggregates(
-    raw: Option<&Placed<Vec<Item<Aggregate>>>>,
-    sources: Sources,
-    mut terms: impl FnMut(&[Placed<RateLimit>]) -> Result<RequestTerms, Failure>,
-) -> Result<Box<[RequestAggregate]>, Failure> {
-    let Some(list) = raw else { return Ok(Box::default()) };
-    if sources != Sources::Apart {
-        let (field, needs) = ("aggregates", "remote_address");
-        let remedy = "add the key with a bucket for each source, or remove the field";
-        return Err(at(list.referenced, Problem::Without { field, needs, remedy }));
-    }
-    if list.value.len() > MOST_AGGREGATES {
-        let (what, reason) = ("aggregates".to_owned(), "a rule has up to four");
-        return Err(at(list.referenced, Problem::NotSupported { what, reason }));
-    }
-    let one = |Item(item): &Item<Aggregate>| {
-        let (raw, place) = (&item.value, item.referenced);
-        let bits = (raw.v4_prefix_mask_len.as_ref(), raw.v6_prefix_mask_len.as_ref());
-        let masks = masks(bits.0, bits.1, place.place())?;
-        if let Some(bits) = bits.1.filter(|_| masks.v6.is_some_and(|bits| bits > 64)) {
-            let what = format!("v6_prefix_mask_len: {}", bits.value.as_deref().unwrap_or_default());
-            let reason = "all addresses of a /64 share a bucket: write 64 or less";
-            return Err(at(bits.referenced, Problem::NotSupported { what, reason }));
-        }
-        let found = either(raw.rate_limit.as_deref(), raw.rate_limits.as_deref())?;
-        let limits = limits(found, place, &mut terms)?;
-        Ok(RequestAggregate { v4: masks.v4, v6: masks.v6, limits })
-    };
-    list.value.iter().map(one).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::model::RequestFile;
+    use super::super::tests::refused;
     use super::*;
-
-    fn error(text: &str) -> String {
-        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
-        errors.first().map_or_else(String::new, ToString::to_string)
-    }
 
     #[test]
     fn rules_have_the_limits_of_their_budget() {
@@ -166,102 +153,51 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_of_budgets_aggregates_and_ceilings_are_refused_with_a_remedy() {
+    fn mistakes_of_budgets_and_aggregates_are_refused_with_a_remedy() {
         let file = |budgets: &str, rule: &str| {
             format!("domain: d\nbudgets: [{budgets}]\ndescriptors:\n  - {{{rule}}}\n")
         };
         let mails = "{name: mails, rate_limit: {rate: 1/s}}";
-        let source = |fields: &str| {
-            let rule = format!("key: remote_address, rate_limit: {{rate: 1/s}}, {fields}");
-            file("", &rule)
-        };
-        for (text, want) in [
-            (file("{rate_limit: {rate: 1/s}}", "key: k, budget: x"), "2:11: name is missing"),
-            (file("{name: mails}", "key: k, budget: mails"), "2:11: rate_limit is missing"),
-            (
-                file(&format!("{mails}, {mails}"), "key: k, budget: mails"),
-                "a second budget \"mails\", the first is in line 2",
-            ),
-            (
-                file("{name: m, rate_limit: {name: x, rate: 1/s}}", "key: k, budget: m"),
-                "\"name\" is not supported: it belongs to a rule",
-            ),
-            (
-                file("{name: m, rate_limit: {unlimited: true}}", "key: k, budget: m"),
-                "without a limit\" is not supported",
-            ),
-            (file(mails, "key: k, budget: mail"), "the file has none of this name"),
-            (
-                file(mails, "key: k, budget: mails, rate_limit: {rate: 1/s}"),
-                "budget beside rate_limit: remove one of the two",
-            ),
-            (
-                file(mails, "key: k, budget: mails, scope: cluster"),
-                "nodes share the limits of rules",
-            ),
-            (
-                file(
-                    "",
-                    "key: k, rate_limit: {rate: 1/s}, aggregates: [{v4_prefix_mask_len: 24, \
-                          rate_limit: {rate: 1/s}}]",
+        let wider = "aggregates: [{v4_prefix_mask_len: 24, rate_limit: {rate: 1/s}}]";
+        refused(
+            |budgets: &&str| file(budgets, "key: k, budget: m"),
+            &[
+                ("{rate_limit: {rate: 1/s}}", "2:11: name is missing"),
+                ("{name: m}", "2:11: rate_limit is missing"),
+                ("{name: n, rate_limit: {rate: 1/s}}", "the file has none of this name"),
+                (&format!("{mails}, {mails}"), "a second budget \"mails\", the first is in line 2"),
+                (
+                    "{name: m, rate_limit: {name: x, rate: 1/s}}",
+                    "not supported: it belongs to a rule",
                 ),
-                "aggregates without remote_address",
-            ),
-            (source("aggregates: [{rate_limit: {rate: 1/s}}]"), "v4_prefix_mask_len is missing"),
-            (source("aggregates: [{v4_prefix_mask_len: 24}]"), "rate_limit is missing"),
-            (
-                source("aggregates: [{v6_prefix_mask_len: 96, rate_limit: {rate: 1/s}}]"),
-                "all addresses of a /64 share a bucket",
-            ),
-            (
-                source(
-                    "quota_mode: true, aggregates: [{v4_prefix_mask_len: 24, rate_limit: \
-                        {rate: 1/s}}]",
+                ("{name: m, rate_limit: {unlimited: true}}", "without a limit\" is not supported"),
+            ],
+        );
+        refused(
+            |rule: &&str| file(mails, rule),
+            &[
+                ("key: k, budget: mails, scope: cluster", "nodes share the limits of rules"),
+                ("key: remote_address, budget: mails, action: {ban: {}}", "ban beside budget"),
+                (&format!("key: k, rate_limit: {{rate: 1/s}}, {wider}"), "without remote_address"),
+                ("key: k, aggregates: [], value: x", "aggregates without rate_limit: add a limit"),
+            ],
+        );
+        refused(
+            |fields: &&str| {
+                file("", &format!("key: remote_address, rate_limit: {{rate: 1/s}}, {fields}"))
+            },
+            &[
+                ("aggregates: [{v4_prefix_mask_len: 24}]", "rate_limit is missing"),
+                (
+                    "aggregates: [{v6_prefix_mask_len: 96, rate_limit: {rate: 1/s}}]",
+                    "all addresses of a /64 share a bucket",
                 ),
-                "\"quota_mode beside aggregates\" is not supported",
-            ),
-            (
-                file("", "key: k, aggregates: [], value: x"),
-                "aggregates without rate_limit: add a limit",
-            ),
-            (
-                file(
-                    "",
-                    "key: k, scope: cluster, rate_limit: {rate: 1000/s, ceiling: {rate: 2000/s}}",
+                (
+                    &format!("quota_mode: true, {wider}"),
+                    "\"quota_mode beside aggregates\" is not supported",
                 ),
-                "\"ceiling\" is not supported: nodes share hard limits",
-            ),
-            (
-                file("", "key: k, rate_limit: {rate: 3/s, ceiling: {rate: 2/s}}"),
-                "the upper rate 2/s is below the lower one, 3/s",
-            ),
-            (
-                file(mails, "key: remote_address, budget: mails, action: {ban: {first: 1min}}"),
-                "ban beside budget",
-            ),
-            (
-                file(
-                    "",
-                    "key: k, rate_limit: {unit: day, requests_per_unit: 0, ceiling: {rate: 2/s}}",
-                ),
-                "ceiling beside requests_per_unit: 0",
-            ),
-            (
-                file("", "key: k, rate_limit: {rate: 1/s, peak: {rate: 2/s}}"),
-                "\"peak\" is not supported: a soft limit of requests has a `ceiling`",
-            ),
-            (
-                file(
-                    "",
-                    "key: k, rate_limit: {unit: month, algorithm: fixed_window, \
-                          requests_per_unit: 1, ceiling: {rate: 2/s}}",
-                ),
-                "\"ceiling\" is not supported: a month and a year",
-            ),
-        ] {
-            let got = error(&text);
-            assert!(got.contains(want), "{text}\n  got  {got}\n  want {want}");
-        }
+            ],
+        );
     }
 
     /// A ceiling that lets fewer come at once than its limit is taken, and named.

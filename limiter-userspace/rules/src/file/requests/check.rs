@@ -1,26 +1,21 @@
 //! From the fields to rules for requests.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-use ipnet::{IpNet, Ipv6Net};
-
-use super::super::check::Failure;
-use super::super::check::limits::{either, of_rule_once};
-use super::super::check::scalar::{at, one_of, plain, text};
+use super::super::check::limits::{either, of_rule_once, request_limit};
+use super::super::check::rules::{MISSING, WITHOUT};
+use super::super::check::scalar::{at, one_of, text};
 use super::super::check::words::CHARGES;
-use super::super::check::{actions, sharing};
-use super::super::error::{KeyValueError, Problem};
-use super::super::one_or_many::OneOrMany;
+use super::super::check::{Failure, actions, descriptors, sharing};
+use super::super::error::Problem;
 use super::super::place::Place;
-use super::super::placed::{At, Item, Placed};
+use super::super::placed::{Item, Placed};
 use super::super::shape::{self, Descriptor, File, RateLimit};
-use super::bans::{self, SOURCE, Sources};
-use super::budgets::{Budgets, aggregates};
-use super::limit::limit;
+use super::budgets::Budgets;
+use super::levels::{Sources, entry, values};
 use super::model::{
-    Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern, ReadyLimit,
-    RequestFile, RequestLimit, RequestRule, RequestTerms,
+    Calendar, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, ReadyLimit, RequestFile,
+    RequestLimit, RequestRule, RequestTerms,
 };
 use super::queues;
 use super::unmet;
@@ -39,21 +34,26 @@ pub(super) fn check(file: &File) -> (RequestFile, Vec<Failure>) {
     let mut checked = Checked::default();
     let domain = checked.domain(file);
     checked.note(domain);
-    let mapping = checked.mapping(file);
+    let mapping = file.check.as_ref().map_or(Ok(()), |check| checked.mapping(check));
     checked.note(mapping);
     for item in file.budgets.iter().flat_map(|list| &list.value) {
-        let mut budgets = std::mem::take(&mut checked.budgets);
-        let added = budgets.add(item, |raw| checked.terms(raw));
-        checked.budgets = budgets;
+        let added = checked.budget(item);
         checked.note(added);
     }
-    let queues = checked.queues(file);
-    // What is wrong with a queue is no fault of the rules that name it.
-    let are_known = queues.is_ok();
-    checked.note(queues);
-    let rules = checked.rules(file);
-    checked.note(rules);
-    if are_known {
+    match file.queues.as_ref().map(queues::queues).transpose() {
+        Ok(queues) => checked.file.queues = queues.unwrap_or_default(),
+        // What is wrong with a queue is no fault of the rules that name it.
+        Err(failure) => {
+            checked.failures.push(failure);
+            checked.queues_are_unknown = true;
+        }
+    }
+    match descriptors(file) {
+        Ok(Some(items)) => checked.file.nodes = checked.nodes(items, 1, Sources::default()),
+        Ok(None) => checked.failures.push((Some(Place::BEGIN), Problem::NoRules)),
+        Err(failure) => checked.failures.push(failure),
+    }
+    if !checked.queues_are_unknown {
         let named = queues::named(&mut checked.file);
         checked.failures.extend(named);
     }
@@ -62,14 +62,15 @@ pub(super) fn check(file: &File) -> (RequestFile, Vec<Failure>) {
 }
 
 #[derive(Default)]
-struct Checked {
+pub(super) struct Checked {
     file: RequestFile,
     failures: Vec<Failure>,
     rules: usize,
     /// Token buckets of which the file says neither algorithm nor burst, and the first of them.
     plain: usize,
     first_plain: Option<Place>,
-    budgets: Budgets,
+    pub(super) budgets: Budgets,
+    queues_are_unknown: bool,
     /// The first `metadata`.
     metadata: Option<Place>,
 }
@@ -90,10 +91,7 @@ impl Checked {
         Ok(())
     }
 
-    fn mapping(&mut self, file: &File) -> Result<(), Failure> {
-        let Some(check) = &file.check else {
-            return Ok(());
-        };
+    fn mapping(&mut self, check: &Placed<Option<Vec<shape::Made>>>) -> Result<(), Failure> {
         let remedy = "write descriptors, as in \
                       `- [{key: remote_address, header: X-Real-IP}]`, or remove the field";
         let empty = |place| at(place, Problem::Empty { field: "check", remedy });
@@ -113,28 +111,6 @@ impl Checked {
             let entries = descriptor.value.iter().map(entry).collect::<Result<_, _>>()?;
             self.file.check.push(entries);
         }
-        Ok(())
-    }
-
-    fn queues(&mut self, file: &File) -> Result<(), Failure> {
-        if let Some(raw) = &file.queues {
-            self.file.queues = queues::queues(raw)?;
-        }
-        Ok(())
-    }
-
-    fn rules(&mut self, file: &File) -> Result<(), Failure> {
-        let Some(descriptors) = &file.descriptors else {
-            return Err((Some(Place::BEGIN), Problem::NoRules));
-        };
-        let Some(items) = &descriptors.value.0 else {
-            let remedy = "write the rules, or `descriptors: []` if none are meant";
-            return Err(at(
-                descriptors.referenced,
-                Problem::Empty { field: "descriptors", remedy },
-            ));
-        };
-        self.file.nodes = self.nodes(items, 1, Sources::default());
         Ok(())
     }
 
@@ -175,12 +151,11 @@ impl Checked {
             let (what, reason) = ("descriptors".to_owned(), "they are nested 16 deep at most");
             return Err(at(place, Problem::NotSupported { what, reason }));
         }
+        let remedy = "name a part of the request, as in `key: message_type`";
         let Some(key) = &raw.key else {
-            let remedy = "name a part of the request, as in `key: message_type`";
             return Err(at(place, Problem::Missing { field: "key", remedy }));
         };
-        let key: Box<str> =
-            text(key, "key", "name a part of the request, as in `key: message_type`")?.into();
+        let key: Box<str> = text(key, "key", remedy)?.into();
         let values = values(&key, raw.value.as_ref())?;
         let shared = raw.share_threshold.is_some();
         let has_pattern = values.iter().any(|value| matches!(value, LevelValue::Pattern(_)));
@@ -203,10 +178,7 @@ impl Checked {
                 // What is wrong with those is noted.
                 return Ok(Vec::new());
             }
-            let remedy = "write `rate_limit: {rate: 100/s}`, or \
-                          `rate_limit: {unlimited: true}` to let all of them pass, as \
-                          envoyproxy/ratelimit does";
-            return Err(at(place, Problem::Missing { field: "rate_limit", remedy }));
+            return Err(at(place, MISSING));
         }
         let in_metric = raw.value_to_metric.is_some();
         let mut nodes = Vec::with_capacity(values.len());
@@ -240,7 +212,7 @@ impl Checked {
                 let metric = raw.detailed_metric.as_ref();
                 let metric = metric.map(|metric| ("detailed_metric", metric.referenced));
                 if let Some((field, place)) = raw.of_limits().or(metric) {
-                    let (needs, remedy) = ("rate_limit", "add a limit, or remove the field");
+                    let (needs, remedy) = ("rate_limit", WITHOUT);
                     return Err(at(place, Problem::Without { field, needs, remedy }));
                 }
                 return Ok(None);
@@ -254,8 +226,8 @@ impl Checked {
         let replaces = replaces(first.and_then(|limit| limit.replaces.as_ref()), name)?;
         let (budget, terms) = match &raw.budget {
             Some(budget) => {
-                let (name, terms) = self.budgets.take(budget)?;
-                (Some(name), terms)
+                let (name, limits) = self.budgets.take(budget)?;
+                (Some(name), RequestTerms::Limits(limits))
             }
             None => (None, self.terms(limits)?),
         };
@@ -269,7 +241,8 @@ impl Checked {
             let reason = "nodes share the limits of rules: write them in the rule, or remove it";
             return Err(at(scope.referenced, Problem::NotSupported { what, reason }));
         }
-        let aggregates = aggregates(raw.aggregates.as_ref(), sources, |raw| self.terms(raw))?;
+        let aggregates = raw.aggregates.as_ref().map(|list| self.aggregates(list, sources));
+        let aggregates = aggregates.transpose()?.unwrap_or_default();
         if let (Some(field), Some(quota)) = (&raw.aggregates, &raw.quota_mode) {
             let (what, reason) = ("quota_mode beside aggregates", "remove one of the two");
             let place = if aggregates.is_empty() { field.referenced } else { quota.referenced };
@@ -277,7 +250,7 @@ impl Checked {
         }
         let sharing = sharing_of(raw, limits, &terms)?;
         let afterwards = afterwards(raw, &terms, sharing.is_some())?;
-        let action = raw.action.as_deref().map(bans::action).transpose()?;
+        let action = raw.action.as_deref().map(actions::of_requests).transpose()?;
         let queue = action.and_then(|action| action.queue.as_ref()).map(|name| {
             let queue = queues::beside(name, raw, &terms)?;
             Ok((queue, name.referenced.place()))
@@ -302,17 +275,17 @@ impl Checked {
             full: raw.on_full.as_ref().map(actions::full).transpose()?.unwrap_or_default(),
             afterwards,
             sharing,
-            ban: ban.map(|raw| bans::ban(raw, sources)).transpose()?,
+            ban: ban.map(|raw| actions::ban_of_source(raw, sources)).transpose()?,
             queue: queue.transpose()?,
             place: item.referenced.place(),
         }))
     }
 
-    fn terms(&mut self, raw: &[Placed<RateLimit>]) -> Result<RequestTerms, Failure> {
+    pub(super) fn terms(&mut self, raw: &[Placed<RateLimit>]) -> Result<RequestTerms, Failure> {
         let (mut limits, mut list) = (Vec::with_capacity(raw.len()), Vec::new());
         for one in raw {
             let is_alone = raw.len() == 1;
-            let Some((limit, calendar)) = limit(one)? else {
+            let Some((limit, months)) = request_limit(one)? else {
                 if is_alone {
                     return Ok(RequestTerms::Unlimited);
                 }
@@ -328,6 +301,7 @@ impl Checked {
                 return Err(at(one.referenced, Problem::NotSupported { what, reason }));
             }
             list.push(limit);
+            let calendar = months.map(|months| Calendar { months });
             let hard = RequestLimit { calendar, ..RequestLimit::hard(limit.meter) };
             if let Some(Upper::Ceiling(ceiling)) = limit.upper {
                 if let Some(low) = low_ceiling(&limit.meter, &ceiling) {
@@ -422,91 +396,6 @@ fn afterwards(raw: &Descriptor, terms: &RequestTerms, shared: bool) -> Result<bo
 
 fn size(node: &Node) -> usize {
     1 + node.nested.iter().map(size).sum::<usize>()
-}
-
-fn entry(raw: &Placed<shape::Entry>) -> Result<Entry, Failure> {
-    let (place, raw) = (raw.referenced, &raw.value);
-    let remedy = "name an entry, as in `{key: remote_address, header: X-Real-IP}`";
-    let missing = |field, remedy| at(place, Problem::Missing { field, remedy });
-    let key = raw.key.as_ref().ok_or_else(|| missing("key", remedy))?;
-    let key = text(key, "key", remedy)?.into();
-    let value = match (&raw.value, &raw.header) {
-        (Some(_), Some(header)) => {
-            return Err(at(header.referenced, Problem::Beside("header", "value")));
-        }
-        (Some(value), None) => {
-            EntryValue::Fixed(text(value, "value", "write one, or `header: NAME`")?.into())
-        }
-        (None, Some(header)) => {
-            let name = text(header, "header", "name a header, as in X-Real-IP")?;
-            let token =
-                |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            if !name.bytes().all(token) {
-                let reason = "a header has letters, digits and hyphens, as in X-Real-IP";
-                let what = name.to_owned();
-                return Err(at(header.referenced, Problem::NotSupported { what, reason }));
-            }
-            EntryValue::Header(name.to_ascii_lowercase().into())
-        }
-        (None, None) => return Err(missing("header", "name the header that the value comes from")),
-    };
-    Ok(Entry { key, value })
-}
-
-/// The values of a descriptor: at least one.
-fn values(key: &str, raw: Option<&Placed<OneOrMany>>) -> Result<Vec<LevelValue>, Failure> {
-    let Some(raw) = raw else {
-        return Ok(vec![LevelValue::Any]);
-    };
-    let remedy = "write one, or remove the line if every value is meant";
-    let empty = |place| at(place, Problem::Empty { field: "value", remedy });
-    let one = |text: Option<&str>, place: At| match text {
-        None | Some("") => Err(empty(place)),
-        Some(text) => {
-            plain(text, "value", place)?;
-            value(key, text).map_err(|problem| at(place, problem))
-        }
-    };
-    match &raw.value {
-        OneOrMany::One(text) => Ok(vec![one(text.as_deref(), raw.referenced)?]),
-        OneOrMany::Many(list) if list.is_empty() => Err(empty(raw.referenced)),
-        OneOrMany::Many(list) => {
-            list.iter().map(|scalar| one(scalar.value.as_deref(), scalar.referenced)).collect()
-        }
-    }
-}
-
-fn value(key: &str, text: &str) -> Result<LevelValue, Problem> {
-    if key == SOURCE
-        && let Some(net) = source(text)?
-    {
-        return Ok(LevelValue::Source(net));
-    }
-    Ok(match Pattern::of(text) {
-        Some(pattern) => LevelValue::Pattern(pattern),
-        None => LevelValue::Exact(text.into()),
-    })
-}
-
-/// The prefix that a value of `remote_address` is, if it is one: an IPv6 address is its /64.
-fn source(text: &str) -> Result<Option<IpNet>, Problem> {
-    let net = match (text.parse::<IpAddr>(), text.parse::<IpNet>()) {
-        (Ok(IpAddr::V6(address)), _) => match address.to_ipv4_mapped() {
-            Some(mapped) => IpNet::from(IpAddr::V4(mapped)),
-            None => IpNet::V6(Ipv6Net::new_assert(address, 64).trunc()),
-        },
-        (Ok(address), _) => IpNet::from(address),
-        (Err(_), Ok(net)) => net,
-        (Err(_), Err(_)) => return Ok(None),
-    };
-    if net != net.trunc() {
-        return Err(Problem::KeyValue(KeyValueError::HostBits(net)));
-    }
-    if matches!(net, IpNet::V6(_)) && net.prefix_len() > 64 {
-        let reason = "all addresses of a /64 share a bucket: write that";
-        return Err(Problem::NotSupported { what: text.to_owned(), reason });
-    }
-    Ok(Some(net))
 }
 
 fn replaces(

@@ -1,10 +1,9 @@
 //! Rules for requests, by which `limiter serve` answers: from the fields of a file, which both
 //! dialects share, to a tree of keys of any name.
 
-mod bans;
 mod budgets;
 mod check;
-mod limit;
+pub(super) mod levels;
 mod model;
 mod queues;
 mod search;
@@ -14,7 +13,7 @@ use super::error::{Problem, RuleFileError};
 use super::placed::{Places, reading_text};
 use crate::dialect::Dialect;
 
-pub use bans::SOURCE;
+pub use levels::SOURCE;
 pub use model::{
     Calendar, Entry, EntryValue, Level, LevelValue, MAX_DEPTH, Metric, Node, Note, Pattern, Queue,
     ReadyLimit, RequestAggregate, RequestFile, RequestLimit, RequestRule, RequestTerms,
@@ -40,4 +39,4 @@ impl RequestFile {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -43,27 +43,18 @@ fn parts(text: &str) -> Result<File, serde_saphyr::Error> {
 /// A rule file of which only this is of interest.
 #[derive(Deserialize)]
 struct File {
-    #[serde(default)]
     domain: Option<IgnoredAny>,
-    #[serde(default)]
     check: Option<IgnoredAny>,
-    #[serde(default)]
     requests: Option<IgnoredAny>,
-    #[serde(default)]
     descriptors: Option<Vec<Descriptor>>,
-    #[serde(default)]
     budgets: Option<IgnoredAny>,
-    #[serde(default)]
     allow: Option<IgnoredAny>,
-    #[serde(default)]
     deny: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
 struct Descriptor {
-    #[serde(default)]
     key: Option<String>,
-    #[serde(default)]
     descriptors: Option<Vec<Self>>,
 }
 

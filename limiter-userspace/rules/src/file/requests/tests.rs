@@ -3,15 +3,14 @@
 
 use limiter_common::wire::Evidence;
 use limiter_json_schema::valid;
-use limiter_sharing::OnPartition;
 use serde_json::Value;
 
 use super::*;
-use crate::model::{Ban, Meter, Sharing};
+use crate::model::Ban;
 
 mod queues;
 
-fn parse(text: &str) -> RequestFile {
+pub(in crate::file) fn parse(text: &str) -> RequestFile {
     let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
     assert!(errors.is_empty(), "{text}\n{errors:?}");
     if whom_for(text) != For::Both {
@@ -20,111 +19,59 @@ fn parse(text: &str) -> RequestFile {
     file
 }
 
-fn accepts(text: &str) -> Result<(), String> {
+pub(in crate::file) fn accepts(text: &str) -> Result<(), String> {
     let document: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     let schema = crate::file::schema(Dialect::Requests);
     valid(&schema, &schema, &document)
 }
 
-fn repository(path: &str) -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+/// The first mistake of a file.
+pub(in crate::file) fn error(text: &str) -> String {
+    let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
+    errors.first().map_or_else(|| panic!("taken:\n{text}"), ToString::to_string)
 }
 
-#[test]
-fn a_rule_is_shared_by_nodes_as_one_for_packets_is() {
-    let file = |fields: &str| {
-        let text =
-            format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{rate: 5/min}}{fields}}}]");
-        let (file, errors) = RequestFile::check("r.yaml", text.as_bytes());
-        assert!(errors.is_empty(), "{text}: {errors:?}");
-        file.rules()[0].1.sharing.as_deref().copied()
-    };
-    assert_eq!(file(""), None);
-    assert_eq!(file(", scope: node"), None);
-    assert_eq!(file(", scope: cluster"), Some(Sharing::default()));
-    let open = Sharing { on_partition: OnPartition::Open, ..Sharing::default() };
-    // By key, too: without contact alone a key has the whole limit.
-    assert_eq!(file(", scope: cluster, cluster: {on_partition: open}"), Some(open));
+/// A file with one rule, in line 3.
+fn rule(fields: &str) -> String {
+    format!("domain: d\ndescriptors:\n  - {{{fields}}}\n")
 }
 
+/// A file with one limit.
+fn limit(fields: &str) -> String {
+    rule(&format!("key: k, rate_limit: {{{fields}}}"))
+}
+
+/// Files that are refused with a place and these words.
+pub(super) fn refused<T: std::fmt::Debug>(file: impl Fn(&T) -> String, cases: &[(T, &str)]) {
+    for (case, part) in cases {
+        let error = error(&file(case));
+        let is_placed = error.starts_with("r.yaml:") && !error.starts_with("r.yaml: ");
+        assert!(is_placed && error.contains(part), "{case:?}\n  got  {error}\n  want {part}");
+    }
+}
+
+/// The rest is as for packets: `file/tests/sharing.rs`.
 #[test]
 fn what_nodes_cannot_share_is_refused() {
-    let refused = |fields: &str| {
-        let text = format!("domain: d\ndescriptors:\n  - {{key: k, rate_limit: {{{fields}\n");
-        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
-        errors.first().map_or_else(String::new, ToString::to_string)
-    };
-    let cluster = ", scope: cluster, cluster: {sync: 1s}}";
-    for (fields, error) in [
-        ("rate: 1000/s}, cluster: {sync: 1s}}".to_owned(), "cluster without `scope: cluster`"),
-        (format!("unlimited: true}}{cluster}"), "scope beside unlimited"),
-        (
-            format!("rate: 1000/s, burst: 10}}{cluster}"),
-            "3:26: a burst of 10 requests is too small for nodes to share",
-        ),
-        (
-            format!("rate: 1/s, algorithm: sliding_slots}}{cluster}"),
-            "3:26: sliding_slots cannot be shared by nodes",
-        ),
-        (
-            format!("unit: month, algorithm: fixed_window, requests_per_unit: 5}}{cluster}"),
-            "\"month\" is not supported: nodes share windows of one length",
-        ),
-    ] {
-        let got = refused(&fields);
-        assert!(got.starts_with("r.yaml:") && got.contains(error), "{fields}: {got}");
-    }
-}
-
-/// What an editor marks is wrong: the reader refuses it, too.
-#[test]
-fn what_the_schema_for_requests_refuses_the_checks_refuse() {
-    let rule = |fields: &str| format!("domain: d\ndescriptors: [{{{fields}}}]\n");
-    for text in [
-        "domain: d\n".to_owned(),
-        "descriptors: []\n".to_owned(),
-        "domain: d\ncheck: []\ndescriptors: []\n".to_owned(),
-        "domain: d\ncheck: [[{key: a, value: b, header: c}]]\ndescriptors: []\n".to_owned(),
-        rule("value: x"),
-        rule("key: k"),
-        rule("key: k, rate_limit: {rate: 1/s}, action: drop"),
-        rule("key: remote_address, rate_limit: {rate: 1/s}, action: {ban: {evidence: none}}"),
-        rule("key: remote_address, rate_limit: {rate: 1/s}, action: {ban: {strikes: 0}}"),
-        rule("key: k, rate_limit: {rate: 1/s}, rate_limits: [{rate: 1/s}]"),
-        rule("key: k, rate_limit: {unlimited: true, unit: day}"),
-        rule("key: k, rate_limit: {unit: fortnight, requests_per_unit: 1}"),
-        rule("key: k, rate_limit: {unit: day}"),
-        rule("key: k, rate_limit: {replaces: [{}], rate: 1/s}"),
-        rule("key: k, value: [], rate_limit: {rate: 1/s}"),
-        rule("key: k, rate_limit: {rate: 1/s}, action: {}"),
-        rule("key: k, rate_limit: {rate: 1/s}, action: {queue: q, ban: {first: 1min}}"),
-        "domain: d\nqueues: []\ndescriptors: []\n".to_owned(),
-        "domain: d\nqueues: [{depth: 1}]\ndescriptors: []\n".to_owned(),
-        "domain: d\nqueues: [{name: q, depth: 0}]\ndescriptors: []\n".to_owned(),
-        "domain: d\nqueues: [{name: q, attempts: 1001}]\ndescriptors: []\n".to_owned(),
-    ] {
-        assert!(accepts(&text).is_err(), "the schema takes\n{text}");
-        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
-        assert!(!errors.is_empty(), "the checks take\n{text}");
-    }
-}
-
-/// The files of the pages, word for word.
-#[test]
-fn the_documented_files_for_requests_load() {
-    let blocks = |page: &str| -> Vec<String> {
-        let text = std::fs::read_to_string(repository(page)).unwrap();
-        let begun = text.split("```yaml\n").skip(1);
-        begun.map(|block| block.split("```").next().unwrap_or_default().to_owned()).collect()
-    };
-    let mut of_page = blocks("docs/requests.md");
-    of_page.extend(blocks("docs/requests-reference.md"));
-    of_page.extend(blocks("docs/behind-a-proxy.md"));
-    assert!(of_page.len() >= 4, "{of_page:?}");
-    // Those of Envoy's own configuration are for Envoy.
-    for block in of_page.iter().filter(|block| !block.contains("envoy.")) {
-        parse(block);
-    }
+    let month = "unit: month, algorithm: fixed_window, requests_per_unit: 5";
+    refused(
+        |limit: &&str| {
+            let cluster = "scope: cluster, cluster: {sync: 1s}";
+            rule(&format!("key: k, rate_limit: {{{limit}}}, {cluster}"))
+        },
+        &[
+            ("rate: 1000/s, burst: 10", "3:26: a burst of 10 requests is too small for nodes"),
+            (
+                "rate: 1/s, algorithm: sliding_slots",
+                "3:26: sliding_slots cannot be shared by nodes",
+            ),
+            (month, "\"month\" is not supported: nodes share windows of one length"),
+            (
+                "rate: 1000/s, ceiling: {rate: 2000/s}",
+                "\"ceiling\" is not supported: nodes share hard",
+            ),
+        ],
+    );
 }
 
 /// A line for each rule: its path and what it does.
@@ -283,40 +230,23 @@ descriptors:
 }
 
 #[test]
-fn every_algorithm_and_the_calendar_load() {
+fn the_calendar_loads() {
     let of = |limit: &str| {
-        let text = format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{limit}}}}}]\n");
+        let text = self::limit(&format!("algorithm: fixed_window, requests_per_unit: 5, {limit}"));
         let file = parse(&text);
-        let [(_, rule)] = &file.rules()[..] else { panic!("{text}") };
-        let RequestTerms::Limits(limits) = &rule.terms else { panic!("{text}") };
-        limits[0].written
+        let RequestTerms::Limits(limits) = &file.rules()[0].1.terms else { panic!("{text}") };
+        let limit = limits[0].written;
+        (limit.calendar.map(|of| of.months), limit.meter.quota().period.seconds() / 86_400)
     };
-    for (text, algorithm) in [
-        ("rate: 10/s", "token_bucket"),
-        ("rate: 10/s, burst: 30", "token_bucket"),
-        ("rate: 10/s, algorithm: leaky_bucket, backlog: 2s", "leaky_bucket"),
-        ("rate: 10/s, algorithm: fixed_window", "fixed_window"),
-        ("rate: 10/s, algorithm: sliding_log", "sliding_log"),
-        ("rate: 10/s, algorithm: sliding_counter", "sliding_counter"),
-        ("rate: 10/s, algorithm: sliding_slots, slots: 8, strict: true", "sliding_slots"),
-    ] {
-        assert_eq!(of(text).meter.algorithm(), algorithm, "{text}");
-        assert_eq!(of(text).calendar, None);
-    }
-    let fixed = "algorithm: fixed_window, requests_per_unit: 5";
-    let year = of(&format!("unit: year, {fixed}"));
-    assert_eq!(year.calendar, Some(Calendar { months: 12 }));
-    let Meter::FixedWindow(quota) = year.meter else { panic!("{year:?}") };
-    assert_eq!(quota.period.seconds(), 366 * 86_400);
-    let quarter = of(&format!("unit: Month, unit_multiplier: 3, {fixed}"));
-    assert_eq!(quarter.calendar, Some(Calendar { months: 3 }));
+    assert_eq!(of("unit: year"), (Some(12), 366));
+    assert_eq!(of("unit: Month, unit_multiplier: 3"), (Some(3), 93));
+    assert_eq!(of("unit: week"), (None, 7));
 }
 
 /// What reports go with is read, and what they do not go with is refused with a remedy.
 #[test]
 fn rules_that_are_charged_afterwards() {
-    let file =
-        |fields: &str| format!("domain: d\ndescriptors: [{{key: remote_address, {fields}}}]\n");
+    let file = |fields: &str| rule(&format!("key: remote_address, {fields}"));
     let limit = "charge: afterwards, rate_limit: {rate: 100/hour}";
     for beside in [
         "on_full: pass",
@@ -336,138 +266,143 @@ fn rules_that_are_charged_afterwards() {
         assert!(parse(&text).rules()[0].1.afterwards, "{limit}");
     }
     assert!(!parse(&file("rate_limit: {rate: 1/s}")).rules()[0].1.afterwards);
-    for (fields, wanted) in [
-        ("charge: later, rate_limit: {rate: 1/s}", "charge: \"later\""),
-        ("charge: afterwards, value: 192.0.2.1", "charge without rate_limit: add a limit"),
-        ("charge: afterwards, rate_limit: {unlimited: true}", "charge"),
-        (
-            "charge: afterwards, rate_limit: {unit: day, requests_per_unit: 0}",
-            "charge beside requests_per_unit: 0",
-        ),
-        (
-            "charge: afterwards, scope: cluster, rate_limit: {rate: 100/s}",
-            "nodes lease what may pass, and none can lend more: remove `scope: cluster`",
-        ),
-        ("charge: afterwards, action: {queue: q}, rate_limit: {rate: 1/s}", "charge beside queue"),
-    ] {
-        let text = file(fields);
-        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
-        let error = errors.first().map_or_else(|| panic!("{fields}"), ToString::to_string);
-        assert!(error.contains(wanted), "{fields}: {error}");
-    }
+    let none = "rate_limit: {unit: day, requests_per_unit: 0}";
+    refused(
+        |fields: &&str| file(&format!("charge: afterwards, {fields}")),
+        &[
+            ("value: 192.0.2.1", "charge without rate_limit: add a limit"),
+            (none, "charge beside requests_per_unit: 0"),
+            (
+                "scope: cluster, rate_limit: {rate: 100/s}",
+                "none can lend more: remove `scope: clust",
+            ),
+            ("action: {queue: q}, rate_limit: {rate: 1/s}", "charge beside queue"),
+        ],
+    );
+    refused(
+        |text: &&str| file(text),
+        &[("charge: later, rate_limit: {rate: 1/s}", "charge: \"later\"")],
+    );
 }
 
+/// Those that packets have, too, are in the tables of `file/tests/fields.rs`.
 #[test]
 fn mistakes_are_refused_with_their_place_and_a_remedy() {
-    let rule = |fields: &str| format!("domain: d\ndescriptors:\n  - {{{fields}}}\n");
-    let limit = |fields: &str| rule(&format!("key: k, rate_limit: {{{fields}}}"));
-    let check = |list: &str| format!("domain: d\ncheck: {list}\ndescriptors: []\n");
-    let cases = [
-        (String::new(), "1:1: domain is missing: name it"),
-        ("domain:\ndescriptors: []\n".into(), "1:7: domain has no value: name it"),
-        ("domain: d\n".into(), "no rules are in the file"),
-        ("domain: d\ndescriptors:\n".into(), "descriptors has no value"),
-        (rule("value: x"), "3:5: key is missing: name a part of the request"),
-        (rule("key: k"), "3:5: rate_limit is missing: write `rate_limit: {rate: 100/s}`"),
-        (rule("key: k, value: "), "value has no value: write one, or remove the line"),
-        (rule("key: k, value: []"), "value has no value"),
-        (rule("key: k, valeu: x"), "unknown field \"valeu\": did you mean \"value\"?"),
-        (rule("key: k, action: drop, value: x"), "action without rate_limit: add a limit"),
-        (rule("key: k, scope: cluster"), "scope without rate_limit: add a limit"),
-        (
-            rule("key: k, shadow_mode: true, value: x"),
-            "shadow_mode without rate_limit: add a limit",
-        ),
-        (
-            rule("key: k, value: x, share_threshold: true"),
-            "share_threshold without a value with `*`",
-        ),
-        (
-            rule("key: k, rate_limit: {rate: 1/s}, rate_limits: [{rate: 1/s}]"),
-            "rate_limits beside rate_limit: remove one of the two",
-        ),
-        (rule("key: k, rate_limits: []"), "rate_limits has no value: give one to four limits"),
-        (
-            rule(
-                "key: k, rate_limits: [{rate: 1/s}, {rate: 1/s}, {rate: 1/s}, {rate: 1/s}, {rate: 1/s}]",
+    refused(
+        |text: &&str| (*text).to_owned(),
+        &[
+            ("", "1:1: domain is missing: name it"),
+            ("domain:\ndescriptors: []\n", "1:7: domain has no value: name it"),
+            ("domain: d\n", "no rules are in the file"),
+            ("domain: d\ndescriptors:\n", "descriptors has no value"),
+            ("domain: \"d\n", "2:1: the quotes before this are not closed: close them"),
+            (
+                "domain: d\nbudgets: [{name: b, scope: cluster}]\n",
+                "2:21: \"scope\" is not supported: nodes share the limits of rules, not a budget",
             ),
-            "5 limits: a rule has at most 4",
-        ),
-        (
-            rule("key: k, rate_limits: [{rate: 1/s}, {name: x, rate: 1/s}]"),
-            "\"name\" is not supported: a rule has one",
-        ),
-        (
-            rule("key: k, rate_limit: {unlimited: true}, quota_mode: true"),
-            "quota_mode beside unlimited",
-        ),
-        (limit("unit: second"), "requests_per_unit is missing: write a number"),
-        (limit("unit: fortnight, requests_per_unit: 1"), "unit: \"fortnight\" is not known"),
-        (limit("unlimited: true, unit: day"), "unit beside unlimited: remove one of the two"),
-        (limit("rate: 0/s"), "to refuse every request, write `unit: second, requests_per_unit: 0`"),
-        (limit("rate: 1mbit/s"), "\"bytes\" is not supported: requests are counted"),
-        (limit("rate: 1.5/s"), "is not a whole number of requests per second: use a longer unit"),
-        (limit("rate: 1/s, ceiling:"), "rate is missing: write one like `rate: 100/s`"),
-        // Fields of rules for packets, and what belongs to a rule of requests, but not to a budget.
-        (
-            rule("key: k, direction: out"),
-            "\"direction\" is not supported: requests have no direction",
-        ),
-        (
-            rule("key: k, v6_prefix_mask_len: 48"),
-            "\"v6_prefix_mask_len\" is not supported: who asks",
-        ),
-        (rule("key: k, slots: 4"), "write it inside `rate_limit`, beside its rate: `slots: ...`"),
-        (
-            "domain: d\nbudgets: [{name: b, scope: cluster}]\n".into(),
-            "2:21: \"scope\" is not supported: nodes share the limits of rules, not a budget",
-        ),
-        (limit("rate: 1/s, count: bytes"), "\"count\" is not supported: requests are counted"),
-        (
-            limit("unit: month, requests_per_unit: 1"),
-            "\"month\" is not supported: a month has no fixed",
-        ),
-        (
-            limit("unit: month, unit_multiplier: 5, algorithm: fixed_window, requests_per_unit: 1"),
-            "\"5 months\" is not supported: 1, 2, 3, 4 and 6 months divide a year",
-        ),
-        (
-            limit("unit: year, unit_multiplier: 2, algorithm: fixed_window, requests_per_unit: 1"),
-            "unit_multiplier: \"2\" does not fit",
-        ),
-        (limit("name: x, replaces: [{name: x}], rate: 1/s"), "a rule does not replace itself"),
-        (limit("replaces: [{}], rate: 1/s"), "name is missing: write the name of the rule"),
-        (limit("rate: 99/s, algorithm: sliding_log"), "needs more than the 31 stamps of a log"),
-        (limit("unit: second, requests_per_unit: 0, backlog: 1s"), "backlog without leaky_bucket"),
-        (
-            "domain: d\ndescriptors:\n  - {key: k, value: [a, a]}\n".into(),
-            "3:5: a second descriptor k=a, the first is in line 3: keep one",
-        ),
-        (
-            "domain: d\ndescriptors:\n  - {key: k, value: a}\n  - {key: k, value: a}\n".into(),
-            "4:5: a second descriptor k=a, the first is in line 3: keep one",
-        ),
-        (rule("key: remote_address, value: 192.0.2.1/24"), "has host bits set: write 192.0.2.0/24"),
-        (
-            rule("key: remote_address, value: '2001:db8::/96'"),
-            "all addresses of a /64 share a bucket",
-        ),
-        (check("[]"), "check has no value: write descriptors"),
-        (check("[[]]"), "check has no value"),
-        (check("[[{key: a}]]"), "header is missing: name the header"),
-        (check("[[{key: a, value: b, header: c}]]"), "header beside value"),
-        (check("[[{key: a, header: 'X Y'}]]"), "\"X Y\" is not supported: a header has letters"),
-        ("domain: \"d\n".into(), "2:1: the quotes before this are not closed: close them"),
-    ];
-    let mut wrong = Vec::new();
-    for (text, part) in cases {
-        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
-        let first = errors.first().map_or_else(String::new, ToString::to_string);
-        if !first.starts_with("r.yaml:") || !first.contains(part) {
-            wrong.push(format!("{text}\n  got  {first}\n  want {part}\n"));
-        }
+            (
+                "domain: d\ndescriptors:\n  - {key: k, value: a}\n  - {key: k, value: a}\n",
+                "4:5: a second descriptor k=a, the first is in line 3: keep one",
+            ),
+        ],
+    );
+    let five =
+        "key: k, rate_limits: [{rate: 1/s}, {rate: 1/s}, {rate: 1/s}, {rate: 1/s}, {rate: 1/s}]";
+    refused(
+        |fields: &&str| rule(fields),
+        &[
+            ("value: x", "3:5: key is missing: name a part of the request"),
+            ("key: k", "3:5: rate_limit is missing: write `rate_limit: {rate: 100/s}`"),
+            ("key: k, value: ", "value has no value: write one, or remove the line"),
+            ("key: k, value: []", "value has no value"),
+            ("key: k, valeu: x", "unknown field \"valeu\": did you mean \"value\"?"),
+            ("key: k, action: drop, value: x", "action without rate_limit: add a limit"),
+            ("key: k, scope: cluster", "scope without rate_limit: add a limit"),
+            ("key: k, value: x, share_threshold: true", "share_threshold without a value with `*`"),
+            (five, "5 limits: a rule has at most 4"),
+            (
+                "key: k, direction: out",
+                "\"direction\" is not supported: requests have no direction",
+            ),
+            ("key: k, v6_prefix_mask_len: 48", "\"v6_prefix_mask_len\" is not supported: who asks"),
+            ("key: k, slots: 4", "write it inside `rate_limit`, beside its rate: `slots: ...`"),
+            (
+                "key: k, value: [a, a]",
+                "3:5: a second descriptor k=a, the first is in line 3: keep one",
+            ),
+            ("key: remote_address, value: 192.0.2.1/24", "has host bits set: write 192.0.2.0/24"),
+            (
+                "key: remote_address, value: '2001:db8::/96'",
+                "all addresses of a /64 share a bucket",
+            ),
+        ],
+    );
+    refused(
+        |fields: &&str| limit(fields),
+        &[
+            ("rate: 0/s", "to refuse every request, write `unit: second, requests_per_unit: 0`"),
+            ("rate: 1mbit/s", "\"bytes\" is not supported: requests are counted"),
+            ("rate: 1.5/s", "is not a whole number of requests per second: use a longer unit"),
+            ("rate: 1/s, ceiling:", "rate is missing: write one like `rate: 100/s`"),
+            ("rate: 1/s, count: bytes", "\"count\" is not supported: requests are counted"),
+            (
+                "unit: month, requests_per_unit: 1",
+                "\"month\" is not supported: a month has no fixed",
+            ),
+            ("name: x, replaces: [{name: x}], rate: 1/s", "a rule does not replace itself"),
+            ("replaces: [{}], rate: 1/s", "name is missing: write the name of the rule"),
+            ("rate: 99/s, algorithm: sliding_log", "needs more than the 31 stamps of a log"),
+            ("unit: second, requests_per_unit: 0, backlog: 1s", "backlog without leaky_bucket"),
+            ("rate: 3/s, ceiling: {rate: 2/s}", "the upper rate 2/s is below the lower one, 3/s"),
+            ("rate: 1/s, peak: {rate: 2/s}", "\"peak\" is not supported: a soft limit of requests"),
+            (
+                "unit: day, requests_per_unit: 0, ceiling: {rate: 2/s}",
+                "ceiling beside requests_per",
+            ),
+        ],
+    );
+    refused(
+        |fields: &&str| limit(&format!("algorithm: fixed_window, requests_per_unit: 1, {fields}")),
+        &[
+            ("unit: month, unit_multiplier: 5", "1, 2, 3, 4 and 6 months divide a year"),
+            ("unit: year, unit_multiplier: 2", "unit_multiplier: \"2\" does not fit"),
+            (
+                "unit: month, ceiling: {rate: 2/s}",
+                "\"ceiling\" is not supported: a month and a year",
+            ),
+        ],
+    );
+    refused(
+        |list: &&str| format!("domain: d\ncheck: {list}\ndescriptors: []\n"),
+        &[
+            ("[]", "check has no value: write descriptors"),
+            ("[[]]", "check has no value"),
+            ("[[{key: a}]]", "header is missing: name the header"),
+            ("[[{key: a, value: b, header: c}]]", "header beside value"),
+            ("[[{key: a, header: 'X Y'}]]", "\"X Y\" is not supported: a header has letters"),
+        ],
+    );
+}
+
+/// No error about a limit of requests speaks of packets, or of a field that rules for requests do
+/// not have.
+#[test]
+fn errors_about_limits_of_requests_have_words_for_requests() {
+    for (fields, wanted) in [
+        ("rate: 0/s", "to refuse every request, write"),
+        ("rate: 5/s, burst: 0", "burst: \"0\" lets no request pass"),
+        ("rate: 5/s, burst: 0k", "a burst of 0 lets no request pass"),
+        ("rate: 5/s, burst: 3kB", "the rate counts requests: give a number of requests"),
+        ("rate: 5/s, ceiling: {rate: 0/s}", "a rate of 0"),
+        ("rate: 5/s, ceiling: {unit: second, requests_per_unit: 0}", "requests_per_unit"),
+        ("rate: 1000000000000/s", "faster than can be held"),
+        ("rate: 5q/s", "use k, M, G (requests)"),
+    ] {
+        let error = error(&limit(fields));
+        assert!(error.contains(wanted), "{fields}: {error}");
+        let foreign = ["packet", "frame", "action: drop", "limiter deny"];
+        assert!(!foreign.iter().any(|word| error.contains(word)), "{fields}: {error}");
     }
-    assert!(wrong.is_empty(), "{}", wrong.concat());
 }
 
 /// A rule whose requests have a source may ban it: by the fields that rules for packets have.
@@ -503,74 +438,30 @@ descriptors:
     let line = "nest the rule, as in `descriptors: [{key: remote_address, rate_limit: {rate: \
                 5/min}, action: {ban: {first: 10min}}}]`";
     let other = "remove the field, or write `action: {ban: {first: 10min}}` to ban its source";
-    for (fields, part) in [
-        ("key: user, rate_limit: {rate: 1/s}, action: {ban: {}}", line),
-        (
-            "key: remote_address, value: unknown, rate_limit: {rate: 1/s}, action: {ban: {}}",
-            "no address",
-        ),
-        (
-            "key: remote_address, value: '10.*', share_threshold: true, rate_limit: {rate: 1/s}, \
-             action: {ban: {}}",
-            "the sources share one limit",
-        ),
-        ("key: remote_address, rate_limit: {unlimited: true}, action: {ban: {}}", "action beside"),
-        ("key: remote_address, rate_limit: {rate: 1/s}, action: drop", other),
-        ("key: remote_address, rate_limit: {rate: 1/s}, action: {mark: {dscp: 1}}", other),
-        (
-            "key: remote_address, rate_limit: {rate: 1/s}, action: ban",
-            "ban needs more than its name",
-        ),
-        ("key: remote_address, rate_limit: {rate: 1/s}, action:", "action has no value"),
-        ("key: remote_address, rate_limit: {rate: 1/s}, action: {}", "action has no value"),
-        ("key: remote_address, rate_limit: {rate: 1/s}, ban: {}", "write it inside `action`"),
-        (
-            "key: remote_address, rate_limit: {rate: 1/s}, action: {ban: {evidence: none}}",
-            "\"evidence\" is not supported: who asks knows the source",
-        ),
-        (
-            "key: remote_address, rate_limit: {rate: 1/s}, action: {ban: {first: 2days}}",
-            "is shorter than the first ban",
-        ),
-        (
-            "key: remote_address, rate_limit: {rate: 1/s}, action: {ban: {strikes: 0}}",
-            "strikes: \"0\" does not fit",
-        ),
-    ] {
-        let text = format!("domain: d\ndescriptors:\n  - {{{fields}}}\n");
-        let (_, errors) = RequestFile::check("r.yaml", text.as_bytes());
-        let [error] = &errors[..] else { panic!("{text}: {errors:?}") };
-        let error = error.to_string();
-        assert!(error.starts_with("r.yaml:3:") && error.contains(part), "{text}: {error}");
-    }
-}
-
-#[test]
-fn a_check_that_meets_no_rule_is_reported() {
-    let notes = |check: &str| {
-        let text = format!(
-            "domain: d\ncheck: [{check}]\ndescriptors:\n  - key: form\n    value: login\n    \
-             descriptors: [{{key: remote_address, rate_limit: {{rate: 2/min, burst: 2}}}}]\n"
-        );
-        parse(&text).notes.into_iter().map(|note| note.text).collect::<Vec<_>>()
-    };
-    let login = "{key: form, value: login}";
-    assert!(notes(&format!("[{login}, {{key: remote_address, header: x}}]")).is_empty());
-    assert!(notes("[{key: form, header: y}, {key: remote_address, header: x}]").is_empty());
-    for (check, keys) in [
-        (format!("[{login}, {{key: remote_adress, header: x}}]"), "form remote_adress"),
-        ("[{key: form, value: log-in}, {key: remote_address, header: x}]".to_owned(), "form"),
-        ("[{key: remote_address, header: x}]".to_owned(), "remote_address"),
-    ] {
-        let notes = notes(&check);
-        let (of_check, of_rule) = notes.split_first().unwrap();
-        assert!(of_check.contains(keys), "{notes:?}");
-        let [of_rule] = of_rule else { panic!("{notes:?}") };
-        assert!(
-            of_rule.starts_with("no check meets the rule `form=login remote_address`"),
-            "{of_rule}"
-        );
-    }
+    let limit = "rate_limit: {rate: 1/s}";
+    let shared = "key: remote_address, value: '10.*', share_threshold: true";
+    refused(
+        |key: &&str| rule(&format!("{key}, {limit}, action: {{ban: {{}}}}")),
+        &[
+            ("key: user", line),
+            ("key: remote_address, value: unknown", "no address"),
+            (shared, "the sources share one limit"),
+        ],
+    );
+    refused(
+        |action: &&str| rule(&format!("key: remote_address, {limit}, {action}")),
+        &[
+            ("action: drop", other),
+            ("action: {mark: {dscp: 1}}", other),
+            ("action: ban", "ban needs more than its name"),
+            ("action:", "action has no value"),
+            ("action: {}", "action has no value"),
+            ("ban: {}", "write it inside `action`"),
+            ("action: {ban: {evidence: none}}", "not supported: who asks knows the source"),
+            ("action: {ban: {first: 2days}}", "is shorter than the first ban"),
+            ("action: {ban: {strikes: 0}}", "strikes: \"0\" does not fit"),
+        ],
+    );
 }
 
 #[test]
@@ -589,8 +480,8 @@ fn lists_inside_lists_end() {
     for key in ["c", "b", "a"] {
         inner = format!("descriptors: [{{key: {key}, value: [{list}], {inner}}}]");
     }
-    let (_, errors) = RequestFile::check("r.yaml", format!("domain: d\n{inner}\n").as_bytes());
-    assert!(errors[0].to_string().contains("make more than"), "{errors:?}");
+    let error = error(&format!("domain: d\n{inner}\n"));
+    assert!(error.contains("make more than"), "{error}");
 }
 
 #[test]
@@ -613,8 +504,7 @@ requests:
         ("auth", vec!["auth_type=login: token_bucket 5/min".to_owned()])
     );
     // Each side finds the mistakes of its own.
-    let (_, errors) = RequestFile::check("r.yaml", text.replace("value", "valeu").as_bytes());
-    assert!(errors[0].to_string().starts_with("r.yaml:7:"), "{errors:?}");
+    assert!(error(&text.replace("value", "valeu")).starts_with("r.yaml:7:"));
     let wrong = text.replace("100/s", "0/s");
     assert!(crate::RuleFile::parse("r.yaml", wrong.as_bytes(), 1522).is_err());
     assert!(RequestFile::check("r.yaml", wrong.as_bytes()).1.is_empty());

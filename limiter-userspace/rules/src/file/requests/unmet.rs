@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::super::place::Place;
-use super::bans::SOURCE;
+use super::levels::SOURCE;
 use super::model::{
     Entry, EntryValue, Level, LevelValue, Node, Note, RequestFile, RequestRule, RequestTerms,
 };
@@ -318,7 +318,9 @@ fn can_wait(rule: &RequestRule) -> bool {
     let RequestTerms::Limits(limits) = &rule.terms else { return true };
     let is_rate =
         |meter: &Meter| matches!(meter, Meter::TokenBucket(_) | Meter::LeakyBucket { .. });
-    rule.queue.is_none() && rule.sharing.is_none() && limits.iter().all(|one| is_rate(&one.written.meter))
+    rule.queue.is_none()
+        && rule.sharing.is_none()
+        && limits.iter().all(|one| is_rate(&one.written.meter))
 }
 
 #[cfg(test)]
@@ -438,6 +440,9 @@ mod tests {
         assert!(note.contains("no check meets the rule `form=login`"), "{note}");
         assert!(note.contains("add `- [{key: form, value: login}]`"), "{note}");
         assert!(with(&format!("{both}, {outer}")).is_empty());
+        let any =
+            "[{key: form, header: X}], [{key: form, header: X}, {key: remote_address, header: Y}]";
+        assert!(with(any).is_empty());
         // A file whose rules programs ask for.
         assert!(notes_of(rules).is_empty());
         for (check, hint) in [

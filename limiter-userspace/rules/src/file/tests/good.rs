@@ -246,6 +246,11 @@ fn every_algorithm_takes_its_fields() {
         let limit = format!("rate_limit: {{unit: hour, requests_per_unit: 8, {text}}}");
         let file = format!("descriptors: [{{key: vlan, {limit}}}]\n");
         assert_eq!(keyed(&file).1, limits(vec![RuleLimit::hard(meter)]), "{text}");
+        let of_requests = requests::tests::parse(&format!("domain: d\n{file}"));
+        let requests::RequestTerms::Limits(ready) = &of_requests.rules()[0].1.terms else {
+            panic!("{text}");
+        };
+        assert_eq!(ready[0].written, requests::RequestLimit::hard(meter), "{text}");
     }
 }
 

@@ -20,7 +20,8 @@ fn with_value(key: &str, value: &str) -> [String; 5] {
 }
 
 /// Texts that the reader takes for another number than their digits say, or for no number.
-const NO_NUMBERS: [&str; 14] = [
+const NO_NUMBERS: [&str; 15] = [
+    "22/tcp",
     "0o22",
     "0x16",
     "0b10110",
@@ -37,7 +38,8 @@ const NO_NUMBERS: [&str; 14] = [
     "123456789012345678901234567890",
 ];
 
-/// The same number in ways that all say its digits. A zero before them means nothing.
+/// The same number in ways that all say its digits. A zero before them means nothing: files go
+/// through many programs that read and write numbers in their own ways.
 const NUMBERS: [&str; 6] = ["22", "\"22\"", "'22'", "022", "'022'", "!!str 22"];
 
 #[test]

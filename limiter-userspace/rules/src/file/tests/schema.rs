@@ -207,6 +207,31 @@ fn what_the_schema_refuses_the_checks_refuse() {
         assert!(accepts(&text).is_err(), "the schema takes\n{text}");
         assert!(parse(&text).is_err(), "the checks take\n{text}");
     }
+    let limited = |fields: &str| format!("key: k, rate_limit: {{rate: 1/s}}, {fields}");
+    let rule = |fields: &str| format!("domain: d\ndescriptors: [{{{fields}}}]\n");
+    for text in [
+        "domain: d\n".to_owned(),
+        "descriptors: []\n".to_owned(),
+        "domain: d\ncheck: []\ndescriptors: []\n".to_owned(),
+        "domain: d\ncheck: [[{key: a, value: b, header: c}]]\ndescriptors: []\n".to_owned(),
+        "domain: d\nqueues: []\ndescriptors: []\n".to_owned(),
+        "domain: d\nqueues: [{depth: 1}]\ndescriptors: []\n".to_owned(),
+        "domain: d\nqueues: [{name: q, depth: 0}]\ndescriptors: []\n".to_owned(),
+        "domain: d\nqueues: [{name: q, attempts: 1001}]\ndescriptors: []\n".to_owned(),
+        rule("value: x"),
+        rule("key: k"),
+        rule("key: k, rate_limit: {replaces: [{}], rate: 1/s}"),
+        rule("key: k, rate_limit: {unit: fortnight, requests_per_unit: 1}"),
+        rule("key: k, value: [], rate_limit: {rate: 1/s}"),
+        rule(&limited("rate_limits: [{rate: 1/s}]")),
+        rule(&limited("action: drop")),
+        rule(&limited("action: {}")),
+        rule(&limited("action: {ban: {evidence: none}}")),
+        rule(&limited("action: {queue: q, ban: {first: 1min}}")),
+    ] {
+        assert!(requests::tests::accepts(&text).is_err(), "the schema takes\n{text}");
+        requests::tests::error(&text);
+    }
 }
 
 #[test]

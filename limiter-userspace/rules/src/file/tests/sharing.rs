@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use limiter_sharing::OnPartition;
 
-use super::fields::{LIMIT, refused};
+use super::fields::{LIMIT, refused, refused_by_both};
 use super::*;
 use crate::file::render;
 use crate::model::{Share, Sharing};
@@ -134,11 +134,28 @@ fn a_rule_s_own_limits_are_shared_where_it_says_so() {
         let file = parse(&format!("descriptors:\n  - {{key: vlan, {fields}{LIMIT}}}\n")).unwrap();
         file.rules.rules[0].terms.limits().unwrap().sharing.as_deref().copied()
     };
-    assert_eq!(rule(""), None);
-    assert_eq!(rule("scope: node, "), None);
-    assert_eq!(rule("scope: cluster, "), Some(Sharing::default()));
-    let strict = Sharing { strict: true, ..Sharing::default() };
-    assert_eq!(rule("scope: cluster, cluster: {strict: true}, "), Some(strict));
+    let of_requests = |fields: &str| {
+        let limit = "rate_limit: {rate: 5/min}";
+        let text = format!("domain: d\ndescriptors: [{{key: vlan, {fields}{limit}}}]\n");
+        requests::tests::parse(&text).rules()[0].1.sharing.as_deref().copied()
+    };
+    let open = Sharing { on_partition: OnPartition::Open, ..Sharing::default() };
+    for (fields, wanted) in [
+        ("", None),
+        ("scope: node, ", None),
+        ("scope: cluster, ", Some(Sharing::default())),
+        ("scope: cluster, cluster: {on_partition: open}, ", Some(open)),
+        (
+            "scope: cluster, cluster: {strict: true}, ",
+            Some(Sharing { strict: true, ..Sharing::default() }),
+        ),
+    ] {
+        assert_eq!(rule(fields), wanted, "{fields}");
+        // Nothing is kept back of a bucket of requests.
+        if !fields.contains("strict") {
+            assert_eq!(of_requests(fields), wanted, "{fields}");
+        }
+    }
     // A rule by source with one token bucket is in a keyed table then: leases are of keys.
     let text = format!("descriptors:\n  - {{key: remote_address, scope: cluster, {LIMIT}}}\n");
     let file = parse(&text).unwrap();
@@ -152,12 +169,14 @@ fn a_rule_s_own_limits_are_shared_where_it_says_so() {
              `rate_limit`",
         ),
         (
-            format!("descriptors:\n  - {{key: vlan, cluster: {{}}, {LIMIT}}}\n"),
-            "2:26: cluster without `scope: cluster`: write that, or remove the field",
-        ),
-        (
             "descriptors:\n  - {key: vlan, value: 7, scope: cluster, budget: b}\n".into(),
             "2:34: scope without rate_limit: the budget has one of its own; write it there",
+        ),
+    ]);
+    refused_by_both(&[
+        (
+            format!("descriptors:\n  - {{key: vlan, cluster: {{}}, {LIMIT}}}\n"),
+            "2:26: cluster without `scope: cluster`: write that, or remove the field",
         ),
         (
             "descriptors:\n  - {key: vlan, scope: cluster, rate_limit: {unlimited: true}}\n".into(),
