@@ -228,7 +228,7 @@ fn a_page_that_is_wrong_is_found() -> Result<()> {
     require_root();
     let page = Page { path: "no page", peers: &[], not_typed: &[] };
     let right = "```yaml\n# rules.yaml\ndescriptors: []\n```\n```console\n# limiter run --iface \
-                 eth0 --rules rules.yaml\n...\nlimiter: ready: eth0 native, 1 rules, generation \
+                 eth0 --rules rules.yaml\n...\nlimiter: ready: eth0 native, 1 rule, generation \
                  1\n# limiter off\nlimits are off: every packet passes until `limiter on`\npeer$ \
                  echo one\none\n```\n<!-- here: limiter --version -->\n<!-- tried: `this SSH session` \
                  passed 0, dropped 0. -->\n";

@@ -56,7 +56,7 @@ fn two_interfaces_have_one_bucket_for_a_source() -> Result<()> {
     let mut limiter = bed.limiter(DRAINING)?;
     limiter.options(["--iface", NEAR]);
     let ready = limiter.start()?;
-    ensure!(ready.contains("recv0 native, recv1 native, 1 rules"), "{ready}");
+    ensure!(ready.contains("recv0 native, recv1 native, 1 rule"), "{ready}");
     send_ten(&bed, SENDER.interface, SOURCE)?;
     ensure!(passed_of(&limiter, SOURCE, 10)? == 5);
     send_ten(&bed, FAR, SOURCE)?;

@@ -105,7 +105,7 @@ fn interfaces_that_match_are_limited_as_they_come_and_go() -> Result<()> {
     let mut limiter = bed.limiter(DRAINING)?;
     limiter.on(PATTERN);
     let ready = limiter.start()?;
-    ensure!(ready.contains("ready: no interface cont* yet, 1 rules"), "{ready}");
+    ensure!(ready.contains("ready: no interface cont* yet, 1 rule"), "{ready}");
     let status = limiter.ok(["status"])?;
     ensure!(status.contains("cont*: no interface is here that matches"), "{status}");
     lay(&bed, "cont0", "send1")?;
@@ -136,7 +136,7 @@ fn interfaces_that_match_are_limited_as_they_come_and_go() -> Result<()> {
     lay(&bed, "cont2", "send3")?;
     ensure!(limiter.on_pins("stats")?.contains("cont0"));
     let ready = limiter.start()?;
-    ensure!(ready.contains("ready: cont0 native, cont2 native, 1 rules"), "{ready}");
+    ensure!(ready.contains("ready: cont0 native, cont2 native, 1 rule"), "{ready}");
     wait_for(&limiter, &["cont0", "cont2"])?;
     let adopted: Vec<_> = interfaces(&limiter)?.iter().map(|at| at["adopted"].clone()).collect();
     ensure!(adopted == [true, false], "{adopted:?}");
@@ -226,7 +226,7 @@ fn an_interface_that_cannot_be_limited_keeps_no_other() -> Result<()> {
     let mut limiter = bed.limiter(DRAINING)?;
     limiter.on(PATTERN);
     let ready = limiter.start()?;
-    ensure!(ready.contains("ready: cont1 native, 1 not attached, 1 rules"), "{ready}");
+    ensure!(ready.contains("ready: cont1 native, 1 not attached, 1 rule"), "{ready}");
     wait_for(&limiter, &["cont1"])?;
     let said = limiter.wait_until_logged("cont0 is not limited at XDP: ")?;
     ensure!(said.matches("cont0 is not limited").count() == 1, "{said}");
@@ -529,7 +529,7 @@ fn many_interfaces_come_and_go_quickly() -> Result<()> {
     // A start adopts them all.
     limiter.kill()?;
     let ready = limiter.start()?;
-    ensure!(ready.contains("and 192 more, 1 rules"), "{ready}");
+    ensure!(ready.contains("and 192 more, 1 rule"), "{ready}");
     wait_for(&limiter, &names)?;
     ensure!(interfaces(&limiter)?.iter().all(|at| at["adopted"] == true));
     batch(&bed, &delete)?;

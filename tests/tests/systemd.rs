@@ -243,7 +243,7 @@ fn the_service_manager_is_notified() -> Result<()> {
     let socket = format!("NOTIFY_SOCKET={}", path.display());
     let mut limiter = as_the_unit(&unit, &bed, &["env", &socket, "WATCHDOG_USEC=400000"])?;
     limiter.start()?;
-    manager.expect("READY=1\n", "STATUS=recv0 native, 1 rules, generation 1")?;
+    manager.expect("READY=1\n", "STATUS=recv0 native, 1 rule, generation 1")?;
     manager.expect_beat()?;
     manager.expect_beat()?;
 

@@ -27,6 +27,11 @@ pub fn text(answer: &impl Render) -> String {
     text
 }
 
+/// `1 rule`, or `3 rules`: without separators, because scripts read it.
+pub fn rules(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "rule" } else { "rules" })
+}
+
 /// Formats a rate in the shortest unit of time in which it is at least 1, to at least one part in
 /// 10,000.
 #[expect(clippy::cast_precision_loss, reason = "a week has few seconds")]

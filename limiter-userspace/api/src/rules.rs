@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::words;
-use crate::render::{Render, line, warnings};
+use crate::render::{self, Render, line, warnings};
 
 /// The answer to a change of the rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -222,7 +222,8 @@ impl Render for Changed {
         if let Some(done) = &self.done {
             line(text, format_args!("{done}"));
         }
-        let _: std::fmt::Result = writeln!(text, "{rules} rules in force, generation {generation}");
+        let rules = render::rules(*rules);
+        let _: std::fmt::Result = writeln!(text, "{rules} in force, generation {generation}");
         if let Some(used) = &self.used {
             line(text, format_args!("{used}"));
         }

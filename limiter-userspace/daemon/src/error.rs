@@ -94,6 +94,12 @@ pub(super) enum ServiceError {
     Objection(String),
     #[error("there is no rule for {0}: `limiter list` shows all")]
     NoRule(Path),
+    /// The limit is one for all of them together, or the other way round.
+    #[error(
+        "there is no rule for {path}, but one that differs in --shared: `limiter unset {words}` \
+         removes it"
+    )]
+    NoRuleBut { path: Path, words: String },
     #[error("{selector} has no entry of its own, it is {stands}: `limiter lists` shows all")]
     NotListed { selector: Selector, stands: String },
     #[error("{0} is neither banned nor on record: `limiter bans` shows the bans")]
@@ -159,9 +165,11 @@ impl From<ServiceError> for Refusal {
             | E::Target(_)
             | E::NoFrame { .. }
             | E::SourceCount { .. } => Self::Invalid(text),
-            E::NoRule(_) | E::NotListed { .. } | E::NotBanned(_) | E::NoCapture => {
-                Self::NotFound(text)
-            }
+            E::NoRule(_)
+            | E::NoRuleBut { .. }
+            | E::NotListed { .. }
+            | E::NotBanned(_)
+            | E::NoCapture => Self::NotFound(text),
             E::Management { .. }
             | E::FromFile { .. }
             | E::FromArgument { .. }

@@ -324,6 +324,9 @@ async fn serve(
     warn_of_own_mount(options);
     // Scripts wait for this line, so it is also printed when the log is off.
     limiter_text::stderr::say(format_args!("limiter: ready: {}", service.summary()));
+    if let Some(kept) = service.rule_sets.kept() {
+        limiter_text::stderr::say(format_args!("limiter: {kept}"));
+    }
     let notifier = Notifier::from_environment();
     let mut watchdog = notifier.watchdog_period().map(tokio::time::interval);
     service.notifier = notifier;

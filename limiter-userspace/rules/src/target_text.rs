@@ -33,7 +33,9 @@ pub enum TargetError {
     #[error("{0:?} is a rate, and no address: write it behind the address")]
     IsRate(String),
     /// A word where an address is read.
-    #[error("{0}; a port is --port, as in --port {1}")]
+    #[error(
+        "{0}; a port is --port, as in --port {1}; an interface is named by `limiter run --iface`"
+    )]
     Word(SourceTextError, String),
     /// Neither sources nor a port.
     #[error(
@@ -140,6 +142,38 @@ impl Target {
         let syns = display_rate(&Quota { count: Count::Syns, ..quota }.with_burst(0));
         Err(TargetError::Ask { rate: text.to_owned(), path: self.path.clone(), syns })
     }
+}
+
+/// The words of `limiter set` and `limiter unset` for the packets of a rule, as in
+/// `--port 22/tcp --shared`; none where they have no words for its keys.
+pub fn words(path: &Path) -> Option<String> {
+    let text = path.to_string();
+    let value = |key: &str| {
+        text.split(' ')
+            .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+            .map(str::to_owned)
+    };
+    let port = match (value("destination_port"), value("protocol")) {
+        (Some(port), Some(protocol)) => Some(format!("{port}/{protocol}")),
+        (port, protocol) => port.or(protocol),
+    };
+    let net = || path.source().and_then(|(_, net)| net).map(Selector::Prefix);
+    let source = path.selector().or_else(net).map(|selector| match selector {
+        Selector::Every => "0.0.0.0/0".to_owned(),
+        prefix @ Selector::Prefix(_) => prefix.to_string(),
+    });
+    let is_of = |shared: &bool| {
+        let read = Target::parse(source.as_deref(), port.as_deref(), *shared, path.direction);
+        read.is_ok_and(|target| target.path == *path)
+    };
+    let shared = [false, true].into_iter().find(is_of)?;
+    let mut words: Vec<String> = source.into_iter().collect();
+    words.extend(port.map(|port| format!("--port {port}")));
+    words.extend(shared.then(|| "--shared".to_owned()));
+    if path.direction != Direction::In {
+        words.push(format!("--direction {}", path.direction.name()));
+    }
+    Some(words.join(" "))
 }
 
 /// The port that a text names, as `--port` reads it; none of any other text.
@@ -258,9 +292,12 @@ mod tests {
             assert_eq!(path(source, port, shared).as_deref(), Ok(wanted), "{source:?} {port:?}");
         }
         let error = path(Some("ssh"), None, false).unwrap_err();
-        assert!(error.ends_with("; a port is --port, as in --port 22/tcp"), "{error}");
+        assert!(error.contains("; a port is --port, as in --port 22/tcp; an interface"), "{error}");
         let error = path(Some("https"), None, false).unwrap_err();
-        assert!(error.ends_with("; a port is --port, as in --port 443/tcp"), "{error}");
+        assert!(
+            error.contains("; a port is --port, as in --port 443/tcp; an interface"),
+            "{error}"
+        );
         for (source, port, shared, wanted) in [
             (None, None, false, "whom to limit is not said"),
             (None, None, true, "whom to limit is not said"),
@@ -285,6 +322,32 @@ mod tests {
             let error = path(source, port, shared).unwrap_err();
             assert!(error.starts_with(wanted), "{source:?} {port:?}: {error}");
         }
+    }
+
+    /// What words mean is said by the same words.
+    #[test]
+    fn keys_are_words() {
+        for (source, port, shared, direction, wanted) in [
+            (Some("192.0.2.7"), None, false, Direction::In, "192.0.2.7"),
+            (Some("0.0.0.0/0"), None, false, Direction::In, "0.0.0.0/0"),
+            (None, Some("tcp/22"), false, Direction::In, "--port 22/tcp"),
+            (None, Some("22/tcp"), true, Direction::In, "--port 22/tcp --shared"),
+            (None, Some("icmp"), false, Direction::Both, "--port icmp --direction both"),
+            (Some("192.0.2.7"), None, false, Direction::Out, "192.0.2.7 --direction out"),
+            (
+                Some("198.51.100.0/24"),
+                Some("8000-8080/udp"),
+                true,
+                Direction::Out,
+                "198.51.100.0/24 --port 8000-8080/udp --shared --direction out",
+            ),
+            (Some("2001:db8::/48"), None, true, Direction::In, "2001:db8::/48 --shared"),
+        ] {
+            let target = Target::parse(source, port, shared, direction).unwrap();
+            assert_eq!(words(&target.path).as_deref(), Some(wanted), "{}", target.path);
+        }
+        let label = Path::of(vec![Part::Fact(Fact::SourcePort, Some(53u16.into()))]);
+        assert_eq!(words(&label), None);
     }
 
     /// A port is the one that an outgoing packet goes to; of both directions, that of this side.

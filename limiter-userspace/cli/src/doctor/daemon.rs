@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use limiter_api::client::ClientError;
+use limiter_api::render;
 use limiter_api::status::Status;
 
 use super::command::to_daemon;
@@ -66,7 +67,8 @@ pub(super) fn daemon(socket: &Path, status: &Result<Status, ClientError>) -> Vec
         findings.push(Finding::ok("table-fill", "new sources and keys find room"));
     }
     let Status { pid, version, rules, .. } = status;
-    let seen = format!("the daemon, {version} with pid {pid}, answers: {rules} rules in force");
+    let rules = render::rules(*rules);
+    let seen = format!("the daemon, {version} with pid {pid}, answers: {rules} in force");
     findings.push(Finding::ok(check, seen));
     findings
 }

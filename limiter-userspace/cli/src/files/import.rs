@@ -134,14 +134,15 @@ fn read(file: &Path) -> io::Result<Vec<u8>> {
 fn summary(imported: &Imported, refused: usize) -> Vec<String> {
     let mut lines = imported.remarks.clone();
     let (what, left) = if imported.is_list {
-        ("sources", String::new())
+        ("source", String::new())
     } else {
         let left = imported.count(Outcome::Left);
-        ("rules", format!(", {left} left to the firewall: no limits"))
+        ("rule", format!(", {left} left to the firewall: no limits"))
     };
     lines.push(format!(
-        "{} {what} translated, {refused} not{left}; nothing was applied",
-        imported.translated
+        "{} {what}{} translated, {refused} not{left}; nothing was applied",
+        imported.translated,
+        if imported.translated == 1 { "" } else { "s" }
     ));
     if refused > 0 {
         lines.push(

@@ -10,7 +10,13 @@ use limiter_text::stderr::say;
 use crate::args::Args;
 
 /// Commands that people try, and what to type instead.
-const TRIED: [(&str, &str); 19] = [
+const TRIED: [(&str, &str); 25] = [
+    ("who", WHO),
+    ("dropped", WHO),
+    ("drops", WHO),
+    ("undo", UNDO),
+    ("reset", UNDO),
+    ("clear", UNDO),
     (
         "start",
         "`limiter run --limit 1000/s`, or with --rules FILE, is the daemon; as a service it is \
@@ -40,10 +46,7 @@ const TRIED: [(&str, &str); 19] = [
     ("whitelist", "use `limiter allow ADDRESS`"),
     ("permit", "use `limiter allow ADDRESS`"),
     ("blacklist", "use `limiter deny ADDRESS`"),
-    (
-        "flush",
-        "use `limiter unset` for a limit, `limiter unlist` for a list, `limiter detach` for all",
-    ),
+    ("flush", UNDO),
     ("config", "`limiter check FILE` reads rules, `limiter export` writes those in force"),
     ("info", "use `limiter status` for the daemon, `limiter show ADDRESS` for a source"),
     ("version", "use `limiter --version`"),
@@ -54,8 +57,23 @@ const TRIED: [(&str, &str); 19] = [
     ),
 ];
 
+const WHO: &str = "use `limiter top`, or `limiter top --once`: who is dropped, and by what";
+
+const UNDO: &str = "use `limiter unset` for a limit, `limiter unlist` for a list, `limiter unban` \
+    for a ban, `limiter detach` for all limits";
+
+const IFACE: &str = "limits hold on all interfaces that `limiter run --iface` names; for one of \
+    them a rule file has the key `interface`";
+
 /// Options that people try, and what there is instead.
-const OPTIONS: [(&str, &str); 3] = [
+const OPTIONS: [(&str, &str); 6] = [
+    ("--iface", IFACE),
+    ("--interface", IFACE),
+    (
+        "--all",
+        "name each: `limiter list` has the limits of `set`, `limiter lists` the entries of lists; \
+        `limiter detach` removes all limits",
+    ),
     ("--json", "write --output json; of `top` --once --output json"),
     (
         "--egress",
@@ -144,7 +162,7 @@ fn instead(error: &clap::Error, words: &[String]) -> Option<String> {
         ErrorKind::UnknownArgument => {
             let unknown = word(ContextKind::InvalidArg)?;
             if let Some((_, instead)) = OPTIONS.iter().find(|(known, _)| *known == unknown) {
-                return Some(format!("there is no option {unknown}: {instead}"));
+                return Some(format!("there is no option {unknown} here: {instead}"));
             }
             if let Some(said) = in_quotes(words, unknown).or_else(|| rate_in_words(words, unknown))
             {
@@ -329,6 +347,13 @@ mod tests {
             ("limiter whitelist 192.0.2.7", "`limiter allow ADDRESS`"),
             ("limiter version", "`limiter --version`"),
             ("limiter page", "`limiter run --page-listen 127.0.0.1:9465`"),
+            (
+                "limiter set --iface eth0 5/s",
+                "here: limits hold on all interfaces that `limiter run",
+            ),
+            ("limiter unset --all", "`limiter list` has the limits of `set`"),
+            ("limiter who", "`limiter top --once`"),
+            ("limiter undo", "`limiter unset` for a limit"),
         ] {
             let reported = reported(line).unwrap_or_default();
             assert!(reported.contains(part), "{line}: {reported}");

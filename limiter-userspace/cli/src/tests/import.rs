@@ -25,7 +25,7 @@ fn a_format_or_a_file_comes_first() {
     assert!(found.text.contains("value: icmp\n"), "{}", found.text);
     assert_eq!(
         found.errors,
-        ["1 rules translated, 0 not, 0 left to the firewall: no limits; nothing was applied"]
+        ["1 rule translated, 0 not, 0 left to the firewall: no limits; nothing was applied"]
     );
     let named = answer(format!("limiter import iptables {} --shadow", at("saved")));
     assert!(named.text.contains("shadow_mode: true\n"), "{}", named.text);

@@ -13,7 +13,9 @@ use limiter_rules::model::{
     Direction, Over, SOURCE_MASKS, limited_by_others, over_text, terms_text,
 };
 use limiter_rules::warnings::Warnings;
-use limiter_rules::{Path, RateText, Rule, Selector, Subject, Target, Terms, rate_text};
+use limiter_rules::{
+    Path, RateText, Rule, Selector, Subject, Target, Terms, rate_text, target_text,
+};
 use limiter_text::plain::is_plain;
 
 use super::ground::Ground;
@@ -76,6 +78,13 @@ impl RuleSets {
         if rule.terms == Terms::Unlimited && !is_allowed(ground, target.selector)? {
             done.push_str(&self.limited_still(&rule, target.selector));
         }
+        if let Some((beside, words)) =
+            self.beside((source.as_deref(), to.as_deref(), *shared, direction))
+        {
+            let (path, terms) = (&beside.path, terms_text(&beside.terms));
+            let remedy = words.map(|words| format!(": `limiter unset {words}` removes that"));
+            done = format!("{done}; {path} has {terms} beside it{}", remedy.unwrap_or_default());
+        }
         let done = Some(done);
         let warnings = self.of_this_first(&rule, changed.warnings);
         Ok(Changed { warnings, done, ..changed })
@@ -115,6 +124,7 @@ impl RuleSets {
         {
             return Err(ServiceError::Management { selector, prefix }.into());
         }
+        let asked = (source.as_deref(), to.as_deref(), *shared, direction);
         let error = match self.layers.file.places.get(&Subject::Rule(path.clone())) {
             Some(place) if self.layers.applied => {
                 ServiceError::FromApplied { path, place: place.to_string() }
@@ -123,9 +133,24 @@ impl RuleSets {
                 ServiceError::FromArgument { path, argument: self.source.names() }
             }
             Some(place) => ServiceError::FromFile { path, place: place.to_string() },
-            None => ServiceError::NoRule(path),
+            None => match self.beside(asked).and_then(|(_, words)| words) {
+                Some(words) => ServiceError::NoRuleBut { path, words },
+                None => ServiceError::NoRule(path),
+            },
         };
         Err(error.into())
+    }
+
+    /// The rule that differs only in `--shared`, with the words by which `limiter unset` removes it,
+    /// if it can.
+    fn beside(
+        &self,
+        (source, to, shared, direction): (Option<&str>, Option<&str>, bool, Direction),
+    ) -> Option<(&Arc<Rule>, Option<String>)> {
+        let path = Target::parse(source, to, !shared, direction).ok()?.path;
+        let rule = self.on_path(&path).filter(|rule| rule.path == path)?;
+        let is_set = self.layers.edits.contains_key(&path);
+        Some((rule, is_set.then(|| target_text::words(&path)).flatten()))
     }
 
     /// Warnings caused by a rule; those about the rule itself replace lines that name another rule

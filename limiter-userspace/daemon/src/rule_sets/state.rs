@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use limiter_api::limits::Origin;
 use limiter_api::rules::{Changed, Document, TrialEnd};
 use limiter_api::status::{Reload, Reloads, Watching};
 use limiter_common::time::Ticks;
 use limiter_datapath::Datapath;
+use limiter_rules::target_text::words;
 
 use super::machine::Machine;
 use crate::rule_sets::effective::EffectiveSet;
@@ -109,6 +111,27 @@ impl RuleSets {
 
     pub(crate) fn rules(&self) -> usize {
         self.effective.rules.len()
+    }
+
+    /// The limits that `limiter set` made before this start, if there are any, and the commands
+    /// that remove them.
+    pub(crate) fn kept(&self) -> Option<String> {
+        const NAMED: usize = 3;
+        let set = self.effective.rules.iter().filter(|of| of.origin == Origin::Cli);
+        let commands: Vec<_> =
+            set.map(|of| Some(format!("`limiter unset {}`", words(&of.rule.path)?))).collect();
+        let count = commands.len();
+        let named: Option<Vec<_>> = commands.into_iter().take(NAMED).collect();
+        let (limits, them) = match count {
+            0 => return None,
+            1 => ("limit of `limiter set` is".to_owned(), "it"),
+            _ => ("limits of `limiter set` are".to_owned(), "them"),
+        };
+        let commands = match named.filter(|_| count <= NAMED) {
+            Some(named) => named.join(", "),
+            None => "`limiter unset`: `limiter list` has them".to_owned(),
+        };
+        Some(format!("{count} {limits} in force again: remove {them} by {commands}"))
     }
 
     /// Notes how the rule files are watched, for reports.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use limiter_api::render::rules;
 use limiter_datapath::LinkState;
 use limiter_text::pattern::Pattern;
 
@@ -38,8 +39,8 @@ impl Service {
             if let refused @ 1.. = datapath.refused().len() {
                 let _: std::fmt::Result = write!(line, "{refused} not attached, ");
             }
-            let (rules, generation) = (self.rule_sets.rules(), datapath.generation());
-            let _: std::fmt::Result = write!(line, "{rules} rules, generation {generation}");
+            let (rules, generation) = (rules(self.rule_sets.rules()), datapath.generation());
+            let _: std::fmt::Result = write!(line, "{rules}, generation {generation}");
             // A bypass outlives the daemon that turned it on.
             if matches!(datapath.bypass(), Ok(true)) {
                 line.push_str(", but nothing is limited until `limiter on`");

@@ -50,6 +50,63 @@ fn a_limit_on_a_port_has_keys_a_name_and_a_unit() {
     assert_eq!(limits.len(), 5);
 }
 
+/// A limit on each and one over all of them together are two: the other one is named.
+#[test]
+fn a_limit_that_differs_in_shared_is_named() {
+    let mut daemon = Daemon::start(&[]);
+    let to = || Some("22/tcp".to_owned());
+    let count = Some("syns".to_owned());
+    let all = SetLimit { to: to(), shared: true, count: count.clone(), ..SetLimit::default() };
+    done(&mut daemon, &limit(all));
+    let unset = |shared| UnsetLimit { to: to(), shared, ..UnsetLimit::default() };
+    let refused = daemon.service.unset(&unset(false)).unwrap_err().to_string();
+    assert!(
+        refused.ends_with("in --shared: `limiter unset --port 22/tcp --shared` removes it"),
+        "{refused}"
+    );
+    let each = limit(SetLimit { to: to(), count, ..SetLimit::default() });
+    let said = done(&mut daemon, &each);
+    let end = "; protocol=tcp destination_port=22 has 5 syns/min burst 5 beside it: `limiter unset \
+               --port 22/tcp --shared` removes that";
+    assert!(said.ends_with(end), "{said}");
+    daemon.service.unset(&unset(true)).unwrap();
+    let refused = daemon.service.unset(&unset(true)).unwrap_err().to_string();
+    assert!(
+        refused.ends_with("in --shared: `limiter unset --port 22/tcp` removes it"),
+        "{refused}"
+    );
+    daemon.service.unset(&unset(false)).unwrap();
+    let refused = daemon.service.unset(&unset(false)).unwrap_err().to_string();
+    assert!(refused.ends_with("`limiter list` shows all"), "{refused}");
+}
+
+/// Limits of `limiter set` outlive the daemon: its next start reports them.
+#[test]
+fn a_start_reports_the_limits_that_were_set_before() {
+    let mut daemon = Daemon::start(&[]);
+    assert_eq!(daemon.service.rule_sets.kept(), None);
+    daemon.set("192.0.2.7", "5/min", None).unwrap();
+    let mut daemon = daemon.restart(&[]);
+    let one = "1 limit of `limiter set` is in force again: remove it by `limiter unset 192.0.2.7`";
+    assert_eq!(daemon.service.rule_sets.kept().as_deref(), Some(one));
+    let to = Some("53/udp".to_owned());
+    done(&mut daemon, &limit(SetLimit { to, shared: true, ..SetLimit::default() }));
+    let mut daemon = daemon.restart(&[]);
+    let two = "2 limits of `limiter set` are in force again: remove them by `limiter unset \
+               192.0.2.7`, `limiter unset --port 53/udp --shared`";
+    assert_eq!(daemon.service.rule_sets.kept().as_deref(), Some(two));
+    for last in 8..10 {
+        daemon.set(&format!("192.0.2.{last}"), "5/min", None).unwrap();
+    }
+    let many = "4 limits of `limiter set` are in force again: remove them by `limiter unset`: \
+                `limiter list` has them";
+    assert_eq!(daemon.restart(&[]).service.rule_sets.kept().as_deref(), Some(many));
+    // None is in force inside a management prefix.
+    let mut daemon = Daemon::start(&[]);
+    daemon.set("192.0.2.7", "5/min", None).unwrap();
+    assert_eq!(daemon.restart(&["192.0.2.0/24"]).service.rule_sets.kept(), None);
+}
+
 /// A source exempt from one rule may still be limited by rules for ports.
 #[test]
 fn what_limits_an_exempt_source_all_the_same_is_said() {
