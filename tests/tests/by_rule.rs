@@ -69,7 +69,8 @@ fn drops_by_every_kind_of_rule_are_found_by_the_source() -> Result<()> {
     let expected = json!({
         "rule": "protocol=udp remote_address", "rule_name": "datagrams", "reason": "over-limit",
         "passed": 2, "dropped": 8, "dropped_per_second": datagrams["dropped_per_second"],
-        "since": datagrams["since"], "keys": 1, "exact": true, "of": null,
+        "since": datagrams["since"], "keys": 1, "exact": true, "with_before": false,
+        "of": null,
     });
     ensure!(datagrams == expected, "{datagrams}");
     let block = row(&limiter, "rule", &json!("masked_remote_address/v4:24"))?;

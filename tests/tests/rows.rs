@@ -93,8 +93,10 @@ fn everywhere(limiter: &Limiter) -> Result<()> {
     ensure!(top["sources"][0]["source"] == PLAYER, "most is dropped of it: {top}");
     ensure!(top["lose_nothing"].as_u64() >= Some(1900), "{}", top["lose_nothing"]);
     let headline = top["headline"].as_str().context("no headline")?;
-    ensure!(headline.contains(&format!("from {PLAYER} by game")), "{headline}");
-    ensure!(headline.ends_with(" by lists and bans (1 source reported)"), "{headline}");
+    // The number of the row, rounded: both are of the same readings.
+    let rate = top["sources"][0]["dropped_per_second"].as_f64().context("no rate")?;
+    ensure!(headline.contains(&format!(", {rate:.0} of them from {PLAYER} by game")), "{top}");
+    ensure!(headline.ends_with(" by lists and bans (≥1 source)"), "{headline}");
     let list = limiter.json(&["sources", "--by", "drop-rate"])?;
     is_of_the_player(row(&list["sources"], PLAYER)?)?;
     is_of_the_denied(row(&list["sources"], DENIED)?)?;
@@ -114,7 +116,9 @@ fn everywhere(limiter: &Limiter) -> Result<()> {
         ensure!(line.contains(" deny list ") && line.ends_with("denied"), "{text}");
         ensure!(text.contains("of which no drop was seen\n"), "{text}");
     }
-    ensure!(once.contains(&format!("from {PLAYER} by game")), "{once}");
+    let line = once.lines().find(|line| line.starts_with(PLAYER)).context("no row")?;
+    let rate = line.split_whitespace().nth(1).context("no rate")?;
+    ensure!(once.contains(&format!(", {rate} of them from {PLAYER} by game")), "{once}");
     let text = limiter.ok(["explain", PLAYER])?;
     ensure!(text.contains("/s by game (over-limit)"), "{text}");
     ensure!(!text.contains("verdict    pass"), "{text}");

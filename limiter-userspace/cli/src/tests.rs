@@ -361,7 +361,7 @@ others   may drop packets of it, too: destination_port=53 remote_address; vl\u{f
 fn drops_that_sources_do_not_have_are_reported() {
     use limiter_api::sources::{DroppedBy, SourceList};
     let by = |sources, others, lists| {
-        let dropped_by = DroppedBy { sources, others, lists };
+        let dropped_by = DroppedBy { sources, others, lists, removed: 7 };
         render::text(&SourceList { dropped_by, ..SourceList::default() })
     };
     let none = "no drop of any source was seen\n\
@@ -371,8 +371,10 @@ fn drops_that_sources_do_not_have_are_reported() {
         by(Some(0), Some(5502), 3),
         format!(
             "{none}dropped in all: 0 by rules that count each source, 5,502 by other rules and \
-             budgets, 3 by lists and bans. Only the first is counted by source: of the rest, the \
-             rows have a sample. See `limiter list`, `limiter events`, `limiter explain --from ADDRESS`\n"
+             budgets, 3 by lists and bans, 7 by rules that were removed. Only the first is \
+             counted by source: of the rest, the rows have a part, and a source of which no event \
+             came has no row. See `limiter list`, `limiter events`, `limiter explain --from \
+             ADDRESS`\n"
         )
     );
     // No number is no zero.

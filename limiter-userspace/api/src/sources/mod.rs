@@ -93,6 +93,10 @@ pub struct SourceList {
     /// All drops since the maps were made, by what dropped them.
     #[serde(default)]
     pub dropped_by: DroppedBy,
+    /// What is dropped now, in a sentence, from the same readings as the rates of the rows; none
+    /// under an order that measures no rates.
+    #[serde(default)]
+    pub headline: Option<String>,
     /// Sources that rank first.
     pub sources: Vec<SourceRow>,
     /// Sources of those in the prefix of which nothing was dropped: under an order by drops they
@@ -104,7 +108,8 @@ pub struct SourceList {
 /// Packets of a source by one rule, or before any rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RuleDrops {
-    /// The rule, or the budget; none where no rule was asked, as on the deny list.
+    /// The rule, or the budget; none where no rule was asked, as on the deny list. `(rules before)`
+    /// has what a bucket counted more than its rule did since it is in force.
     pub rule: Option<String>,
     /// The name that the author of the rule gave it.
     #[serde(default)]
@@ -129,6 +134,10 @@ pub struct RuleDrops {
     pub keys: Option<u64>,
     /// True if the program has counted them; false of a sample, which is a part.
     pub exact: bool,
+    /// True if rules before may have a part of it that nothing tells apart: a bucket keeps its
+    /// counts when the rules change.
+    #[serde(default)]
+    pub with_before: bool,
 }
 
 impl RuleDrops {
@@ -147,6 +156,7 @@ impl RuleDrops {
         match &self.of {
             _ if !self.exact => "sampled: there may be more".to_owned(),
             Some(of) => format!("of all sources in {}", clean(of)),
+            None if self.with_before => "may include rules before".to_owned(),
             None => String::new(),
         }
     }
@@ -164,6 +174,9 @@ pub struct DroppedBy {
     pub others: Option<u64>,
     /// The deny list, bans and `martians`, before any rule.
     pub lists: u64,
+    /// Rules that are no longer in force.
+    #[serde(default)]
+    pub removed: u64,
 }
 
 /// A source in one direction, in short. Every answer about sources has it.
@@ -209,38 +222,28 @@ pub struct SourceRow {
     pub banned_seconds: Option<u64>,
 }
 
-/// Drops by what dropped them: rules that count each source, other rules and budgets, lists and
-/// bans.
-pub type Dropped<T> = [Option<T>; 3];
-
-/// Drops by what they were for.
-pub const fn drops(by: DroppedBy) -> Dropped<u64> {
-    [by.sources, by.others, Some(by.lists)]
-}
-
-/// [`Dropped`] in words, where sources do not have all of it.
-pub fn drop_words<T>(by: Dropped<T>, said: impl Fn(T) -> String) -> Option<String>
-where
-    T: Copy + Default + PartialEq,
-{
-    const NAMES: [&str; 3] =
-        ["rules that count each source", "other rules and budgets", "lists and bans"];
-    let nothing = Some(T::default());
-    let [_, others, lists] = by;
-    if others == nothing && lists == nothing {
+/// Drops in words, where sources do not have all of them.
+fn drop_words(DroppedBy { sources, others, lists, removed }: DroppedBy) -> Option<String> {
+    if others == Some(0) && lists == 0 {
         return None;
     }
-    let parts = by.into_iter().zip(NAMES).enumerate();
-    let parts = parts.filter(|(place, (number, _))| *place == 0 || *number != nothing);
-    let words = parts.map(|(_, (number, name))| match number {
+    let parts = [
+        (sources, "rules that count each source"),
+        (others, "other rules and budgets"),
+        (Some(lists), "lists and bans"),
+        (Some(removed), "rules that were removed"),
+    ];
+    let parts = parts.into_iter().enumerate();
+    let parts = parts.filter(|(place, (count, _))| *place == 0 || *count != Some(0));
+    let words = parts.map(|(_, (count, name))| match count {
         None => format!("by {name}: not added up"),
-        Some(number) => format!("{} by {name}", said(number)),
+        Some(count) => format!("{} by {name}", number(count)),
     });
     Some(words.collect::<Vec<_>>().join(", "))
 }
 
 /// Commands that report the drops that sources do not have.
-pub const WHERE: &str = "`limiter list`, `limiter events`, `limiter explain --from ADDRESS`";
+const WHERE: &str = "`limiter list`, `limiter events`, `limiter explain --from ADDRESS`";
 
 /// Packets a second, in few digits.
 pub fn per_second(rate: Option<f64>) -> String {
@@ -387,12 +390,23 @@ fn rows(text: &mut String, sources: &[SourceRow]) {
     push(text, &table);
 }
 
-/// The sources that are not among the rows because nothing of them is dropped; none under another
-/// order.
-pub fn folded(by: By, rows: usize, lose_nothing: u64) -> Option<String> {
+/// What is not among the rows, under an order by drops: the sources of which nothing is dropped,
+/// and the drops by lists and bans, which are counted as one sum.
+pub fn folded(by: By, rows: usize, lose_nothing: u64, lists: u64) -> Option<String> {
+    if !matches!(by, By::Dropped | By::DropRate) {
+        return None;
+    }
     let and = if rows > 0 { "and " } else { "" };
-    (matches!(by, By::Dropped | By::DropRate) && lose_nothing > 0)
-        .then(|| format!("{and}{} of which no drop was seen", number(lose_nothing)))
+    let quiet = (lose_nothing > 0)
+        .then(|| format!("{and}{} of which no drop was seen", number(lose_nothing)));
+    let lists = (lists > 0).then(|| {
+        format!(
+            "lists and bans dropped {} in all, of which the rows have what events reported",
+            number(lists)
+        )
+    });
+    let parts: Vec<String> = quiet.into_iter().chain(lists).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 impl Render for SourceList {
@@ -404,7 +418,7 @@ impl Render for SourceList {
         } else {
             text.push_str("no such source has a counter, and events reported no drops\n");
         }
-        if let Some(folded) = folded(self.by, self.sources.len(), self.lose_nothing) {
+        if let Some(folded) = folded(self.by, self.sources.len(), self.lose_nothing, 0) {
             text.push_str(&folded);
             text.push('\n');
         }
@@ -414,11 +428,11 @@ impl Render for SourceList {
             let _: std::fmt::Result = write!(text, ", {} of them asked for", number(self.within));
         }
         text.push('\n');
-        if let Some(words) = drop_words(drops(self.dropped_by), number) {
+        if let Some(words) = drop_words(self.dropped_by) {
             let _: std::fmt::Result = writeln!(
                 text,
                 "dropped in all: {words}. Only the first is counted by source: of the rest, the \
-                 rows have a sample. See {WHERE}"
+                 rows have a part, and a source of which no event came has no row. See {WHERE}"
             );
         }
     }

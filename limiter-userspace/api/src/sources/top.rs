@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::render::number;
-use crate::sources::{By, DroppedBy, SourceRow, part, per_second};
+use crate::sources::{By, DroppedBy, SourceRow};
 use crate::words;
 
 /// The query of `GET /v1/top`.
@@ -70,38 +69,4 @@ pub struct Top {
     /// The source that was asked about, if one was, in each direction in which it is counted.
     #[serde(default)]
     pub watched: Vec<SourceRow>,
-}
-
-/// What is dropped now, in a sentence: of the packets a second that pass and are dropped, by the
-/// source that loses most, and by lists and bans, with the number of their sources that events
-/// reported.
-pub fn headline(
-    [passed, dropped]: [f64; 2],
-    first: Option<&SourceRow>,
-    (by_lists, listed): (f64, u64),
-) -> String {
-    let all = passed + dropped;
-    if dropped <= 0.0 {
-        return match all {
-            0.0 => "No packets come, and none are dropped".to_owned(),
-            all => format!("None of {} packets/s are dropped", per_second(Some(all))),
-        };
-    }
-    let mut text =
-        format!("{} of {} packets/s are dropped", per_second(Some(dropped)), per_second(Some(all)));
-    let first = first.and_then(|row| Some((row, row.by.first()?, row.dropped_per_second?)));
-    if let Some((row, by, rate)) = first.filter(|(_, _, rate)| *rate > 0.0) {
-        let rate = by.dropped_per_second.unwrap_or(rate);
-        let (many, who) = (part(per_second(Some(rate)), !by.exact), row.name());
-        text = format!("{text}, {many} of them from {who} by {}", by.title());
-    }
-    if by_lists <= 0.0 {
-        return text;
-    }
-    let sources = match listed {
-        0 => "no source".to_owned(),
-        1 => "1 source".to_owned(),
-        many => format!("{} sources", number(many)),
-    };
-    format!("{text}, {} by lists and bans ({sources} reported)", per_second(Some(by_lists)))
 }

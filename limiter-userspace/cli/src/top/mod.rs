@@ -87,7 +87,7 @@ pub(super) fn top(socket: PathBuf, look: &Look, output: Output) -> Result<Answer
     if !look.is_live(output) {
         // All sources are read for it, so it may take longer.
         let client = Client::new(socket, 6 * PATIENCE);
-        return once::once(&client, look.by, within.as_deref(), look.interval, output);
+        return once::once(&client, look.by, within.as_deref(), output);
     }
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(Failure::NoTerminal);

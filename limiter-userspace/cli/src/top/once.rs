@@ -1,14 +1,10 @@
 //! A frame as text, out of one pass over all sources.
 
-use std::fmt::Write as _;
-use std::thread;
-use std::time::Duration;
-
 use limiter_api::client::{Client, ClientError};
 use limiter_api::render;
 use limiter_api::requests::Requests;
-use limiter_api::sources::top::Top;
-use limiter_api::sources::{By, SourceList};
+use limiter_api::sources::{By, SOURCES, SourceList};
+use limiter_api::status::Status;
 use limiter_text::plain::clean;
 
 use crate::answer::Answer;
@@ -42,27 +38,26 @@ pub(super) fn once(
     client: &Client,
     by: By,
     within: Option<&str>,
-    interval: Duration,
     output: Output,
 ) -> Result<Answer, Failure> {
-    let mut path = format!("/v1/sources?by={}&limit=20", by.name());
-    if let Some(within) = within {
-        let _: std::fmt::Result = write!(path, "&prefix={within}");
-    }
-    if output != Output::Table {
-        let once = Once { list: client.get(&path)?, requests: requests(client)? };
-        return Ok(output.document(&once)?.unwrap_or_default().into());
-    }
-    let look = || client.get::<Top>("/v1/top?limit=1");
-    look()?;
-    thread::sleep(interval);
-    let now = look()?;
-    let list: SourceList = client.get(&path)?;
-    let headline = now.headline.as_deref().map_or_else(String::new, clean);
-    let limits = if now.bypass { "limits off" } else { "limits on" };
-    let mut text = format!("{limits}, generation {}\n{headline}\n\n", now.generation);
-    text.push_str(&render::text(&list));
+    let within = within.map_or_else(String::new, |within| format!("&prefix={within}"));
+    let ask = |by: By, count: u32| {
+        let path = format!("/v1/sources?by={}&limit={count}{within}", by.name());
+        client.get::<SourceList>(&path)
+    };
+    let list = ask(by, SOURCES)?;
     let requests = requests(client)?;
+    if output != Output::Table {
+        return Ok(output.document(&Once { list, requests })?.unwrap_or_default().into());
+    }
+    let status: Status = client.get("/v1/status")?;
+    // Rows of an order without rates have none that could contradict.
+    let headline =
+        if by.is_rate() { list.headline.clone() } else { ask(By::DropRate, 1)?.headline };
+    let headline = headline.as_deref().map_or_else(String::new, clean);
+    let limits = if status.bypass { "limits off" } else { "limits on" };
+    let mut text = format!("{limits}, generation {}\n{headline}\n\n", status.generation);
+    text.push_str(&render::text(&list));
     if !requests.processes.is_empty() {
         text.push('\n');
         text.push_str(&render::text(&requests));

@@ -211,6 +211,7 @@ impl Link for Fake {
                     since: None,
                     keys: Some(1),
                     exact: true,
+                    with_before: false,
                 },
                 RuleDrops {
                     rule: None,
@@ -223,6 +224,7 @@ impl Link for Fake {
                     since: None,
                     keys: None,
                     exact: false,
+                    with_before: false,
                 },
             ],
             rows: Vec::new(),
@@ -250,6 +252,7 @@ fn by(rule: &str, name: Option<&str>, dropped: u64) -> RuleDrops {
         since: Some("2026-11-27T03:40:51Z".to_owned()),
         keys: Some(1),
         exact: true,
+        with_before: false,
     }
 }
 
@@ -289,7 +292,11 @@ fn seen(seconds: u64) -> Top {
         bypass: false,
         passed: 1000 * seconds,
         dropped: 50 * seconds,
-        dropped_by: DroppedBy { sources: Some(50 * seconds), others: Some(0), lists: 0 },
+        dropped_by: DroppedBy {
+            sources: Some(50 * seconds),
+            others: Some(0),
+            ..DroppedBy::default()
+        },
         tracked_v4: 1_000_000,
         tracked_v6: 7,
         rounds: 1.5,

@@ -299,7 +299,7 @@ fn title_of(
     }
     // If the ban cannot be read, the drop counts as one without a rule.
     let ban = datapath.ban(views::of_key(event.source)).ok().flatten()?;
-    Some(Title { rule: requests.of(ban.rule)?.shown(), name: None })
+    Some(Title { rule: requests.of(ban.rule)?.shown(), name: None, of_one: false })
 }
 
 /// Reported drops of a source by one rule for one reason; only part of all drops.

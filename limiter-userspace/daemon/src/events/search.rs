@@ -107,7 +107,7 @@ impl Events {
         datapath: &dyn Datapath,
         effective: &EffectiveSet,
     ) -> Result<ReportedEvents, ServiceError> {
-        for Title { rule, name } in views::rule_names(datapath, effective).values() {
+        for Title { rule, name, .. } in views::rule_names(datapath, effective).values() {
             found.note_rule(rule, name.as_deref());
         }
         let now = Clocks::of(datapath).wall;

@@ -1,7 +1,7 @@
 //! The account of one source: every counter that counts only its packets, with one total of them.
 //! All answers about sources take their totals and rates from here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use ipnet::IpNet;
@@ -16,6 +16,7 @@ use limiter_rules::model::Direction;
 
 use super::counters::{Counters, Rates};
 use super::keys::{self, KeyLine};
+use super::rules::Rules;
 use crate::machine::clocks::rfc3339;
 use crate::views::Title;
 
@@ -145,16 +146,6 @@ impl Account {
         account
     }
 
-    /// Returns true if lists or bans drop packets of the source now.
-    pub(super) fn is_dropped_before_rules(&self) -> bool {
-        let lists = [Reason::Denied, Reason::Banned].map(|reason| reason.index());
-        self.lines.iter().any(|line| {
-            let Counter::Reported { reason, .. } = line.counter else { return false };
-            let drops = line.since.is_some_and(|since| since.dropped > 0);
-            drops && lists.contains(&u32::from(reason))
-        })
-    }
-
     /// Returns true if packets of the source were dropped, but none by the rule of its bucket.
     pub(super) fn loses_elsewhere(&self) -> bool {
         let of_own = |line: &&Line| self.is_own(&line.counter);
@@ -278,28 +269,24 @@ impl Account {
 
     /// Packets by rule, the rule with the most drops first. The rows without a prefix add up to the
     /// total.
-    pub(crate) fn by_rule(&self, titles: &BTreeMap<u32, Title>) -> Vec<RuleDrops> {
-        self.rows(titles, None)
+    pub(crate) fn by_rule(&self, rules: &Rules<'_>) -> Vec<RuleDrops> {
+        self.rows(rules, None)
     }
 
     /// The rules that drop packets of the source in a direction, the one that drops most now first.
-    pub(crate) fn drops(
-        &self,
-        titles: &BTreeMap<u32, Title>,
-        direction: Direction,
-    ) -> Vec<RuleDrops> {
-        let mut rows = self.rows(titles, Some(direction));
+    pub(crate) fn drops(&self, rules: &Rules<'_>, direction: Direction) -> Vec<RuleDrops> {
+        let mut rows = self.rows(rules, Some(direction));
         rows.retain(|row| row.dropped > 0 && row.of.is_none());
         rows
     }
 
-    fn rows(&self, titles: &BTreeMap<u32, Title>, way: Option<Direction>) -> Vec<RuleDrops> {
+    fn rows(&self, rules: &Rules<'_>, way: Option<Direction>) -> Vec<RuleDrops> {
         let is_wanted = |direction: Direction| way.is_none_or(|way| way == direction);
         let mut sums: BTreeMap<Row, Sum> = BTreeMap::new();
         for line in self.lines.iter().filter(|line| is_wanted(line.direction)) {
             let title = match &line.title {
                 Some(title) => Some((**title).clone()),
-                None => line.rule.and_then(|rule| titles.get(&rule)).cloned(),
+                None => line.rule.and_then(|rule| rules.title(rule)).cloned(),
             };
             let reason = match line.counter {
                 Counter::Reported { reason, .. } => Some(reason),
@@ -312,14 +299,26 @@ impl Account {
                     && began.title == title
             });
             let began = began.map(|began| began.at).max();
-            sums.entry((reason, None, title)).or_default().add(line.counters, line.since, began);
+            let sum = sums.entry((reason, None, title)).or_default();
+            sum.add(line.counters, line.since, began);
+            sum.rules.extend(line.rule);
+        }
+        let mut before = Sum::default();
+        let own =
+            sums.iter_mut().filter(|((reason, _, title), _)| reason.is_none() && title.is_some());
+        for (_, sum) in own {
+            before.take_rest(sum, rules);
+        }
+        if before.counters != Counters::default() {
+            let sum = sums.entry((None, None, None)).or_default();
+            sum.add(before.counters, before.since.map(Counters::dropped), None);
         }
         for (net, rule, counters) in &self.shared {
-            let title = rule.and_then(|rule| titles.get(&rule)).cloned();
+            let title = rule.and_then(|rule| rules.title(rule)).cloned();
             sums.entry((None, Some(*net), title)).or_default().add(*counters, None, None);
         }
         let mut rows: Vec<RuleDrops> =
-            sums.into_iter().map(|(of, sum)| row(of, sum, self.over)).collect();
+            sums.into_iter().map(|(of, sum)| row(of, sum, rules, self.over)).collect();
         let rate = |row: &RuleDrops| row.dropped_per_second.unwrap_or(0.0);
         rows.sort_by(|a, b| {
             let by_count = (b.dropped, b.exact).cmp(&(a.dropped, a.exact));
@@ -337,9 +336,36 @@ struct Sum {
     since: Option<u64>,
     keys: u64,
     began: Option<SystemTime>,
+    /// Numbers of the rule.
+    rules: BTreeSet<u32>,
 }
 
 impl Sum {
+    /// Takes from the sum of a rule what is more than that rule counted itself: buckets had it from
+    /// rules before.
+    fn take_rest(&mut self, sum: &mut Self, rules: &Rules<'_>) {
+        let mut counted = Counters::default();
+        for rule in &sum.rules {
+            let Some(of_rule) = rules.counted(*rule) else { return };
+            counted.add(of_rule);
+        }
+        let Counters { passed, dropped } = sum.counters;
+        let rest = Counters {
+            passed: passed.saturating_sub(counted.passed),
+            dropped: dropped.saturating_sub(counted.dropped),
+        };
+        if rest == Counters::default() {
+            return;
+        }
+        sum.counters = Counters { passed: passed - rest.passed, dropped: dropped - rest.dropped };
+        let since = sum.since;
+        sum.since = since.map(|since| since.min(sum.counters.dropped));
+        let before = since.zip(sum.since).map(|(all, kept)| all - kept);
+        let keys = self.keys;
+        self.add(rest, before.map(Counters::dropped), None);
+        self.keys = keys;
+    }
+
     fn add(&mut self, counters: Counters, since: Option<Counters>, began: Option<SystemTime>) {
         self.counters.add(counters);
         self.since = match (since, self.since) {
@@ -354,12 +380,13 @@ impl Sum {
 /// Reason of reported drops, prefix of sources counted together, and rule.
 type Row = (Option<u8>, Option<IpNet>, Option<Title>);
 
-fn row((reported, net, title): Row, sum: Sum, over: Ticks) -> RuleDrops {
-    let Sum { counters, since, keys, began } = sum;
+fn row((reported, net, title): Row, sum: Sum, rules: &Rules<'_>, over: Ticks) -> RuleDrops {
+    let Sum { counters, since, keys, began, .. } = sum;
     let reason = reported.map_or(Reason::OverLimit, |reason| Reason::from_index(u32::from(reason)));
     let exact = reported.is_none();
+    let with_before = exact && title.as_ref().is_some_and(|title| rules.mixes(title));
     let (rule, rule_name) = match title {
-        Some(Title { rule, name }) => (Some(rule), name),
+        Some(Title { rule, name, .. }) => (Some(rule), name),
         None => (exact.then(|| BEFORE.to_owned()), None),
     };
     RuleDrops {
@@ -370,11 +397,12 @@ fn row((reported, net, title): Row, sum: Sum, over: Ticks) -> RuleDrops {
         passed: exact.then_some(counters.passed),
         dropped: counters.dropped,
         dropped_per_second: since
-            .and_then(|dropped| Rates::of(Counters { passed: 0, dropped }, over))
+            .and_then(|dropped| Rates::of(Counters::dropped(dropped), over))
             .map(|rates| rates.dropped),
         since: began.map(rfc3339),
-        keys: exact.then_some(keys),
+        keys: exact.then_some(keys).filter(|keys| *keys > 0),
         exact,
+        with_before,
     }
 }
 

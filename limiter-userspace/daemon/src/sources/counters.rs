@@ -33,6 +33,11 @@ impl Counters {
         Some(Self { passed, dropped: self.dropped.checked_sub(before.dropped)? })
     }
 
+    /// Dropped packets alone.
+    pub(super) const fn dropped(dropped: u64) -> Self {
+        Self { passed: 0, dropped }
+    }
+
     pub(super) fn add(&mut self, other: Self) {
         self.passed = self.passed.saturating_add(other.passed);
         self.dropped = self.dropped.saturating_add(other.dropped);

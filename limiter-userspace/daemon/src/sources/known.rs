@@ -1,6 +1,5 @@
 //! The state of sources, read from their tables.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use limiter_api::sources::source::SourceView;
@@ -15,12 +14,13 @@ use limiter_rules::model::{Direction, Martians};
 use super::account::Account;
 use super::counters::Counters;
 use super::ledger::{Ledger, own_table};
+use super::rules::Rules;
 use super::wanted::Wanted;
 use crate::error::ServiceError;
 use crate::events::Events;
 use crate::lists::ListStore;
 use crate::rule_sets::effective::EffectiveSet;
-use crate::views::{self, Title};
+use crate::views;
 
 /// The parts of the daemon from which sources are described.
 #[derive(Clone, Copy)]
@@ -102,14 +102,14 @@ impl Known<'_> {
         source: &Source,
         account: &Account,
     ) -> Result<Vec<SourceRow>, ServiceError> {
-        self.titled_rows(source, account, &views::rule_names(self.datapath, self.effective))
+        self.rows_by(source, account, &Rules::of(self.datapath, self.effective))
     }
 
-    fn titled_rows(
+    fn rows_by(
         &self,
         source: &Source,
         account: &Account,
-        titles: &BTreeMap<u32, Title>,
+        rules: &Rules<'_>,
     ) -> Result<Vec<SourceRow>, ServiceError> {
         let now = self.datapath.now();
         let address = address(source);
@@ -123,7 +123,7 @@ impl Known<'_> {
             martian: self.effective.martians == Some(Martians::Drop) && source.is_martian(),
             ..view
         };
-        Ok(account.source_rows(&view, titles))
+        Ok(account.source_rows(&view, rules))
     }
 
     /// The first rows of these sources, which are ordered by the measure. In an order by drops,
@@ -134,11 +134,11 @@ impl Known<'_> {
         wanted: &Wanted,
     ) -> Result<Vec<SourceRow>, ServiceError> {
         let Wanted { by, count, .. } = *wanted;
-        let titles = views::rule_names(self.datapath, self.effective);
+        let rules = Rules::of(self.datapath, self.effective);
         sources.sort_by_key(|(source, _)| *source);
         let mut rows = Vec::new();
         for (source, account) in sources {
-            rows.extend(self.titled_rows(&source, account, &titles)?);
+            rows.extend(self.rows_by(&source, account, &rules)?);
         }
         if matches!(by, By::Dropped | By::DropRate) {
             rows.retain(|row| row.dropped > 0);
@@ -156,11 +156,7 @@ impl Known<'_> {
 impl Account {
     /// The rows of a source whose rule, lists and bans are in `view`: one for each direction in
     /// which something counts it.
-    pub(crate) fn source_rows(
-        &self,
-        view: &SourceView,
-        titles: &BTreeMap<u32, Title>,
-    ) -> Vec<SourceRow> {
+    pub(crate) fn source_rows(&self, view: &SourceView, rules: &Rules<'_>) -> Vec<SourceRow> {
         let mut directions = self.directions();
         if directions.is_empty() {
             directions.push(Direction::In);
@@ -176,7 +172,7 @@ impl Account {
                 dropped_at_least: view.dropped_at_least,
                 passed_per_second: rates.map(|rates| rates.passed),
                 dropped_per_second: rates.map(|rates| rates.dropped),
-                by: self.drops(titles, direction),
+                by: self.drops(rules, direction),
                 utilization: utilization(view.of, view.remaining).filter(|_| comes_in),
                 source: view.source,
                 direction: direction.name().to_owned(),

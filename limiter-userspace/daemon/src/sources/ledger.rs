@@ -16,7 +16,7 @@ use super::keys::{self, KeyLine, Whose};
 use crate::error::ServiceError;
 use crate::events::{Events, Reported};
 use crate::rule_sets::effective::EffectiveSet;
-use crate::views::{self, CountsEach, Title};
+use crate::views::{self, BEFORE_RULES, CountsEach, Title};
 
 /// The data beside the buckets from which accounts are built, read once for many sources.
 pub(crate) struct Ledger<'a> {
@@ -80,6 +80,18 @@ impl<'a> Ledger<'a> {
         self.reported.iter().map(move |(source, lines)| (source, sum(lines)))
     }
 
+    /// The episodes of reported drops by lists, bans and `martians`, each with its number.
+    pub(super) fn dropped_before_rules(&self) -> impl Iterator<Item = ((Source, Counter), u64)> {
+        let is_before = |counter: &Counter| {
+            let Counter::Reported { reason, .. } = counter else { return false };
+            BEFORE_RULES.iter().any(|before| before.index() == u32::from(*reason))
+        };
+        let lines = self.reported.iter().flat_map(|(source, lines)| {
+            lines.iter().map(move |line| ((*source, line.counter), line.counters.dropped))
+        });
+        lines.filter(move |((_, counter), _)| is_before(counter))
+    }
+
     /// Builds the account of a source from these keys; `whole` says that it has no others.
     pub(super) fn account(
         &self,
@@ -139,7 +151,7 @@ fn line_of(Reported { rule, reason, began, title, dropped, is_out, .. }: Reporte
         counter: Counter::Reported { rule, reason, is_out, began },
         rule: None,
         direction: way(is_out),
-        counters: Counters { passed: 0, dropped },
+        counters: Counters::dropped(dropped),
         since: None,
         title: title.map(Box::new),
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use limiter_api::sources::{By, SourceList};
+use limiter_api::sources::{By, SourceList, SourceRow};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_datapath::Sweep;
@@ -11,6 +11,7 @@ use limiter_datapath::Sweep;
 use super::account::Account;
 use super::accounts::Accounts;
 use super::counters::Counters;
+use super::headline::AllPackets;
 use super::known::Known;
 use super::merit::{Best, Used, measure};
 use super::sums::Sums;
@@ -43,9 +44,16 @@ enum Stage {
     Keys,
     /// Reads all sources; `None` before the first slice.
     Sources(Option<Sweep>),
-    /// Reads the accounts of the candidates; if rates are wanted, with their first accounts and the
-    /// time of those.
-    Accounts(Accounts, Option<(HashMap<Source, Account>, Ticks)>),
+    /// Reads the accounts of the candidates; if rates are wanted, beside the first reading.
+    Accounts(Accounts, Option<Read>),
+}
+
+/// The accounts of the candidates with the sums of all packets.
+#[derive(Debug)]
+struct Read {
+    accounts: HashMap<Source, Account>,
+    all: AllPackets,
+    at: Ticks,
 }
 
 #[derive(Debug)]
@@ -97,17 +105,19 @@ impl Reading {
                 if !accounts.step(known.datapath)? {
                     return Ok(Next::Slice);
                 }
-                let now = known.datapath.now();
                 let ledger = known.ledger();
-                let read = std::mem::take(accounts).take(&ledger)?;
-                let is_first = self.wanted.by.is_rate() && first.is_none() && !read.is_empty();
-                if is_first {
-                    *accounts = Accounts::of(read.keys().copied());
-                    *first = Some((read, now));
+                let read = Read {
+                    at: known.datapath.now(),
+                    all: AllPackets::read(known.datapath, &ledger)?,
+                    accounts: std::mem::take(accounts).take(&ledger)?,
+                };
+                if self.wanted.by.is_rate() && first.is_none() {
+                    *accounts = Accounts::of(read.accounts.keys().copied());
+                    *first = Some(read);
                     return Ok(Next::After(APART));
                 }
                 let first = first.take();
-                self.answer(known, (read, now), first)
+                self.answer(known, read, first)
             }
         }
     }
@@ -163,29 +173,42 @@ impl Reading {
     fn answer(
         &mut self,
         known: Known<'_>,
-        (mut read, now): (HashMap<Source, Account>, Ticks),
-        first: Option<(HashMap<Source, Account>, Ticks)>,
+        mut read: Read,
+        first: Option<Read>,
     ) -> Result<Next, ServiceError> {
         let mut list = std::mem::take(&mut self.list);
-        if let Some((first, then)) = first {
-            for (source, account) in &mut read {
-                if let Some(before) = first.get(source) {
-                    account.compare(before, now.since(then));
+        if let Some(first) = first {
+            for (source, account) in &mut read.accounts {
+                if let Some(before) = first.accounts.get(source) {
+                    account.compare(before, read.at.since(first.at));
                 }
             }
+            if let Some(dropped_now) = read.all.since(&first.all) {
+                let most = Wanted { by: By::DropRate, count: 1, ..self.wanted };
+                list.headline = Some(dropped_now.headline(rows(known, &read, &most)?.first()));
+            }
         }
-        let mut best = Best::new(self.wanted.count);
-        // The source may have been evicted in the meantime.
-        for (source, account) in read.iter().filter(|(_, account)| !account.is_empty()) {
-            best.offer(measure(self.wanted.by, account), *source);
-        }
-        let first = best.into_sources();
-        let first = first.iter().filter_map(|source| Some((*source, read.get(source)?)));
-        list.sources = known.first_rows(first.collect(), &self.wanted)?;
+        list.sources = rows(known, &read, &self.wanted)?;
         list.lose_nothing = list.within.saturating_sub(self.losing);
         list.dropped_by = views::dropped_by(known.datapath)?;
         Ok(Next::Done(list))
     }
+}
+
+/// The first rows of the sources that were read.
+fn rows(
+    known: Known<'_>,
+    Read { accounts, .. }: &Read,
+    wanted: &Wanted,
+) -> Result<Vec<SourceRow>, ServiceError> {
+    let mut best = Best::new(wanted.count);
+    // The source may have been evicted in the meantime.
+    for (source, account) in accounts.iter().filter(|(_, account)| !account.is_empty()) {
+        best.offer(measure(wanted.by, account), *source);
+    }
+    let first = best.into_sources();
+    let first = first.iter().filter_map(|source| Some((*source, accounts.get(source)?)));
+    known.first_rows(first.collect(), wanted)
 }
 
 fn offer(best: &mut Best, by: By, source: Source, counters: Counters, used: u64) {

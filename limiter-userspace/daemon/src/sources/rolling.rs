@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 
-use limiter_api::sources::top::headline;
 use limiter_api::sources::{By, SourceRow};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
@@ -15,14 +14,14 @@ use limiter_rules::Selector;
 
 use super::account::Account;
 use super::candidate::{Candidate, KEPT, keep};
-use super::counters::{Counters, Rates};
+use super::counters::Counters;
+use super::headline::{AllPackets, DroppedNow};
 use super::key_slice::KeySlice;
 use super::known::Known;
 use super::ledger::Ledger;
 use super::merit::{Best, Used};
 use super::wanted::Wanted;
 use crate::error::ServiceError;
-use crate::views;
 
 /// Approximate number of sources in a slice. A table of this many hashes takes 1.2 MB.
 const SLICE: usize = 28_000;
@@ -111,11 +110,9 @@ pub(crate) struct View {
     /// Sources of these rounds whose buckets have no drops.
     quiet: u64,
     quiet_before: u64,
-    /// Packets that passed and were dropped, and those that lists and bans dropped, at the last
-    /// look.
-    sums: Option<(Counters, u64, Ticks)>,
-    /// The same a second, between the last two looks.
-    rates: Option<(Rates, f64)>,
+    /// All packets at the last look, and what was dropped since the one before.
+    all: Option<AllPackets>,
+    dropped_now: Option<DroppedNow>,
 }
 
 /// A number of sources of each family.
@@ -154,8 +151,8 @@ impl View {
             keyed_before: Families::default(),
             quiet: 0,
             quiet_before: 0,
-            sums: None,
-            rates: None,
+            all: None,
+            dropped_now: None,
         }
     }
 
@@ -167,12 +164,10 @@ impl View {
         }
     }
 
-    /// Looks, unless that was just done. `listed` are all drops by lists and bans, `dropping`
-    /// sources of which drops were reported.
+    /// Looks, unless that was just done. `dropping` are sources of which drops were reported.
     pub(crate) fn look(
         &mut self,
         known: Known<'_>,
-        listed: u64,
         dropping: impl Iterator<Item = Source>,
     ) -> Result<(), ServiceError> {
         let now = known.datapath.now();
@@ -180,7 +175,6 @@ impl View {
             return Ok(());
         }
         self.looked = Some(now);
-        self.take_sums(known, listed, now)?;
         self.used.forget();
         self.watched.retain(|_, until| *until > now);
         let wanted = Wanted { by: By::default(), count: 0, within: self.within };
@@ -190,25 +184,16 @@ impl View {
         self.keys.read(known.datapath, &wanted)?;
         let ledger = known.ledger();
         self.add_of_keys();
+        // Just before the sources that stand out are read, so that the sums agree with the rows.
+        let all = AllPackets::read(known.datapath, &ledger)?;
+        self.dropped_now = self.all.as_ref().and_then(|before| all.since(before));
+        self.all = Some(all);
         self.refresh(known, &ledger, now)?;
         let found = self.compare(known, &wanted)?;
         self.read_on(known, &wanted)?;
         // Reads the sources that were found in this look.
         self.refresh(known, &ledger, now)?;
         self.prune(found);
-        Ok(())
-    }
-
-    /// Takes the sums of all packets, and of those that lists and bans dropped.
-    fn take_sums(&mut self, known: Known<'_>, listed: u64, now: Ticks) -> Result<(), ServiceError> {
-        let (passed, dropped) = views::verdicts(known.datapath)?;
-        let sums = Counters { passed: passed.packets, dropped: dropped.packets };
-        let before = self.sums.replace((sums, listed, now));
-        self.rates = before.and_then(|(before, listed_before, then)| {
-            let of_lists = Counters { passed: 0, dropped: listed.checked_sub(listed_before)? };
-            let over = now.since(then);
-            Some((Rates::of(sums.since(before)?, over)?, Rates::of(of_lists, over)?.dropped))
-        });
         Ok(())
     }
 
@@ -402,13 +387,9 @@ impl View {
 
     /// A sentence about the present drops; `None` before the second look.
     pub(crate) fn headline(&self, known: Known<'_>) -> Result<Option<String>, ServiceError> {
-        let Some((Rates { passed, dropped }, by_lists)) = self.rates else { return Ok(None) };
+        let Some(dropped_now) = self.dropped_now else { return Ok(None) };
         let most = Wanted { by: By::DropRate, count: 1, within: self.within };
-        let first = self.rows(known, &most)?.into_iter().next();
-        let before_rules = |candidate: &&Candidate| candidate.account.is_dropped_before_rules();
-        let listed = self.pool.values().filter(before_rules).count();
-        let listed = u64::try_from(listed).unwrap_or(u64::MAX);
-        Ok(Some(headline([passed, dropped], first.as_ref(), (by_lists, listed))))
+        Ok(Some(dropped_now.headline(self.rows(known, &most)?.first())))
     }
 
     /// Number of sources without drops, as far as they were read.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use limiter_api::explain::AskExplain;
 use limiter_api::lists::{ListName, SetList};
 use limiter_api::sources::top::{AskTop, Top};
-use limiter_api::sources::{AskSources, By, RuleDrops, SourceRow};
+use limiter_api::sources::{AskSources, By, RuleDrops, SourceRow, per_second};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
@@ -120,7 +120,7 @@ fn every_answer_names_what_drops_most_of_a_source() {
     assert_eq!(shown, expected(), "{top:?}");
     assert_eq!(top.lose_nothing, 2000);
     let said = top.headline.clone().unwrap();
-    let end = "70 of them from 203.0.113.21 by game, 50 by lists and bans (2 sources reported)";
+    let end = "70 of them from 203.0.113.21 by game, 50 by lists and bans (≥2 sources)";
     assert!(said.ends_with(end), "{said}");
     assert_eq!(top.sources[0].by[0].since, None, "no event was sent of it");
     assert!(top.sources[1].by[0].since.is_some());
@@ -131,6 +131,12 @@ fn every_answer_names_what_drops_most_of_a_source() {
     let first = short(&list.sources[0]);
     assert_eq!(first, expected()[0], "{list:?}");
     assert_eq!((list.sources.len(), list.lose_nothing), (4, 2000));
+    // Its sentence is of the same readings.
+    let end = format!("{} of them from {PLAYER} by game", per_second(expected()[0].1));
+    assert!(list.headline.as_ref().unwrap().contains(&end), "{list:?}");
+    let by = list.dropped_by;
+    let of_rules = by.sources.unwrap() + by.others.unwrap() + by.removed;
+    assert_eq!((of_rules, by.lists), (3 * 70, 3 * 50), "{list:?}");
     let text = limiter_api::render::text(&list);
     assert!(text.contains("and 2,000 of which no drop was seen\n"), "{text}");
     // One source, and `limiter explain` of it.
@@ -169,6 +175,38 @@ fn the_rule_that_drops_most_now_is_named_before_the_one_that_dropped_most() {
     // Those that lost most are before the others as long as nobody loses anything.
     let names: Vec<_> = top.sources.iter().map(|row| row.source.as_str()).collect();
     assert_eq!(names, [PLAYER, DENIED, BANNED, CHARGED]);
+}
+
+/// A bucket keeps its counts when the rules change: the rule of `limiter set` has none that it did
+/// not count itself, and of a rule of many sources that is not known.
+#[test]
+fn a_new_rule_has_no_counts_of_the_rules_before() {
+    let mut daemon = Daemon::start(&[]);
+    at(&daemon, 1);
+    daemon.fake.send(source(21), 50, 60);
+    let by_rule = |daemon: &Daemon| -> Vec<_> {
+        let rows = daemon.service.source(PLAYER).unwrap().by_rule.into_iter();
+        rows.map(|by| (by.rule.unwrap(), by.passed.unwrap(), by.dropped, by.with_before)).collect()
+    };
+    let row = |rule: &str, passed, dropped, mixed| (rule.to_owned(), passed, dropped, mixed);
+    assert_eq!(by_rule(&daemon), [row("every source", 20, 30, false)]);
+    at(&daemon, 100);
+    daemon.set(PLAYER, "5/hour", Some(5)).unwrap();
+    at(&daemon, 3600);
+    daemon.fake.send(source(21), 12, 60);
+    let (now, before) = (row(PLAYER, 5, 7, false), row("(rules before)", 20, 30, false));
+    assert_eq!(by_rule(&daemon), [before.clone(), now]);
+    let top = look(&mut daemon);
+    assert_eq!(top.sources[0].by_text(), "(rules before) +1");
+    assert_eq!(top.dropped_by.sources, Some(37));
+    // Its counts go to nobody else when it is removed.
+    daemon.unset(PLAYER).unwrap();
+    at(&daemon, 7200);
+    daemon.fake.send(source(21), 4, 60);
+    let (kept, rest) = (row("every source", 24, 30, true), row("(rules before)", 5, 7, false));
+    assert_eq!(by_rule(&daemon), [kept, rest]);
+    let view = daemon.service.source(PLAYER).unwrap();
+    assert!(limiter_api::render::text(&view).contains("may include rules before"), "{view:?}");
 }
 
 /// What comes in and what goes out are two rows.
@@ -302,6 +340,10 @@ proptest! {
                 add(&mut all, sent.0, drops);
             }
             let top = look(&mut daemon);
+            let by = top.dropped_by;
+            if let (Some(sources), Some(others)) = (by.sources, by.others) {
+                prop_assert_eq!(sources + others + by.lists + by.removed, top.dropped);
+            }
             for (last, drops) in all.iter().filter(|(_, drops)| !drops.is_empty()) {
                 let name = format!("203.0.113.{last}");
                 let row = top.sources.iter().find(|row| row.source == name);

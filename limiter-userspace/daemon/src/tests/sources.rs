@@ -116,10 +116,17 @@ fn rates_take_two_readings() {
     let first = &list.sources[0];
     let sum = first.passed_per_second.unwrap() + first.dropped_per_second.unwrap();
     assert!((sum - 200.0).abs() < 1e-6, "{first:?}");
-    // Nobody is tracked: no reading to wait for.
+    assert!(list.headline.is_some_and(|said| said.contains("of them from")));
+    // Nobody is tracked: the sentence still takes two readings.
     let empty = Daemon::start(&[]);
-    let list = listed(&empty, &asked(By::DropRate, 2), || panic!("waits for nothing")).unwrap();
+    at(&empty, 1000);
+    let wait = || at(&empty, 1250);
+    let list = listed(&empty, &asked(By::DropRate, 2), wait).unwrap();
+    assert_eq!(list.headline.as_deref(), Some("No packets come, and none are dropped"));
     assert!(list.sources.is_empty());
+    // An order without rates waits for nothing.
+    let wait = || panic!("waits for nothing");
+    assert_eq!(listed(&empty, &asked(By::Dropped, 2), wait).unwrap().headline, None);
 }
 
 fn look(daemon: &mut Daemon, by: By) -> Top {

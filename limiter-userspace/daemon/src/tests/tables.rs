@@ -6,7 +6,7 @@ use limiter_api::sources::{AskSources, DroppedBy};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
-use limiter_common::wire::{Ban, RuleCounters, Tally};
+use limiter_common::wire::{Ban, RULE_RETIRED, RuleCounters, Tally};
 use limiter_rules::compile::RuleId;
 use limiter_rules::place::budget_tag;
 
@@ -306,10 +306,13 @@ fn drops_are_reported_by_what_drops_them() {
         let index = usize::try_from(reason.index()).unwrap();
         daemon.fake.state().reasons[index] = tally(packets);
     }
+    let removed = RuleCounters { dropped: tally(4), ..RuleCounters::default() };
+    daemon.fake.state().rules.insert(RULE_RETIRED, removed);
+    daemon.fake.state().reasons[Reason::OverLimit.index() as usize] = tally(547);
     // The budget counts as a rule of sources, whose buckets count as well.
-    let by = DroppedBy { sources: Some(543), others: Some(0), lists: 13 };
+    let by = DroppedBy { sources: Some(543), others: Some(0), lists: 13, removed: 4 };
     let top = daemon.service.top(&AskTop::default()).unwrap();
-    assert_eq!((top.dropped, top.dropped_by), (556, by));
+    assert_eq!((top.dropped, top.dropped_by), (560, by));
     let list = listed(&daemon, &AskSources::default(), || {}).unwrap();
     assert_eq!(list.dropped_by, by);
 

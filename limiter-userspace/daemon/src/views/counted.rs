@@ -6,12 +6,12 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use limiter_api::sources::DroppedBy;
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{ActionKind, RULE_NONE, RuleCounters, Tally};
+use limiter_common::wire::{ActionKind, RULE_NONE, RULE_RETIRED, RuleCounters, Tally};
 use limiter_datapath::Observed;
 use limiter_rules::compile::{BANS, REPLIES};
 use limiter_rules::model::Limits;
 use limiter_rules::place::InstalledTables;
-use limiter_rules::{Installed, Subject, Terms};
+use limiter_rules::{Installed, Selector, Subject, Terms};
 
 use super::reported::Result;
 use crate::error::ServiceError;
@@ -20,13 +20,12 @@ use crate::rule_sets::effective::{Effective, EffectiveSet};
 /// Most rules of a kind that are added up for an answer: a few milliseconds.
 const MOST_RULES: usize = 4096;
 
+/// Reasons of drops by lists and bans.
+pub(crate) const BEFORE_RULES: [Reason; 3] = [Reason::Denied, Reason::Banned, Reason::Martian];
+
 /// Drops since the maps were made, by cause. Each part is added up from its own counters, so that
 /// no drops appear that did not happen.
 pub(crate) fn dropped_by(datapath: &dyn Observed) -> Result<DroppedBy> {
-    let tallies = datapath.reasons()?;
-    let before_rules = [Reason::Denied, Reason::Banned, Reason::Martian];
-    let lists = Reason::ALL.into_iter().zip(tallies);
-    let lists = lists.filter(|(reason, _)| before_rules.contains(reason));
     let installed = datapath.installed();
     let (sources, others) = if installed.rules.len() + installed.tables.rules.len() > MOST_RULES {
         (None, None)
@@ -43,8 +42,16 @@ pub(crate) fn dropped_by(datapath: &dyn Observed) -> Result<DroppedBy> {
     Ok(DroppedBy {
         sources: dropped(sources)?,
         others: dropped(others)?,
-        lists: lists.map(|(_, tally)| tally.packets).sum(),
+        lists: dropped_by_lists(datapath)?,
+        removed: datapath.rule_counters(RULE_RETIRED)?.dropped.packets,
     })
+}
+
+/// Drops since the maps were made by the deny list, bans and `martians`.
+pub(crate) fn dropped_by_lists(datapath: &dyn Observed) -> Result<u64> {
+    let tallies = Reason::ALL.into_iter().zip(datapath.reasons()?);
+    let lists = tallies.filter(|(reason, _)| BEFORE_RULES.contains(reason));
+    Ok(lists.map(|(_, tally)| tally.packets).sum())
 }
 
 /// True for each family in which a rule has a bucket for every source whose packets it drops;
@@ -147,6 +154,8 @@ pub(crate) struct Title {
     pub(crate) rule: String,
     /// The name that its author gave it.
     pub(crate) name: Option<String>,
+    /// True if it is for one source alone.
+    pub(crate) of_one: bool,
 }
 
 /// The rules in force that packets can reach, with their numbers: those of their budgets, if they
@@ -167,14 +176,17 @@ pub(crate) fn names(datapath: &dyn Observed, effective: &EffectiveSet) -> BTreeM
     let installed = datapath.installed();
     let mut names = BTreeMap::new();
     for (number, Effective { rule, .. }) in numbered(datapath, effective) {
-        names
-            .entry(number)
-            .or_insert_with(|| Title { rule: rule.path.to_string(), name: rule.called() });
+        let net = || rule.path.source().and_then(|(_, net)| net).map(Selector::Prefix);
+        names.entry(number).or_insert_with(|| Title {
+            rule: rule.path.to_string(),
+            name: rule.called(),
+            of_one: rule.path.selector().or_else(net).is_some_and(|at| at.is_source()),
+        });
     }
     for budget in &effective.budgets {
         if let Some((_, record)) = installed.tables.budget(effective.tag(&budget.name)) {
             let rule = format!("budget {}", budget.name);
-            names.insert(record.rule, Title { rule, name: None });
+            names.insert(record.rule, Title { rule, name: None, of_one: false });
         }
     }
     names

@@ -23,7 +23,7 @@ use crate::error::ServiceError;
 use crate::lists::bans;
 use crate::lists::request_bans::RequestRules;
 use crate::rule_sets::effective::EffectiveSet;
-use crate::sources::{Accounts, Ledger};
+use crate::sources::{Accounts, Ledger, Rules};
 use crate::views;
 
 /// Facts missing in every answer from the maps.
@@ -58,15 +58,15 @@ pub fn source(maps: &dyn Observed, address: IpAddr) -> Result<SourceView, Refusa
     while !read.step(maps)? {}
     let accounts = read.take(&Ledger::open(maps, &effective, None))?;
     let account = accounts.get(&source).cloned().unwrap_or_default();
-    let titles = views::rule_names(maps, &effective);
-    let counted = (account.total(), account.by_rule(&titles));
+    let rules = Rules::of(maps, &effective);
+    let counted = (account.total(), account.by_rule(&rules));
     let banned_by = bans::author(maps, &effective, &RequestRules::default(), address)?;
     let view = views::whole(maps, &effective, address, counted)?;
     // The maps hold no events, so the drop reasons without counts by source may concern this
     // source.
     let by = views::dropped_by(maps)?;
     let others = by.others != Some(0) || by.lists > 0;
-    let rows = account.source_rows(&view, &titles);
+    let rows = account.source_rows(&view, &rules);
     let dropped_at_least = view.dropped_at_least || others;
     Ok(SourceView { banned_by, rows, dropped_at_least, ..view })
 }

@@ -12,12 +12,13 @@ use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
-use ratatui::widgets::Paragraph;
+use ratatui::widgets::{Paragraph, Wrap};
 
 use super::super::orders::column_of;
 use super::super::state::{RuleRow, State};
 use super::columns::{Column, Sorted, table};
 use super::theme::Theme;
+use super::wrapped;
 
 pub(super) const fn left(name: &'static str, width: u16, rank: u8) -> Column {
     Column { name, width, rank, right: false }
@@ -36,10 +37,12 @@ const V4: u16 = 15;
 /// Sources, and in a line the number of those of which no drop was seen.
 pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
     let shown = state.top.sources.len();
-    let folded = folded(state.by, shown, state.top.lose_nothing).filter(|_| !state.filter.is_set());
+    let top = &state.top;
+    let folded = folded(state.by, shown, top.lose_nothing, top.dropped_by.lists);
+    let folded = folded.filter(|_| !state.filter.is_set());
     // Under the last row, or at the end where the rows do not fit.
     let taken = u16::try_from(shown).unwrap_or(u16::MAX).saturating_add(1);
-    let rest = u16::from(folded.is_some());
+    let rest = folded.as_ref().map_or(0, |words| wrapped(words, area.width).min(2));
     let [area, below, _] = Layout::vertical([
         Constraint::Length(taken.min(area.height.saturating_sub(rest))),
         Constraint::Length(rest),
@@ -47,7 +50,8 @@ pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: T
     ])
     .areas(area);
     if let Some(words) = folded {
-        frame.render_widget(Paragraph::new(words).style(theme.quiet()), below);
+        let words = Paragraph::new(words).style(theme.quiet()).wrap(Wrap { trim: true });
+        frame.render_widget(words, below);
     }
     let rows = &state.top.sources;
     if rows.is_empty() {

@@ -25,9 +25,9 @@ use theme::Theme;
 
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     let theme = Theme { plain };
-    let headline = headline(state, theme);
     let width = frame.area().width;
-    let note = wrapped(&headline.to_string(), width).min(2);
+    let headline = headline(state, theme, width);
+    let note = u16::try_from(headline.len()).unwrap_or(u16::MAX);
     let footer = footer(state, theme, width);
     let foot = wrapped(&footer.to_string(), width).min(3);
     let [head, note, charts, tabs, body, foot] = Layout::vertical([
@@ -44,7 +44,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
     let marks = marks.iter().copied().collect();
     Bands { passed, dropped, bits: Some(*bits), marks }.draw(frame, charts, theme);
     frame.render_widget(Paragraph::new(self::tabs(state, theme)), tabs);
-    frame.render_widget(Paragraph::new(headline).wrap(Wrap { trim: true }), note);
+    frame.render_widget(Paragraph::new(headline), note);
     match (&state.source, state.tab) {
         (Some(name), _) => source::draw(frame, body, state, name, theme),
         (None, Tab::Sources) => lists::sources(frame, body, state, theme),
@@ -60,27 +60,39 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State, plain: bool) {
 }
 
 /// What is dropped now, in a sentence.
-fn headline(state: &State, theme: Theme) -> Line<'static> {
+fn headline(state: &State, theme: Theme, width: u16) -> Vec<Line<'static>> {
     let Some(words) = &state.top.headline else {
-        return Line::styled("measuring: rates take two looks", theme.quiet());
+        return vec![Line::styled("measuring: rates take two looks", theme.quiet())];
     };
     let drops = state.totals.dropped.now > Some(0.0);
     let style = if drops { theme.bad() } else { theme.good() };
-    Line::styled(clean(words), style.add_modifier(Modifier::BOLD))
+    let words = clean(words);
+    // Its parts stay whole where that takes no more lines.
+    let (parts, wrapped) = (broken(&words, ", ", width), broken(&words, " ", width));
+    let lines = if parts.len() > 2 { wrapped } else { parts };
+    let line = |words: String| Line::styled(words, style.add_modifier(Modifier::BOLD));
+    lines.into_iter().take(2).map(line).collect()
 }
 
 /// Lines that words take in so many columns.
 fn wrapped(words: &str, width: u16) -> u16 {
-    let width = usize::from(width).max(1);
-    let (mut lines, mut used) = (1, 0);
-    for word in words.split(' ').map(|word| word.chars().count()) {
-        if used > 0 && used + 1 + word > width {
-            (lines, used) = (lines + 1, word);
-        } else {
-            used += usize::from(used > 0) + word;
+    u16::try_from(broken(words, " ", width).len()).unwrap_or(u16::MAX)
+}
+
+/// The lines of a text that is broken after a gap wherever the next part has no room; a part that
+/// is too long for a line has one to itself.
+fn broken(text: &str, gap: &str, width: u16) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in text.split_inclusive(gap) {
+        let wide = |line: &str| line.trim_end().chars().count();
+        match lines.last_mut() {
+            Some(line) if wide(&format!("{line}{part}")) <= usize::from(width) => {
+                line.push_str(part);
+            }
+            _ => lines.push(part.to_owned()),
         }
     }
-    u16::try_from(lines).unwrap_or(u16::MAX)
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
 /// A part of a line: how early it is left out where there is little room, and what it says.

@@ -123,9 +123,20 @@ fn the_headline_stands_above_the_charts() {
     let state = looked(&fake());
     let shown = text(&drawn(&state, 130, 12, false));
     assert_eq!(shown.lines().nth(1), Some(HEADLINE), "{shown}");
-    let narrow = text(&drawn(&state, 60, 24, false));
-    let lines: Vec<&str> = narrow.lines().collect();
-    assert_eq!(lines[1..3].join(" "), HEADLINE, "{narrow}");
+    let lines = |headline: &str, width| {
+        let fake = fake();
+        fake.top.borrow_mut().headline = Some(headline.to_owned());
+        let shown = text(&drawn(&looked(&fake), width, 24, false));
+        shown.lines().skip(1).take(2).map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
+    };
+    // A part of it stays whole.
+    let parts = ["356 of 1,823 packets/s are dropped,", "222 of them from 192.0.2.1 by game"];
+    assert_eq!(lines(HEADLINE, 60), parts);
+    let long = format!("{HEADLINE}, 134 by lists and bans (≥1 source)");
+    assert_eq!(lines(&long, 118)[0], long);
+    assert_eq!(lines(&long, 80), [&format!("{HEADLINE},"), "134 by lists and bans (≥1 source)"]);
+    // Unless that took a third line.
+    assert_eq!(lines(&long, 60).join(" "), long);
 }
 
 /// A row names what drops most of the source, and how many others do; those of which no
@@ -148,6 +159,15 @@ fn a_row_names_what_drops_and_the_rest_is_one_line() {
     let row = lines.iter().position(|line| line.starts_with("203.0.113.7 out ")).unwrap();
     assert!(lines[row].contains(" every\u{fffd}body +2 over-limit "), "{shown}");
     assert_eq!(lines[row + 1], "and 34,745 of which no drop was seen", "{shown}");
+    // What lists and bans dropped is one sum.
+    fake.top.borrow_mut().dropped_by.lists = 4_266;
+    state.refresh(&fake);
+    let shown = text(&drawn(&state, 130, 24, false));
+    let sum =
+        "seen; lists and bans dropped 4,266 in all, of which the rows have what events reported";
+    assert!(shown.contains(sum), "{shown}");
+    let shown = text(&drawn(&state, 80, 24, false));
+    assert!(shown.contains("what events") && shown.contains("reported"), "{shown}");
     // Under another order they are among the rows.
     let mut state = State::new(By::Passed, None);
     state.refresh(&fake);

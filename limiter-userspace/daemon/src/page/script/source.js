@@ -110,7 +110,8 @@ function lossOf(row) {
 // What a count by rule is of.
 function countOf(by) {
   if (!by.exact) return "in a sample: there may be more";
-  return by.of ? `all sources in ${clean(by.of)} together` : "all packets";
+  if (by.of) return `all sources in ${clean(by.of)} together`;
+  return by.with_before ? "may include rules before" : "all packets";
 }
 
 // What is known of a source, as `limiter show` has it.

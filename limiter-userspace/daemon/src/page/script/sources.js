@@ -86,10 +86,13 @@ class Sources {
     const byDrops = ["drop-rate", "dropped"].includes(order);
     const quiet = byDrops && !searched() && top.lose_nothing > 0
       ? `${shown > 0 ? "and " : ""}${number(top.lose_nothing)} of which no drop was seen. ` : "";
+    const lists = top.dropped_by?.lists ?? 0;
+    const listed = byDrops && !searched() && lists > 0 ? `Lists and bans dropped ${number(lists)}`
+      + " in all, of which the rows have what events reported. " : "";
     const nobody = shown > 0 ? ""
       : searched() ? `No source that stands out matches “${clean(searched())}”. `
         : byDrops ? "No drop of any source was seen. " : "No source stands out by this order. ";
-    tell(byId("sources-note"), `${nobody}${quiet}${v4} IPv4 and ${v6} IPv6 sources are tracked.`);
+    tell(byId("sources-note"), `${nobody}${quiet}${listed}${v4} IPv4 and ${v6} IPv6 sources are tracked.`);
     byId("sources-try").hidden = shown > 0 || Boolean(searched());
   }
 }

@@ -14,7 +14,7 @@ use crate::control::{Answer, JSON, Named, Peer, Refusal, Routes, Sliced, Step, s
 use crate::error::ServiceError;
 use crate::routes::bans;
 use crate::service::{Service, Shared};
-use crate::sources::{Account, Accounts, Ledger};
+use crate::sources::{Account, Accounts, Ledger, Rules};
 use crate::views;
 
 pub(crate) fn routes() -> Routes<Service> {
@@ -95,15 +95,15 @@ impl SourceText {
         let (selector, now) = (Selector::address(address), datapath.now());
         let words = service.lists.words_of(&selector, now);
         let [listed_reason, listed_by] = words.map(|word| word.map(str::to_owned));
-        let titles = views::rule_names(datapath, effective);
-        let counted = (account.total(), account.by_rule(&titles));
+        let rules = Rules::of(datapath, effective);
+        let counted = (account.total(), account.by_rule(&rules));
         let view = views::whole(datapath, effective, address, counted)?;
         Ok(SourceView {
             listed_reason,
             listed_by,
             listed_beside: service.lists.beside(&selector, now),
             banned_by: bans::author(service, address)?,
-            rows: account.source_rows(&view, &titles),
+            rows: account.source_rows(&view, &rules),
             ..view
         })
     }

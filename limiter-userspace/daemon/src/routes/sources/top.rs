@@ -49,8 +49,7 @@ pub(crate) fn view(service: &mut Service, asked: &AskTop) -> Result<Top, Refusal
     let (effective, lists, events) =
         (&service.rule_sets.effective, &service.lists, &service.events);
     let known = Known { datapath, effective, lists, events };
-    let dropped_by = views::dropped_by(datapath)?;
-    view.look(known, dropped_by.lists, service.events.dropping().take(MOST_DROPPING))?;
+    view.look(known, service.events.dropping().take(MOST_DROPPING))?;
     let keyed = view.keyed();
     let (passed, dropped) = views::verdicts(datapath)?;
     let tracked_v4 = tracked(datapath, EntryKind::V4)?.saturating_add(keyed.v4);
@@ -63,7 +62,7 @@ pub(crate) fn view(service: &mut Service, asked: &AskTop) -> Result<Top, Refusal
         bypass: datapath.bypass()?,
         passed: passed.packets,
         dropped: dropped.packets,
-        dropped_by,
+        dropped_by: views::dropped_by(datapath)?,
         tracked_v4,
         tracked_v6,
         rounds: view.rounds(tracked_v4.saturating_add(tracked_v6)),

@@ -104,7 +104,9 @@ proptest! {
         twice: bool,
     ) {
         let titles: BTreeMap<u32, Title> = (0..5)
-            .map(|rule| (rule, Title { rule: format!("rule {rule}"), name: None }))
+            .map(|rule| {
+                (rule, Title { rule: format!("rule {rule}"), name: None, of_one: false })
+            })
             .collect();
         let (mut first, mut now, mut totals, mut since) =
             (BTreeMap::new(), BTreeMap::new(), [0; 5], [0; 5]);
@@ -141,7 +143,7 @@ proptest! {
         if twice {
             account.compare(&lines(Some(&first)), SECOND);
         }
-        let drops = account.drops(&titles, Direction::In);
+        let drops = account.drops(&Rules::new(titles, false, |_| None), Direction::In);
         let most = |of: [u64; 5]| of.into_iter().max().unwrap_or(0);
         let number = |by: &RuleDrops| by.rule.as_ref().unwrap()[5..].parse::<usize>().unwrap();
         prop_assert_eq!(drops.len(), totals.iter().filter(|dropped| **dropped > 0).count());
