@@ -124,9 +124,9 @@ fn the_headline_stands_above_the_charts() {
     let shown = text(&drawn(&state, 130, 12, false));
     assert_eq!(shown.lines().nth(1), Some(HEADLINE), "{shown}");
     let lines = |headline: &str, width| {
-        let fake = fake();
-        fake.top.borrow_mut().headline = Some(headline.to_owned());
-        let shown = text(&drawn(&looked(&fake), width, 24, false));
+        let mut state = looked(&fake());
+        state.top.headline = Some(headline.to_owned());
+        let shown = text(&drawn(&state, width, 24, false));
         shown.lines().skip(1).take(2).map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
     };
     // A part of it stays whole.
