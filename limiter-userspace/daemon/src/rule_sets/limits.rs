@@ -141,8 +141,8 @@ impl RuleSets {
         Err(error.into())
     }
 
-    /// The rule that differs only in `--shared`, with the words by which `limiter unset` removes it,
-    /// if it can.
+    /// The rule that differs only in `--shared`, with the words by which `limiter unset` removes
+    /// it, if it can.
     fn beside(
         &self,
         (source, to, shared, direction): (Option<&str>, Option<&str>, bool, Direction),

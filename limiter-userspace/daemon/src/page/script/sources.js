@@ -92,7 +92,8 @@ class Sources {
     const nobody = shown > 0 ? ""
       : searched() ? `No source that stands out matches “${clean(searched())}”. `
         : byDrops ? "No drop of any source was seen. " : "No source stands out by this order. ";
-    tell(byId("sources-note"), `${nobody}${quiet}${listed}${v4} IPv4 and ${v6} IPv6 sources are tracked.`);
+    const tracked = `${v4} IPv4 and ${v6} IPv6 sources are tracked.`;
+    tell(byId("sources-note"), `${nobody}${quiet}${listed}${tracked}`);
     byId("sources-try").hidden = shown > 0 || Boolean(searched());
   }
 }
