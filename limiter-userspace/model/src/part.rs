@@ -10,8 +10,8 @@ use super::reading::Entry;
 /// State of a model that holds only a part of the maps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
-    /// Entries that were read on demand, including those that do not exist. All else was read at the
-    /// beginning.
+    /// Entries that were read on demand, including those that do not exist. All else was read at
+    /// the beginning.
     pub(super) read: Vec<Entry>,
     /// Entries that were asked for but not read, in all copies.
     pub(super) missing: Arc<Mutex<Vec<Entry>>>,
