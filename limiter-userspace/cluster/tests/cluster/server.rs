@@ -84,10 +84,15 @@ impl Server {
 
     /// A connection for what is no limiter's business.
     pub(crate) fn admin(&self, runtime: &Runtime) -> Admin {
-        let client = redis::Client::open(format!("unix://{}", self.socket().display()));
-        let client = client.expect("a good address");
-        let link = runtime.block_on(client.get_multiplexed_async_connection());
-        Admin { link: link.expect("it listens") }
+        self.try_admin(runtime).expect("it listens")
+    }
+
+    /// The same of a server that may have ended since: it makes its socket before it finds that a
+    /// port is in use.
+    pub(crate) fn try_admin(&self, runtime: &Runtime) -> redis::RedisResult<Admin> {
+        let client = redis::Client::open(format!("unix://{}", self.socket().display()))?;
+        let link = runtime.block_on(client.get_multiplexed_async_connection())?;
+        Ok(Admin { link })
     }
 }
 

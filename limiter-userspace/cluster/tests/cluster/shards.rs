@@ -49,12 +49,21 @@ impl Shards {
     fn start_at(option: &str, tags: &[&[&str]], more: usize, options: &[&str]) -> Option<Self> {
         let runtime = crate::server::runtime();
         let mut servers = Vec::new();
-        for _ in 0..tags.len() + more {
+        // A test beside this one may take a port in the meantime.
+        let mut attempts = 10;
+        while servers.len() < tags.len() + more {
             let (port, bus) = (free_port().to_string(), free_port().to_string());
             let own = ["--cluster-enabled", "yes", "--bind", "127.0.0.1", option, &port];
             let net = ["--cluster-port", &bus, "--cluster-require-full-coverage", "no"];
             let server = Server::start(&[&own[..], &net, options].concat())?;
-            let mut admin = server.admin(&runtime);
+            let mut admin = match server.try_admin(&runtime) {
+                Ok(admin) => admin,
+                Err(error) => {
+                    attempts -= 1;
+                    assert!(attempts > 0, "no server answers: {error}");
+                    continue;
+                }
+            };
             let id: String = runtime.block_on(admin.ask(&["CLUSTER", "MYID"]));
             servers.push((bus, Shard { server, admin, port: port.parse().expect("a port"), id }));
         }
