@@ -18,10 +18,10 @@ use crate::maps::Maps;
 ///
 /// 1. when the old limit left force;
 /// 2. when the new limit came into force: the old one still applies to others, so the new one is
-/// more specific;
+///    more specific;
 /// 3. when the newest rule set came into force, or `now`: too late, which is the safe side for a
-/// loosened limit. This happens between a commit and the note of its time, after more than
-/// [`limiter_common::wire::CHANGES`] changes, and if the daemon was killed in between.
+///    loosened limit. This happens between a commit and the note of its time, after more than
+///    [`limiter_common::wire::CHANGES`] changes, and if the daemon was killed in between.
 ///
 /// Limits that came and went without a packet are unknown: the new limit counts from the end of the
 /// old one.

@@ -222,7 +222,8 @@ impl fmt::Display for Table {
 mod tests {
     use super::*;
 
-    const PAGE: &str = "a\n\n<!-- table of xtask bench: t -->\n| what | Linux | x | y |\n|---|---|---|---|\n\
+    const PAGE: &str = "a\n\n<!-- table of xtask bench: t -->\n\
+        | what | Linux | x | y |\n|---|---|---|---|\n\
                         | b | 6.1, 6.12 | yes | no |\n\nend\n";
 
     fn measured(said: &str, release: &str) -> BTreeMap<Cell, String> {

@@ -10,7 +10,7 @@
 //! - a flood that sends each address once costs others one packet, and uses up nothing;
 //! - one that sends each address `k` times makes others come `k + 1` times;
 //! - sources that came more often take precedence, and a source that came often enough is never
-//! turned away.
+//!   turned away.
 //!
 //! A packet over the demand's budget marks the table as flooded for [`super::HYSTERESIS`]: until
 //! then no entry is evicted that was used more than once within [`limiter_common::wire::KEEP`].

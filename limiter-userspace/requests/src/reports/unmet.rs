@@ -17,7 +17,7 @@ const HALF: Duration = Duration::from_hours(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const LONGER: u32 = 6;
 
-/// Requests, those of which a part met nothing, and those that met nothing at all.
+/// Requests: all, those with an unmatched descriptor, and those without any matched one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) asked: u64,

@@ -496,7 +496,7 @@ fn no_payload_is_lost_by_workers_that_die_and_a_redis_that_is_killed() {
         }
         let (begin, mut number) = (Instant::now(), 0_usize);
         let mut next_kill = begin + Duration::from_millis(1500);
-        // What workers took and told before they died: how many, depends on the machine.
+        // The number of payloads that workers report before they die depends on the machine.
         let enough = |queued: &[String]| {
             let done = done.lock().unwrap();
             let first = |key: &str| {
