@@ -229,6 +229,7 @@ impl Here {
 impl ExplainedNow {
     /// The explanation with the rows of the source: a verdict about a packet of no port is none
     /// about what the source sends, if rules on ports drop some of that now.
+    #[must_use]
     pub fn with_drops(self, rows: Vec<SourceRow>) -> Self {
         let drops: Vec<_> = rows.into_iter().filter(SourceRow::loses_now).collect();
         if drops.is_empty() {
@@ -236,7 +237,7 @@ impl ExplainedNow {
         }
         let dropped_lately = Vec::new();
         if self.verdict == "drop" {
-            return Self { drops, dropped_lately, ..self };
+            return Self { dropped_lately, drops, ..self };
         }
         let happens = format!("some of what it sends is dropped now; else {}", self.happens);
         let verdict = "unknown".to_owned();

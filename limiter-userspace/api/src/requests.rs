@@ -229,6 +229,7 @@ impl Requests {
 
 impl ReportedRequests {
     /// The same with another process.
+    #[must_use]
     pub fn with(self, process: &RequestProcess, silent: bool) -> Self {
         if silent {
             return Self { silent: self.silent + 1, ..self };

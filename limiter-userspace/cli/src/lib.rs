@@ -36,7 +36,7 @@ pub fn main(backend: &dyn Backend) -> ExitCode {
     // Wrong arguments end here, with exit code 2.
     let args = match Args::parsed() {
         Ok(args) => args,
-        Err(error) => return usage::refuse(error),
+        Err(error) => return usage::refuse(&error),
     };
     if args.waits_with_a_reader()
         && let Err(error) = hangup::end_with_reader()

@@ -64,7 +64,9 @@ pub trait Observed: Reading<Error = DatapathError> {
     fn entries(&self, kind: EntryKind) -> Result<(EntryTable, Admission), DatapathError> {
         let (entry_table, cpus) = self.admissions(kind)?;
         let mut sum = Admission::default();
-        cpus.into_iter().for_each(|cpu| sum.merge(cpu));
+        for cpu in cpus {
+            sum.merge(cpu);
+        }
         Ok((entry_table, sum))
     }
     /// The index of an interface by its current name, or by the name in the request to limit it.

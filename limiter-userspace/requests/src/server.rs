@@ -238,8 +238,8 @@ impl Server {
             server.threads.push(thread.map_err(system("start a thread"))?);
         }
         if let Some(daemon) = options.daemon.clone() {
-            let listen = server.addresses.iter().map(Listen::to_string).collect();
-            let reporter = Reporter::start(&server.service, daemon, listen);
+            let listen: Vec<String> = server.addresses.iter().map(Listen::to_string).collect();
+            let reporter = Reporter::start(&server.service, daemon, &listen);
             server.reporter = Some(reporter.map_err(system("start a thread"))?);
         }
         Ok(server)

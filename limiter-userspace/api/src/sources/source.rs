@@ -124,6 +124,7 @@ pub struct Total {
 
 impl SourceView {
     /// The source with its total.
+    #[must_use]
     pub fn counted(self, total: Total) -> Self {
         let denied = self.listed == Some(ListName::Deny) || self.martian;
         let allowed = self.listed == Some(ListName::Allow);

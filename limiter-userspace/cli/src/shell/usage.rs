@@ -112,15 +112,15 @@ const MISSED: [(&str, &str, &str); 3] = [
 ];
 
 /// Ends with the error of the arguments.
-pub(crate) fn refuse(error: clap::Error) -> ExitCode {
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     let words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    if let Some(instead) = instead(&error, &words) {
+    if let Some(instead) = instead(error, &words) {
         say(format_args!("limiter: {instead}"));
         return ExitCode::from(2);
     }
     let code = error.exit_code();
-    match one_line(&error) {
+    match one_line(error) {
         Some(line) => say(format_args!("limiter: {line}")),
         None => {
             // There is nobody left to notify.

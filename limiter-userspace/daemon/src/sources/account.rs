@@ -318,7 +318,7 @@ impl Account {
             sums.entry((None, Some(*net), title)).or_default().add(*counters, None, None);
         }
         let mut rows: Vec<RuleDrops> =
-            sums.into_iter().map(|(of, sum)| row(of, sum, rules, self.over)).collect();
+            sums.into_iter().map(|(of, sum)| row(of, &sum, rules, self.over)).collect();
         let rate = |row: &RuleDrops| row.dropped_per_second.unwrap_or(0.0);
         rows.sort_by(|a, b| {
             let by_count = (b.dropped, b.exact).cmp(&(a.dropped, a.exact));
@@ -380,8 +380,8 @@ impl Sum {
 /// Reason of reported drops, prefix of sources counted together, and rule.
 type Row = (Option<u8>, Option<IpNet>, Option<Title>);
 
-fn row((reported, net, title): Row, sum: Sum, rules: &Rules<'_>, over: Ticks) -> RuleDrops {
-    let Sum { counters, since, keys, began, .. } = sum;
+fn row((reported, net, title): Row, sum: &Sum, rules: &Rules<'_>, over: Ticks) -> RuleDrops {
+    let &Sum { counters, since, keys, began, .. } = sum;
     let reason = reported.map_or(Reason::OverLimit, |reason| Reason::from_index(u32::from(reason)));
     let exact = reported.is_none();
     let with_before = exact && title.as_ref().is_some_and(|title| rules.mixes(title));

@@ -39,6 +39,7 @@ pub(crate) enum Next {
 
 /// The current part of a pass.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each view, and no list of them")]
 enum Stage {
     /// Reads all keys, for the sums by source.
     Keys,

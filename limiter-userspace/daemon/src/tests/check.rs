@@ -53,8 +53,12 @@ fn neighbours_that_are_one_source_are_noted() {
     let file = directory.path().join("r.yaml");
     let notes = |rules: &str| {
         fs::write(&file, rules).unwrap();
-        let checked =
-            crate::rule_sets::check::check(&[file.clone()], &mut std::io::empty(), 1522, 64);
+        let checked = crate::rule_sets::check::check(
+            std::slice::from_ref(&file),
+            &mut std::io::empty(),
+            1522,
+            64,
+        );
         assert_eq!(checked.errors, []);
         let text = limiter_api::render::text(&checked);
         assert_eq!(text.contains("note: to the rule"), !checked.notes.is_empty(), "{text}");

@@ -254,7 +254,7 @@ fn rules(bursts: &[u64; 6]) -> String {
         format!("budgets: [{{name: uplink, rate_limit: {{rate: 1/hour, burst: {burst}}}}}]\n");
     text.push_str("descriptors:\n");
     let wanted = lines.iter().zip(bursts).filter(|(_, burst)| **burst > 0);
-    wanted.for_each(|(line, _)| text.push_str(&format!("  - {line}\n")));
+    text.extend(wanted.flat_map(|(line, _)| ["  - ", line, "\n"]));
     text
 }
 
@@ -298,7 +298,9 @@ fn drops_of(daemon: &Daemon, sent: Sent, titles: &BTreeMap<u32, crate::views::Ti
 
 fn add(sums: &mut BTreeMap<u8, Drops>, last: u8, drops: Drops) {
     let sum = sums.entry(last).or_default();
-    drops.into_iter().for_each(|(by, number)| *sum.entry(by).or_default() += number);
+    for (by, number) in drops {
+        *sum.entry(by).or_default() += number;
+    }
 }
 
 proptest! {

@@ -82,7 +82,7 @@ impl Reporter {
     pub(crate) fn start(
         service: &Arc<Service>,
         daemon: Arc<dyn Daemon>,
-        listen: Vec<String>,
+        listen: &[String],
     ) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let begins = Begins {

@@ -400,14 +400,14 @@ mod tests {
         local.spawn_local(Rc::clone(&connections).relieve());
         local
             .run_until(async {
-                let mut held = Vec::new();
+                let mut clients = Vec::new();
                 let head = "POST /json HTTP/1.1\r\nHost: x\r\nContent-Length: 50001\r\n\r\n";
                 for number in 0..12 {
                     let (mut client, server) = duplex(100_000);
                     connections.add(server);
                     client.write_all(head.as_bytes()).await.unwrap();
-                    client.write_all(&[b' '; 50_000]).await.unwrap();
-                    held.push(client);
+                    client.write_all(&vec![b' '; 50_000]).await.unwrap();
+                    clients.push(client);
                     let (mut other, server) = duplex(1000);
                     connections.add(server);
                     let ask = b"GET /healthcheck HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -420,9 +420,9 @@ mod tests {
                 let [_, ended] = service.stats.evicted();
                 assert!((8..=9).contains(&ended), "{ended}");
                 // The first of them, whose clients see it.
-                let mut first = held.swap_remove(0);
+                let mut first = clients.swap_remove(0);
                 assert_eq!(first.read(&mut [0; 9]).await.unwrap(), 0);
-                drop(held);
+                drop(clients);
                 while memory.used() > 0 {
                     sleep(Duration::from_millis(1)).await;
                 }

@@ -33,7 +33,7 @@ mod tests {
     fn a_start_makes_room_for_its_connections() {
         let before = getrlimit(Resource::Nofile);
         let low = before.current.map_or(300, |current| current.min(300));
-        setrlimit(Resource::Nofile, Rlimit { current: Some(low), ..before.clone() }).unwrap();
+        setrlimit(Resource::Nofile, Rlimit { current: Some(low), ..before }).unwrap();
         make_room(700);
         let raised = getrlimit(Resource::Nofile).current;
         let possible = before.maximum.map_or(764, |maximum| maximum.min(764));

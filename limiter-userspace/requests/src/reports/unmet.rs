@@ -155,7 +155,7 @@ mod tests {
             assert_eq!(tally.is_due(begun + Duration::from_secs(after)), is_due, "{after}");
         }
         assert_eq!(tally.lately().0.some, 22);
-        assert!(!tally.is_due(begun + Duration::from_secs(10_800)));
+        assert!(!tally.is_due(begun + Duration::from_hours(3)));
         assert_eq!(tally.lately().0, Counted::default());
         assert_eq!(tally.all(), Counted { asked: 23, some: 22, none: 21 });
     }

@@ -186,7 +186,7 @@ fn refused_requests_are_strikes_and_the_last_one_asks() {
     assert_eq!(ask("::ffff:192.0.2.1", 1), [429]);
     running.wait_until(&[("made", 2)]);
     let asked = running.fake.asked.lock().unwrap()[1].clone();
-    assert_eq!(asked.source.to_string(), "192.0.2.1");
+    assert_eq!(&*asked.source, "192.0.2.1");
     assert_eq!(asked.first_ms, 600_000);
     // No address: counted, and nobody is banned.
     for source in ["", "unknown", "192.0.2.1:http", "192.0.2.1, 192.0.2.2", "192.0.2.0/24"] {

@@ -130,6 +130,7 @@ pub enum RateTextError {
 
 impl RateTextError {
     /// The error in words of a dialect.
+    #[must_use]
     pub fn of(mut self, dialect: Dialect) -> Self {
         match &mut self {
             Self::Zero if dialect == Dialect::Requests => return Self::ZeroOfRequests,

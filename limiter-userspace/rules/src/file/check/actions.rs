@@ -192,13 +192,13 @@ pub(in crate::file) fn of_requests(
         WordOr::Word(None) => return Err(empty()),
         WordOr::Word(Some(word)) => {
             let like = [("ban", "{ban: {first: 10min}}"), ("queue", "{queue: NAME}")];
-            return Err(match like.into_iter().find(|(name, _)| name == word) {
-                Some((name, like)) => at(raw.referenced, Problem::NeedsMore { name, like }),
-                None => {
-                    let (what, reason) = (word.clone(), shape::ANSWERED);
-                    at(raw.referenced, Problem::NotSupported { what, reason })
-                }
-            });
+            let problem =
+                if let Some((name, like)) = like.into_iter().find(|(name, _)| name == word) {
+                    Problem::NeedsMore { name, like }
+                } else {
+                    Problem::NotSupported { what: word.clone(), reason: shape::ANSWERED }
+                };
+            return Err(at(raw.referenced, problem));
         }
     };
     match (&action.ban, &action.queue) {

@@ -318,7 +318,7 @@ impl Checked {
                 self.first_plain = self.first_plain.or(one.referenced.place());
             }
         }
-        let ready = ReadyLimit::compiled(&limits, list.into()).map_err(|(index, error)| {
+        let ready = ReadyLimit::compiled(&limits, &list.into()).map_err(|(index, error)| {
             let place = raw.get(index).or(raw.first()).map(|one| one.referenced);
             at(place.unwrap_or_default(), Problem::Limit(error.to_string()))
         })?;

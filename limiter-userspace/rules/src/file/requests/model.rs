@@ -325,16 +325,16 @@ impl ReadyLimit {
     /// Why one cannot be held, with its number.
     pub fn compile(written: &[RequestLimit]) -> Result<Box<[Self]>, Failure> {
         let hard = |limit: &RequestLimit| RuleLimit::hard(limit.meter);
-        Self::compiled(written, written.iter().map(hard).collect::<Vec<_>>().into())
+        Self::compiled(written, &written.iter().map(hard).collect::<Vec<_>>().into())
     }
 
     /// Limits with what `list` says of them, where a ceiling stands with the limit below it.
     pub(super) fn compiled(
         written: &[RequestLimit],
-        list: LimitList,
+        list: &LimitList,
     ) -> Result<Box<[Self]>, Failure> {
         // Requests are counted: no frame has to fit.
-        let specs = compile(&list, false, 1)?.record.limits;
+        let specs = compile(list, false, 1)?.record.limits;
         let ready = written.iter().zip(specs);
         Ok(ready.map(|(written, spec)| Self { written: *written, spec }).collect())
     }

@@ -235,16 +235,16 @@ pub(in crate::file) fn dscp(_: &mut SchemaGenerator) -> Schema {
 
 /// `unit`, in letters of either case.
 pub(in crate::file) fn unit(_: &mut SchemaGenerator) -> Schema {
-    units(Unit::ALL.map(Unit::name).to_vec())
+    units(&Unit::ALL.map(Unit::name))
 }
 
 /// `unit` of a limit: of requests also those of the calendar.
 pub(in crate::file) fn unit_of_limit(_: &mut SchemaGenerator) -> Schema {
     let calendar = if of_requests_alone() { &["month", "year"][..] } else { &[] };
-    units([&Unit::ALL.map(Unit::name), calendar].concat())
+    units(&[&Unit::ALL.map(Unit::name), calendar].concat())
 }
 
-fn units(units: Vec<&'static str>) -> Schema {
+fn units(units: &[&'static str]) -> Schema {
     let pattern = in_any_case(units.iter().copied());
     json_schema!({"anyOf": [{"enum": units}, {"type": "string", "pattern": pattern}]})
 }
