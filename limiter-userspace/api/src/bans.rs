@@ -61,19 +61,30 @@ pub struct BannedSource {
 
 /// `PUT /v1/bans`: bans a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct SetBan {
     /// An address. An IPv6 source is its /64.
     #[schema(value_type = words::Prefix)]
+    #[cfg_attr(feature = "clap", arg(value_name = "ADDRESS"))]
     pub source: String,
     /// Seconds that the ban lasts. A ban that ends later stays as it is.
     #[schema(minimum = 1, examples(60, 3600, 86400))]
+    #[cfg_attr(feature = "clap", arg(
+        long = "for", value_name = "TIME", value_parser = crate::arguments::some_seconds,
+        help = "For how long, as in 10m, 2h or 1d",
+    ))]
     pub seconds: u64,
     /// True if it may lock out the client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "clap", arg(
+        long, action = clap::ArgAction::SetTrue,
+        help = "Ban it even if this SSH session comes from it",
+    ))]
     pub force: bool,
     /// The SSH session of the client, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub session: Option<Session>,
 }
 
@@ -162,11 +173,14 @@ impl RequestRule {
 
 /// The query of `DELETE /v1/bans`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Unban {
     /// An address, or a prefix for all sources in it.
     #[param(value_type = words::Prefix)]
+    #[cfg_attr(feature = "clap", arg(value_name = "ADDRESS|PREFIX"))]
+    #[cfg_attr(feature = "clap", arg(help = "Whom to leave to the rules again"))]
     pub source: String,
 }
 

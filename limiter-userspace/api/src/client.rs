@@ -136,6 +136,15 @@ impl Client {
         self.call(Method::GET, path, Bytes::new())
     }
 
+    /// Sends a `GET` with a query.
+    pub fn ask<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        self.get(&self.with(path, query)?)
+    }
+
     /// Sends a `PUT` with a document.
     pub fn put<T: DeserializeOwned>(
         &self,
@@ -146,9 +155,13 @@ impl Client {
         self.change(Method::PUT, path, body.into())
     }
 
-    /// Sends a `POST` without a document.
-    pub fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.change(Method::POST, path, Bytes::new())
+    /// Sends a `POST` with a query and without a document.
+    pub fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        self.change(Method::POST, &self.with(path, query)?, Bytes::new())
     }
 
     /// Sends a `POST` with a document that changes nothing.
@@ -161,9 +174,19 @@ impl Client {
         self.call(Method::POST, path, body.into())
     }
 
-    /// Sends a `DELETE`.
-    pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
-        self.change(Method::DELETE, path, Bytes::new())
+    /// Sends a `DELETE` with a query.
+    pub fn delete<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        self.change(Method::DELETE, &self.with(path, query)?, Bytes::new())
+    }
+
+    /// The path with a query.
+    fn with(&self, path: &str, query: &impl Serialize) -> Result<String, ClientError> {
+        let query = serde_urlencoded::to_string(query).map_err(|error| self.protocol(&error))?;
+        Ok(if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") })
     }
 
     /// Sends a `GET` for an answer that comes line by line: `each` gets a line and returns whether
@@ -171,8 +194,10 @@ impl Client {
     pub fn follow(
         &self,
         path: &str,
+        query: &impl Serialize,
         mut each: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), ClientError> {
+        let path = self.with(path, query)?;
         let socket = self.socket.as_path();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -183,7 +208,7 @@ impl Client {
                 socket: socket.to_owned(),
                 seconds: self.patience.as_secs(),
             };
-            let opening = self.open(Method::GET, path, Bytes::new());
+            let opening = self.open(Method::GET, &path, Bytes::new());
             let (response, driver) =
                 timeout(self.patience, opening).await.map_err(|_elapsed| late())??;
             let status = response.status();

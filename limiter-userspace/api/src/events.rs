@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::sources::reach::Reach;
 use super::words;
-use crate::moment::Zone;
+use crate::moment::{self, Zone};
 use crate::render::{Render, number, push, seconds, shown_reason, table, titled};
 
 /// `GET /v1/events`.
@@ -183,23 +183,51 @@ impl Phase {
 
 /// The query of `GET /v1/events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct AskEvents {
     /// Lines as they come, without an end.
+    #[cfg_attr(feature = "clap", arg(
+        long, action = clap::ArgAction::SetTrue,
+        help = "Print a line for each reported drop, and for each episode at its start, during it \
+                and at its end",
+    ))]
     pub follow: bool,
     /// Single packets as well, with `follow`.
+    #[cfg_attr(feature = "clap", arg(
+        long = "episodes", action = clap::ArgAction::SetFalse, requires = "follow",
+        help = "With --follow: episodes only, and no single drops",
+    ))]
     pub drops: bool,
     /// Source of the drops, or a prefix of sources.
     #[param(value_type = Option<words::Prefix>)]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS|PREFIX"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(help = "Only drops of this address, or of all in this prefix")
+    )]
     pub source: Option<String>,
     /// Rule that drops: its keys as `limiter list` shows them, or its name.
+    #[cfg_attr(feature = "clap", arg(
+        long, value_name = "NAME|KEYS", action = clap::ArgAction::Set,
+        help = "Only drops by this rule: its name, or its keys as `limiter list` shows them",
+    ))]
     pub rule: Option<String>,
     /// Begin of the time that is asked for, in RFC 3339 and UTC; not with `follow`.
     #[param(value_type = Option<words::Moment>)]
+    #[cfg_attr(feature = "clap", arg(
+        long, value_name = "TIME", value_parser = moment::since, conflicts_with = "follow",
+        help = "Only drops since then, from the log on disk: 14:05, \"2026-11-27 14:05\", \
+                2026-11-27T14:05:00Z, or 10m, which is ten minutes ago",
+    ))]
     pub since: Option<String>,
     /// End of the time that is asked for.
     #[param(value_type = Option<words::Moment>)]
+    #[cfg_attr(feature = "clap", arg(
+        long, value_name = "TIME", value_parser = moment::until, conflicts_with = "follow",
+        help = "Only drops until then, likewise",
+    ))]
     pub until: Option<String>,
 }
 

@@ -9,73 +9,123 @@ use super::sources::SourceRow;
 use super::words;
 use crate::render::{Render, duration, line, number, push, seconds, table};
 
+/// Arguments that name the other end, and the destination, which others need.
+#[cfg(feature = "clap")]
+const WHOM: &str = "whom";
+#[cfg(feature = "clap")]
+const TO: &str = "to";
+
 /// The query of `GET /v1/explain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AskExplain {
     /// The other end: the source of what comes in, the destination of what goes out. An address, or
     /// an IPv6 /64.
     #[param(value_type = words::AnySource)]
+    #[cfg_attr(feature = "clap", arg(
+        long, value_name = "ADDRESS", group = WHOM, default_value = "", hide_default_value = true,
+        help = "The same as ADDRESS",
+    ))]
     pub from: String,
     /// `in` or `out`: `in` when left out. All other fields are what stands in the packet's headers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::OneDirection>)]
+    #[cfg_attr(feature = "clap", arg(
+        long, requires = WHOM, default_value = "in",
+        value_parser = crate::arguments::words([("in", "It comes in"), ("out", "It goes out")]),
+        help = "Whether the packet comes in, or goes out: then ADDRESS is its destination",
+    ))]
     pub direction: Option<String>,
     /// `22/tcp`, `53/udp`, `icmp`, `protocol/47`, or `any`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Port>)]
+    #[cfg_attr(feature = "clap", arg(
+        long, value_name = "PORT/PROTOCOL", requires = WHOM,
+        help = "Destination of the packet: 22/tcp, 53/udp, icmp, protocol/47 or any [default: any]",
+    ))]
     pub to: Option<String>,
     /// Flags of TCP, as in `SYN` or `SYN,ACK`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::TcpFlags>)]
+    #[cfg_attr(feature = "clap", arg(long, requires = "to"))]
+    #[cfg_attr(feature = "clap", arg(help = "TCP flags of the packet, as in SYN or SYN,ACK"))]
     pub flags: Option<String>,
     /// The type of ICMP or `ICMPv6`: a name as in rule files, or a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::IcmpType>)]
+    #[cfg_attr(feature = "clap", arg(
+        long, value_name = "TYPE", requires = TO,
+        help = "ICMP type of the packet: a name as in echo-request, or a number \
+                [default: echo-request]",
+    ))]
     pub icmp_type: Option<String>,
     /// The source port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::SourcePort>)]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "PORT", requires = "to"))]
+    #[cfg_attr(feature = "clap", arg(help = "Source port of the packet"))]
     pub source_port: Option<u16>,
     /// The time to live of IPv4, the hop limit of IPv6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::TimeToLive>)]
+    #[cfg_attr(feature = "clap", arg(long, requires = "whom"))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(help = "Time to live of the packet, or its hop limit [default: 64]")
+    )]
     pub ttl: Option<u8>,
     /// The destination address of a packet that comes in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Destination>)]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS", requires = "whom"))]
+    #[cfg_attr(feature = "clap", arg(help = "Destination address of the packet"))]
     pub destination: Option<String>,
     /// The source address of a packet that goes out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Destination>)]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS", requires = "whom"))]
+    #[cfg_attr(feature = "clap", arg(help = "Source address of a packet that goes out"))]
     pub source: Option<String>,
     /// The interface that it comes in by, or goes out by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::InterfaceName>)]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub interface: Option<String>,
     /// The id of its VLAN tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::VlanId>)]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ID", requires = "whom"))]
     pub vlan: Option<u16>,
     /// DSCP of the packet: a name or a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Dscp>)]
+    #[cfg_attr(feature = "clap", arg(long, requires = "whom"))]
+    #[cfg_attr(feature = "clap", arg(help = "DSCP of the packet: a name as in ef, or a number"))]
     pub dscp: Option<String>,
     /// `whole`, `first` or `later`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Fragment>)]
+    #[cfg_attr(feature = "clap", arg(
+        long, value_name = "PIECE", requires = WHOM,
+        help = "Piece of a larger packet that it is: whole, first or later",
+    ))]
     pub fragment: Option<String>,
     /// Bytes of the frame; the shortest of Ethernet when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::FrameLength>)]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", requires = "whom"))]
+    #[cfg_attr(feature = "clap", arg(help = "The bytes of its frame [default: 60, the shortest]"))]
     pub length: Option<u64>,
 }
 
 impl AskExplain {
     /// True if nothing is said of a packet.
     pub fn is_of_source(&self) -> bool {
-        *self == Self { from: self.from.clone(), ..Self::default() }
+        // Incoming is what a question without a direction is about.
+        let direction = self.direction.clone().filter(|word| word == "in");
+        *self == Self { from: self.from.clone(), direction, ..Self::default() }
     }
 
     /// The facts that the question has fields for, with their values.

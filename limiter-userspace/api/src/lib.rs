@@ -1,5 +1,7 @@
 //! Documents, a file for each subject: what is asked and answered, and how a table shows it.
 
+#[cfg(feature = "clap")]
+pub mod arguments;
 pub mod bans;
 pub mod bypass;
 pub mod capture;

@@ -148,8 +148,27 @@ pub struct UpperView {
     pub effective_per_second: Option<f64>,
 }
 
+// Arguments that `limiter set` and `unset` have both.
+#[cfg(feature = "clap")]
+const TARGET: &str = "ADDRESS|PREFIX";
+#[cfg(feature = "clap")]
+const PORT: &str = "Limit packets to a port, a range of ports or a protocol alone, as in 22/tcp, \
+    8000-8080/udp or icmp";
+#[cfg(feature = "clap")]
+const SHARED: &str = "One limit for all of them together, instead of one for each source";
+#[cfg(feature = "clap")]
+const DIRECTION: &str = "Packets that come in, that go out, or both; of those that go out, ADDRESS \
+    and --port are where they go";
+#[cfg(feature = "clap")]
+const DIRECTIONS: [(&str, &str); 3] = [
+    ("in", "Incoming packets"),
+    ("out", "Outgoing packets"),
+    ("both", "Both, with one limit for them together"),
+];
+
 /// `PUT /v1/limits`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of the request")]
 pub struct SetLimit {
@@ -157,30 +176,13 @@ pub struct SetLimit {
     /// destination.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<words::Prefix>)]
+    // A word that stands alone is the rate.
+    #[cfg_attr(feature = "clap", arg(
+        required = true, value_name = TARGET,
+        help = "Whom to limit, as in 192.0.2.7 or 192.0.2.0/24; with --port the rate alone is for \
+                every source",
+    ))]
     pub source: Option<String>,
-    /// A destination port with its protocol, a range of ports, or a protocol.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<words::LimitedPort>)]
-    pub to: Option<String>,
-    /// `in`, `out` or `both`: `in` when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<words::Direction>)]
-    pub direction: Option<String>,
-    /// True for one limit over all of them together.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub shared: bool,
-    /// Name of the rule.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(examples("ssh"))]
-    pub name: Option<String>,
-    /// Unit that is counted; that of the rate when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<words::Unit>)]
-    pub count: Option<String>,
-    /// Seconds until the limit ends by itself; never when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(examples(60, 3600))]
-    pub seconds: Option<u64>,
     /// Rate, as on the command line: `100/s`, `10mbit/s`, `unlimited`.
     #[schema(examples(
         "100/s",
@@ -192,55 +194,134 @@ pub struct SetLimit {
         "64kbit/s",
         "unlimited"
     ))]
+    #[cfg_attr(feature = "clap", arg(default_value = "", hide_default_value = true))]
+    #[cfg_attr(feature = "clap", arg(help = "How much it may send"))]
     pub rate: String,
+    /// A destination port with its protocol, a range of ports, or a protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::LimitedPort>)]
+    #[cfg_attr(feature = "clap", arg(
+        long = "port", value_name = "PORT/PROTOCOL", allow_hyphen_values = true, help = PORT,
+    ))]
+    pub to: Option<String>,
+    /// True for one limit over all of them together.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "clap", arg(long, help = SHARED))]
+    pub shared: bool,
+    /// `in`, `out` or `both`: `in` when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::Direction>)]
+    #[cfg_attr(feature = "clap", arg(
+        long, default_value = "in", value_parser = crate::arguments::words(DIRECTIONS),
+        help = DIRECTION,
+    ))]
+    pub direction: Option<String>,
     /// Packets or bytes at once; the amount of `rate` when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(examples(1, 20, 2000, 100_000))]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub burst: Option<u64>,
+    /// Unit that is counted; that of the rate when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::Unit>)]
+    #[cfg_attr(feature = "clap", arg(
+        long,
+        value_parser = crate::arguments::words([
+            ("packets", "Frames"),
+            ("bytes", "Bytes of frames"),
+            ("syns", "Attempts to open a TCP connection"),
+            ("flows", "New flows"),
+        ]),
+        help = "Unit that is counted [default: packets, or bytes if RATE is in bits or bytes]",
+    ))]
+    pub count: Option<String>,
+    /// Seconds until the limit ends by itself; never when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(examples(60, 3600))]
+    #[cfg_attr(feature = "clap", arg(
+        long = "for", value_name = "TIME", value_parser = crate::arguments::some_seconds,
+        help = "End the limit by itself after this time, as in 10m, 2h or 1d [default: never]",
+    ))]
+    pub seconds: Option<u64>,
+    /// Name of the rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(examples("ssh"))]
+    #[cfg_attr(feature = "clap", arg(long))]
+    #[cfg_attr(feature = "clap", arg(help = "A name for the rule, which `limiter list` shows"))]
+    pub name: Option<String>,
     /// Only count what is over the limit, and let it pass.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "clap", arg(
+        long, action = clap::ArgAction::SetTrue,
+        help = "Try it out: count what is over the limit, and let it pass",
+    ))]
     pub shadow: bool,
     /// Tell the sender of what is dropped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "clap", arg(
+        long, action = clap::ArgAction::SetTrue,
+        help = "Tell the sender of what is dropped, as far as the rule file's `replies` allows",
+    ))]
     pub reject: bool,
     /// True if it may limit anybody who asks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[cfg_attr(feature = "clap", arg(long, help = "Set it even if it limits this SSH session"))]
     pub force: bool,
     /// The SSH session of anybody who asks, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub session: Option<Session>,
 }
 
 /// The query of `DELETE /v1/limits`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct UnsetLimit {
     /// An address or a prefix; every source when left out, beside `to`.
     #[serde(default)]
     #[param(value_type = Option<words::Prefix>)]
+    #[cfg_attr(feature = "clap", arg(
+        value_name = TARGET, required_unless_present = "to", help = "Source whose limit to remove",
+    ))]
     pub source: Option<String>,
     /// A destination port with its protocol, a range of ports, or a protocol.
     #[serde(default)]
     #[param(value_type = Option<words::LimitedPort>)]
+    #[cfg_attr(feature = "clap", arg(
+        long = "port", value_name = "PORT/PROTOCOL", allow_hyphen_values = true, help = PORT,
+    ))]
     pub to: Option<String>,
     /// `in`, `out` or `both`: `in` when left out.
     #[serde(default)]
     #[param(value_type = Option<words::Direction>)]
+    // In the help it stands behind `shared`, as for `set`.
+    #[cfg_attr(feature = "clap", arg(
+        long, default_value = "in", value_parser = crate::arguments::words(DIRECTIONS),
+        help = DIRECTION, display_order = 3,
+    ))]
     pub direction: Option<String>,
     /// True for the limit over all of them together.
     #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(long, help = SHARED))]
     pub shared: bool,
     /// True if it may limit anybody who asks.
     #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(
+        long, action = clap::ArgAction::SetTrue,
+        help = "Remove it even if another rule limits this SSH session then",
+    ))]
     pub force: bool,
     /// The client's address of the SSH session of anybody who asks, if it is one.
     #[serde(default)]
     #[param(value_type = Option<words::Address>)]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub peer: Option<std::net::IpAddr>,
     /// The port that its server listens at.
     #[serde(default)]
     #[param(maximum = 65_535)]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub port: Option<u16>,
 }
 

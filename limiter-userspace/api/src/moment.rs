@@ -130,6 +130,24 @@ impl Zone {
     }
 }
 
+/// The beginning of a time, in UTC.
+#[cfg(feature = "clap")]
+pub(crate) fn since(text: &str) -> Result<String, String> {
+    in_utc(text, Bound::Since)
+}
+
+/// The end of a time, in UTC.
+#[cfg(feature = "clap")]
+pub(crate) fn until(text: &str) -> Result<String, String> {
+    in_utc(text, Bound::Until)
+}
+
+#[cfg(feature = "clap")]
+fn in_utc(text: &str, bound: Bound) -> Result<String, String> {
+    let moment = Zone::of_this_process().read(text, bound)?;
+    Ok(humantime::format_rfc3339_millis(moment).to_string())
+}
+
 fn before(now: Timestamp, ago: Duration) -> Option<SystemTime> {
     SystemTime::try_from(now).ok()?.checked_sub(ago).filter(|at| *at >= SystemTime::UNIX_EPOCH)
 }

@@ -128,22 +128,31 @@ impl Session {
     pub fn named(peer: Option<std::net::IpAddr>, port: Option<u16>) -> Option<Self> {
         peer.map(|peer| Self { peer, port })
     }
+
+    /// The words of a query that name a session.
+    pub fn words(session: Option<Self>) -> (Option<std::net::IpAddr>, Option<u16>) {
+        (session.map(|session| session.peer), session.and_then(|session| session.port))
+    }
 }
 
 /// The query of `POST /v1/reload`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams,
 )]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct ReloadRules {
     /// True if the files may leave nobody limited, or lock out anybody who asks.
+    #[cfg_attr(feature = "clap", arg(long, help = "Take files that leave nobody limited"))]
     pub force: bool,
     /// The client's address of the SSH session of anybody who asks, if it is one.
     #[param(value_type = Option<words::Address>)]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub peer: Option<std::net::IpAddr>,
     /// The port that its server listens at.
     #[param(maximum = 65_535)]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub port: Option<u16>,
 }
 

@@ -6,21 +6,23 @@ pub(super) mod lists;
 pub(super) mod pinned;
 mod run;
 pub(super) mod set;
-pub(super) mod time;
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use limiter_api::arguments::trial_time;
+use limiter_api::bans::{SetBan, Unban};
+use limiter_api::limits::UnsetLimit;
+use limiter_api::rules::ReloadRules;
+use limiter_api::sources::AskSources;
 
 use self::defaults::SOCKET;
 use self::explain::Explain;
 use self::lists::{Listing, Whom};
 use self::pinned::{Detach, On, Pinned, WITHOUT_DAEMON};
 use self::run::Run;
-use self::set::{Set, Unset};
-use self::time::{some_time, trial_time};
+use self::set::Set;
 use super::demo::Ask as AskDemo;
 use super::doctor::Ask as AskDoctor;
 use super::files::check::Check;
@@ -34,7 +36,6 @@ use super::packets::simulate::Ask as AskSimulate;
 #[cfg(feature = "replay")]
 use super::packets::tune::Ask as AskTune;
 use super::questions::events::Ask;
-use super::questions::sources::Ask as AskSources;
 #[cfg(feature = "requests")]
 use super::serve::Serve;
 use super::shell::completion_values;
@@ -155,6 +156,10 @@ impl Args {
                 }
             }
         }
+        for (command, argument, values) in completion_values::of_requests() {
+            definition = definition
+                .mut_subcommand(command, |command| command.mut_arg(argument, |it| it.add(values)));
+        }
         help::EXAMPLES.iter().fold(definition, |definition, (name, lines)| {
             definition.mut_subcommand(name, |command| {
                 let before = command.get_after_help().map(|text| format!("{text}\n\n"));
@@ -174,7 +179,7 @@ impl Args {
     /// changes nothing, so that it may end with its reader.
     pub(super) fn waits_with_a_reader(&self) -> bool {
         match &self.command {
-            Command::Events(ask) => ask.follow,
+            Command::Events(ask) => ask.asked.follow,
             Command::Capture(ask) => ask.is_piped(),
             // A capture may be a pipe.
             #[cfg(feature = "replay")]
@@ -223,7 +228,7 @@ pub(super) enum Command {
     Set(Box<Set>),
     /// Remove a limit that `set` made
     #[command(alias = "remove")]
-    Unset(Unset),
+    Unset(UnsetLimit),
     /// List the rules in force. Works without a daemon
     #[command(after_help = WITHOUT_DAEMON)]
     List(Pinned),
@@ -246,6 +251,9 @@ pub(super) enum Command {
         pinned: Pinned,
     },
     /// List the sources that stand out, of all that are tracked
+    #[command(after_help = "All tracked sources are read once. For `rate` and `drop-rate` those \
+        with the largest counters, and those that used up most of their burst, are read again a \
+        quarter of a second later: 1024 of each.")]
     Sources(AskSources),
     /// Watch who sends and who is dropped, and act on it: a live view of the whole terminal
     #[command(alias = "watch")]
@@ -270,22 +278,9 @@ pub(super) enum Command {
     #[command(after_help = "As a ban by a rule: it comes after the lists, is not kept over a \
         reboot, and makes the next ban by a rule longer. `limiter unban` ends it. To drop a \
         prefix, or for ever, use `limiter deny`.")]
-    Ban {
-        /// An address. An IPv6 source is its /64
-        address: String,
-        /// For how long, as in 10m, 2h or 1d
-        #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
-        time: Duration,
-        /// Ban it even if this SSH session comes from it
-        #[arg(long)]
-        force: bool,
-    },
+    Ban(SetBan),
     /// Forget the bans and strikes of an address, or of all in a prefix
-    Unban {
-        /// Whom to leave to the rules again
-        #[arg(value_name = "ADDRESS|PREFIX", add = completion_values::banned())]
-        source: String,
-    },
+    Unban(Unban),
     /// Show which sources were dropped by which rule and why: episodes of drops, from a sample
     #[command(alias = "log")]
     Events(Ask),
@@ -294,11 +289,7 @@ pub(super) enum Command {
     /// Record every packet of a share of the sources for a time, to find limits for them
     Observe(AskObserve),
     /// Read the rule files again; ends what `apply` put in their place
-    Reload {
-        /// Take files that leave nobody limited
-        #[arg(long)]
-        force: bool,
-    },
+    Reload(ReloadRules),
     /// Compare rule files with the rules in force
     #[command(after_help = "Exit code: 0 if they are the same, 1 if not, 2 if they could not be \
                             compared.\nThe files are one rule set, and are compared with the \

@@ -13,7 +13,7 @@ use limiter_api::explain::ExplainedNow;
 use limiter_api::limits::Limits;
 use limiter_api::lists::{ListName, Lists};
 use limiter_api::render::{self, Render};
-use limiter_api::rules::{Changed, Document};
+use limiter_api::rules::{Changed, ConfirmRules, Document, ReloadRules, Session};
 use limiter_api::sources::source::SourceView;
 use limiter_api::stats::{AllStats, Stats};
 use limiter_api::status::Status;
@@ -33,7 +33,7 @@ use super::answer::Answer;
 use super::args::explain::Explain;
 use super::args::pinned::{Detach, On, Pinned};
 use super::args::{Args, ClusterView, Command};
-use super::changes::{caller, limits, lists, pinned, rule_sets};
+use super::changes::{limits, lists, pinned, rule_sets};
 use super::failure::Failure;
 use super::files::{check, export};
 use super::output::{Output, columns};
@@ -41,15 +41,13 @@ use super::packets::{capture, observe};
 #[cfg(feature = "replay")]
 use super::packets::{explain, simulate, tune};
 use super::questions::without_daemon::Asked;
-use super::questions::{events, explain_now, sources};
+use super::questions::{events, sources};
 use super::shell::shells;
 use super::{demo, doctor, top};
 
 /// The longest that any command waits for the daemon: a reload of the largest rule file is well
 /// under it.
 const PATIENCE: Duration = Duration::from_mins(1);
-
-const RELOAD: &str = "/v1/reload";
 
 /// Does what the arguments say; mistakes in the arguments are errors.
 pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Failure> {
@@ -84,28 +82,21 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Unlist(whom) => print.answer(&lists::unset(&client, whom)?),
         Command::Lists => print.answer(&client.get::<Lists>("/v1/lists")?),
         Command::Bans => print.answer(&client.get::<Bans>("/v1/bans")?),
-        Command::Ban { address, time, force } => {
-            let ban = SetBan {
-                source: address.clone(),
-                // Rounded up: a part of a second more does no harm; less would.
-                seconds: time.as_secs() + u64::from(time.subsec_nanos() > 0),
-                force: *force,
-                session: ssh::own_session(),
-            };
+        Command::Ban(ban) => {
+            let ban = SetBan { session: ssh::own_session(), ..ban.clone() };
             print.answer(&client.put::<BannedSource>("/v1/bans", &ban)?)
         }
-        Command::Unban { source } => {
-            let selector = source_text::parse(source)?;
-            let path = format!("/v1/bans?source={selector}");
-            print.answer(&client.delete::<Unbanned>(&path)?)
+        Command::Unban(unban) => {
+            source_text::parse(&unban.source)?;
+            print.answer(&client.delete::<Unbanned>("/v1/bans", unban)?)
         }
         Command::Events(ask) => report_events(&client, ask, args.output),
         Command::Capture(ask) => capture::capture(&client, ask),
         Command::Observe(ask) => print.answer(&observe::observe(&client, ask)?),
-        Command::Reload { force } => {
-            let caller = caller::query(*force);
-            print
-                .answer(&client.post::<Changed>(&format!("{RELOAD}?{}", caller.trim_matches('&')))?)
+        Command::Reload(asked) => {
+            let (peer, port) = Session::words(ssh::own_session());
+            let asked = ReloadRules { peer, port, ..*asked };
+            print.answer(&client.post::<Changed>("/v1/reload", &asked)?)
         }
         Command::Schema { .. } => schema_in(&schema_of(&args.command), args.output),
         Command::Completions { shell } => Ok(shells::completions(*shell)),
@@ -131,8 +122,12 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
             }
             Ok(answer)
         }
-        Command::Confirm => print.answer(&client.post::<Changed>(&confirmation())?),
-        Command::Revert => print.answer(&client.post::<Changed>("/v1/rules/revert")?),
+        Command::Confirm => {
+            let (peer, port) = Session::words(ssh::own_session());
+            let asked = ConfirmRules { peer, port };
+            print.answer(&client.post::<Changed>("/v1/rules/confirm", &asked)?)
+        }
+        Command::Revert => print.answer(&client.post::<Changed>("/v1/rules/revert", &())?),
         Command::Export { edits, to } => exported(&client, *edits, to.as_deref(), print),
         Command::Explain(what) => explain(&client, what, args.output),
         #[cfg(feature = "replay")]
@@ -226,9 +221,9 @@ fn exported(
 }
 
 fn explain(client: &Client, what: &Explain, output: Output) -> Result<Answer, Failure> {
-    if let Some(path) = explain_now::ask(what) {
+    if let Some(asked) = what.asked() {
         let print = Printer(if what.json { Output::Json } else { output });
-        return print.answer(&client.get::<ExplainedNow>(&path)?);
+        return print.answer(&client.ask::<ExplainedNow>("/v1/explain", &asked)?);
     }
     #[cfg(feature = "replay")]
     explain::explain(what, output, &mut std::io::stdout().lock())?;
@@ -237,20 +232,11 @@ fn explain(client: &Client, what: &Explain, output: Output) -> Result<Answer, Fa
 
 fn report_events(client: &Client, ask: &events::Ask, output: Output) -> Result<Answer, Failure> {
     let output = if ask.json { Output::Json } else { output };
-    if ask.follow {
+    if ask.asked.follow {
         events::follow(client, ask, output, &mut std::io::stdout())?;
         return Ok(Answer::default());
     }
-    Printer(output).answer(&client.get::<Events>(&ask.path())?)
-}
-
-/// The path to confirm at, with the session in which that is typed.
-fn confirmation() -> String {
-    let caller = caller::query(false);
-    match caller.strip_prefix('&') {
-        Some(query) => format!("/v1/rules/confirm?{query}"),
-        None => "/v1/rules/confirm".to_owned(),
-    }
+    Printer(output).answer(&client.ask::<Events>(events::PATH, &ask.asked)?)
 }
 
 /// `limiter off`, or `on` and whether that is forced.

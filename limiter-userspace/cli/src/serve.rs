@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use limiter_api::arguments::{interval, length};
 use limiter_api::client::Client;
 use limiter_cluster::Config;
 use limiter_requests::{Listen, Options, OverSocket, ServeError, StateOptions};
 
 use super::answer::Answer;
-use super::args::time::{deadline, interval};
 use super::failure::Failure;
 
 /// Threads that answer, unless the arguments say how many: a proxy beside them needs the others.
@@ -72,6 +72,13 @@ pub(super) struct Serve {
     /// Answers over gRPC name the headers of a check, which Envoy then adds to its own answers
     #[arg(long)]
     response_headers: bool,
+}
+
+/// A length of time from 1 ms to a minute.
+fn deadline(text: &str) -> Result<Duration, String> {
+    let time = length(text)?;
+    let range = Duration::from_millis(1)..=Duration::from_mins(1);
+    range.contains(&time).then_some(time).ok_or_else(|| "give 1ms to 1m".to_owned())
 }
 
 impl Serve {

@@ -19,6 +19,7 @@ use limiter_api::bypass::BypassNow;
 use limiter_api::limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
 use limiter_api::render;
 use limiter_api::sources::source::SourceView;
+use limiter_api::sources::{AskSources, SOURCES};
 use limiter_datapath::fake::Fake;
 
 use super::args::{Args, Command};
@@ -46,6 +47,36 @@ fn global_options_go_before_and_after_the_command() {
     ] {
         let args = parse(line).unwrap();
         assert_eq!(args.socket.to_str(), Some("/x"), "{line}");
+    }
+}
+
+#[test]
+fn a_request_has_what_was_typed_and_the_defaults() {
+    let Command::Set(set) = parse("limiter set 192.0.2.7 --for 90500ms 5/min").unwrap().command
+    else {
+        panic!("no `set`")
+    };
+    let limit = set.limit();
+    assert_eq!((limit.source.as_deref(), limit.rate.as_str()), (Some("192.0.2.7"), "5/min"));
+    assert_eq!((limit.seconds, limit.direction.as_deref()), (Some(91), Some("in")));
+    // Of one word alone it is the rate.
+    let Command::Set(set) = parse("limiter set --port 22/tcp 5/min").unwrap().command else {
+        panic!("no `set`")
+    };
+    assert_eq!((set.limit().source, set.limit().rate.as_str()), (None, "5/min"));
+    let Command::Sources(asked) = parse("limiter sources").unwrap().command else {
+        panic!("no `sources`")
+    };
+    assert_eq!(asked, AskSources { limit: Some(SOURCES), ..AskSources::default() });
+    for line in ["limiter explain 192.0.2.7", "limiter explain --from 192.0.2.7"] {
+        let Command::Explain(what) = parse(line).unwrap().command else { panic!("{line}") };
+        let asked = what.asked().unwrap();
+        assert!(asked.from == "192.0.2.7" && asked.is_of_source(), "{asked:?}");
+    }
+    for (line, drops) in [("--follow", true), ("--follow --episodes", false)] {
+        let parsed = parse(&format!("limiter events {line}")).unwrap();
+        let Command::Events(ask) = parsed.command else { panic!("{line}") };
+        assert_eq!((ask.asked.follow, ask.asked.drops), (true, drops));
     }
 }
 

@@ -40,6 +40,12 @@ pub enum RateText {
     },
 }
 
+/// The unit of this name.
+pub fn count_named(name: &str) -> Option<Count> {
+    let counts = [Count::Packets, Count::Bytes, Count::Syns, Count::Flows];
+    counts.into_iter().find(|count| count.name() == name)
+}
+
 /// The limits in shadow mode, if that was asked for.
 pub fn shadowed(terms: Terms, shadow: bool) -> Result<Terms, RateTextError> {
     match terms {

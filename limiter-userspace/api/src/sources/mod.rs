@@ -63,19 +63,29 @@ impl By {
 
 /// The query of `GET /v1/sources`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AskSources {
     /// Measure that ranks the sources: the first has the most of it.
     #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(
+        long, value_enum, default_value_t = By::Dropped, help = "By what they stand out",
+    ))]
     pub by: By,
     /// Number of sources; 20 when left out.
     #[serde(default)]
     #[param(value_type = Option<words::SourceCount>)]
+    #[cfg_attr(feature = "clap", arg(
+        long = "top", value_name = "N", default_value = "20", help = "How many",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SOURCES)),
+    ))]
     pub limit: Option<u32>,
     /// Prefix of the sources; all when left out.
     #[serde(default)]
     #[param(value_type = Option<words::Within>)]
+    #[cfg_attr(feature = "clap", arg(long = "within", value_name = "PREFIX"))]
+    #[cfg_attr(feature = "clap", arg(help = "Only sources in this prefix"))]
     pub prefix: Option<String>,
 }
 

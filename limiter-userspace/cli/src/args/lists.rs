@@ -1,9 +1,9 @@
 //! The arguments of `allow`, `deny` and `unlist`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use super::time::some_time;
+use limiter_api::arguments::some_seconds;
+
 use crate::shell::completion_values;
 
 /// Addresses and prefixes.
@@ -41,8 +41,8 @@ pub(crate) struct Listing {
     #[arg(long, requires = "file")]
     pub(crate) strict: bool,
     /// For how long, as in 10m, 2h or 1d [default: for ever]
-    #[arg(long = "for", value_name = "TIME", value_parser = some_time)]
-    pub(crate) time: Option<Duration>,
+    #[arg(long = "for", value_name = "TIME", value_parser = some_seconds)]
+    pub(crate) seconds: Option<u64>,
     /// The reason for it, which `lists`, `show` and `explain` report
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,

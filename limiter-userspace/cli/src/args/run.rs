@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use limiter_api::arguments::{at_least, interval, trial_time};
 use limiter_common::bucket::MAX_SLOTS;
 use limiter_common::header::Direction;
 #[cfg(feature = "page")]
@@ -17,7 +18,6 @@ use limiter_rules::model;
 use limiter_text::stderr::say;
 
 use super::defaults::{MAX_RULES, PIN_DIR};
-use super::time::{at_least, interval, trial_time};
 use crate::failure::Failure;
 use crate::files::first_rules;
 use crate::questions::events::Reporting;

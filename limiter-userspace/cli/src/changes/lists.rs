@@ -6,14 +6,13 @@ use std::path::Path;
 use std::{fs, io};
 
 use limiter_api::client::Client;
-use limiter_api::lists::{ListName, ListsChanged, SetList, Timed};
+use limiter_api::lists::{ListName, ListsChanged, SetList, Timed, UnsetList};
 use limiter_api::rules::Session;
 use limiter_daemon::ssh;
 use limiter_rules::feed::{Bad, Feed};
 use limiter_rules::target_text::named_port;
 use limiter_rules::{Selector, source_text};
 
-use super::caller;
 use crate::args::lists::{Listing, Whom};
 use crate::failure::Failure;
 
@@ -38,17 +37,15 @@ pub(crate) fn set(
     list: ListName,
     listing: &Listing,
 ) -> Result<(ListsChanged, Vec<String>), Failure> {
-    let Listing { whom, replace, strict, time, reason } = listing;
+    let Listing { whom, replace, strict, seconds, reason } = listing;
     for source in &whom.sources {
         source_named(source)?;
     }
-    // Rounded up: a part of a second more does no harm; less would.
-    let seconds = time.map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
     let mut request = SetList {
         list,
         sources: whom.sources.clone(),
         timed: Vec::new(),
-        seconds,
+        seconds: *seconds,
         by: whom.author_of_entries()?,
         replace: *replace,
         strict: *strict,
@@ -128,7 +125,6 @@ fn read(path: &Path) -> Result<Feed, Failure> {
 /// Takes sources off their lists, as [`set`] puts them there.
 pub(crate) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failure> {
     let parsed = whom.sources.iter().map(|source| source_named(source));
-    // The parsed form has nothing in it that a URL would have to escape.
     let mut selectors: BTreeSet<Selector> = parsed.collect::<Result<_, _>>()?;
     if let Some(path) = &whom.file {
         let feed = read(path)?;
@@ -141,19 +137,26 @@ pub(crate) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failur
     if selectors.is_empty() {
         return Err(Failure::ListFile(vec!["no source is named: the file has none".to_owned()]));
     }
-    let by = whom.author().map(|by| format!("&by={}", escaped(by))).unwrap_or_default();
     let session = ssh::own_session();
     let (own, others): (Vec<Selector>, Vec<Selector>) =
         selectors.into_iter().partition(|selector| is_around(selector, session));
     let names: Vec<String> = own.iter().chain(&others).map(ToString::to_string).collect();
-    let caller = caller::query(whom.force) + &by;
+    let (peer, port) = Session::words(session);
+    let asked = UnsetList {
+        by: whom.author().map(str::to_owned),
+        force: whom.force,
+        peer,
+        port,
+        ..UnsetList::default()
+    };
     if let ([name], None) = (names.as_slice(), &whom.file) {
-        return Ok(client.delete(&format!("/v1/lists?source={name}{caller}"))?);
+        return Ok(client.delete("/v1/lists", &UnsetList { source: Some(name.clone()), ..asked })?);
     }
     let mut changed = ListsChanged::default();
     for batch in names.chunks(BATCH) {
         let ListsChanged { not_listed, skipped, .. } = changed;
-        changed = client.delete(&format!("/v1/lists?sources={}{caller}", batch.join(",")))?;
+        let asked = UnsetList { sources: Some(batch.join(",")), ..asked.clone() };
+        changed = client.delete("/v1/lists", &asked)?;
         changed.not_listed += not_listed;
         changed.skipped.extend(skipped);
     }
@@ -168,20 +171,6 @@ pub(crate) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failur
 /// True if the session in which the command is typed is within a source.
 fn is_around(source: &Selector, session: Option<Session>) -> bool {
     session.is_some_and(|session| source.contains(&Selector::address(session.peer)))
-}
-
-/// Escapes a word for a query.
-fn escaped(word: &str) -> String {
-    let mut escaped = String::new();
-    for byte in word.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            // Writing to a `String` cannot fail.
-            let _: std::fmt::Result = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
 }
 
 impl Whom {

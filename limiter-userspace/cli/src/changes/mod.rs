@@ -1,6 +1,5 @@
 //! Commands that change what is in force.
 
-pub(crate) mod caller;
 pub(crate) mod limits;
 pub(crate) mod lists;
 pub(crate) mod pinned;

@@ -6,14 +6,13 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
-use limiter_api::bypass::{Bypass, BypassNow, Detached};
+use limiter_api::bypass::{AskDetach, Bypass, BypassNow, Detached};
 use limiter_api::client::Client;
 use limiter_datapath::Backend;
 
 use crate::args::defaults::{PIN_DIR, SOCKET};
 use crate::args::{Args, Command};
 use crate::failure::Failure;
-use crate::questions::explain_now::escaped;
 use crate::questions::way::{Notes, PATIENCE, Way, unnamed, way, without_it};
 
 /// Turns on the bypass, or releases it.
@@ -77,7 +76,7 @@ pub(crate) fn detach(
     if let Way::Pins(pin_dir, notes) = way(client, pin_dir)? {
         return Ok((on_pins(&pin_dir)?, notes));
     }
-    match client.post::<Detached>("/v1/detach") {
+    match client.post::<Detached>("/v1/detach", &()) {
         Ok(answer) => Ok((answer, Notes::new())),
         Err(error) if error.no_daemon() => Ok((on_pins(&unnamed(client, pin_dir)?)?, Notes::new())),
         Err(error) => Err(error.into()),
@@ -99,7 +98,8 @@ pub(crate) fn free(
     if let Way::Pins(pin_dir, notes) = way(client, pin_dir)? {
         return on_pins(&pin_dir, notes);
     }
-    match client.post::<Detached>(&format!("/v1/detach?interface={}", escaped(interface))) {
+    let asked = AskDetach { interface: Some(interface.to_owned()) };
+    match client.post::<Detached>("/v1/detach", &asked) {
         Ok(answer) => Ok((answer, Notes::new())),
         Err(error) if error.no_daemon() => on_pins(&unnamed(client, pin_dir)?, Notes::new()),
         Err(error) => Err(error.into()),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use limiter_api::client::Client;
 use limiter_api::render::Render;
-use limiter_api::rules::Exported;
+use limiter_api::rules::{ExportRules, Exported};
 use limiter_daemon::own_files;
 use serde::Serialize;
 
@@ -23,8 +23,7 @@ const PERMISSIONS: u32 = 0o7777;
 
 /// The rules in force as a rule file, or those of `limiter set`.
 pub(crate) fn ask(client: &Client, edits: bool) -> Result<Exported, Failure> {
-    let path = if edits { "/v1/rules?edits=true" } else { "/v1/rules" };
-    Ok(client.get(path)?)
+    Ok(client.ask("/v1/rules", &ExportRules { edits })?)
 }
 
 /// A rule file that was written.

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use limiter_api::arguments::{interval, seconds};
 use limiter_api::capture::{AskCapture, CaptureReport, CapturedVerdict, Captures, NUMBER};
 use limiter_api::client::{Client, ClientError};
 use limiter_api::render;
@@ -18,7 +19,6 @@ use limiter_text::stderr::say;
 use super::blocks::{Blocks, is_packet};
 use super::ticker::Ticker;
 use crate::answer::Answer;
-use crate::args::time::interval;
 use crate::failure::Failure;
 use crate::shell::completion_values;
 use crate::shell::hangup::nobody_reads;
@@ -98,15 +98,10 @@ pub(crate) fn budget(text: &str) -> Result<NonZeroU32, String> {
     rate.ok_or_else(|| format!("give packets a second, from 1/s to {MAX_PER_SECOND}/s"))
 }
 
-/// Whole seconds of a time, one more for a part of one.
-pub(crate) fn seconds(time: Duration) -> u64 {
-    time.as_secs() + u64::from(time.subsec_nanos() > 0)
-}
-
 /// Captures until its end; writes what was reported to standard error.
 pub(crate) fn capture(client: &Client, ask: &Ask) -> Result<Answer, Failure> {
     if ask.stop {
-        let report: CaptureReport = client.delete(CAPTURE)?;
+        let report: CaptureReport = client.delete(CAPTURE, &())?;
         return Ok(Answer { errors: report_lines(&report), ..Answer::default() });
     }
     let verdict = match (ask.dropped, ask.passed) {
@@ -275,11 +270,5 @@ mod tests {
         for wrong in ["0/s", "", "5/min", "-1", "1000001/s"] {
             assert!(budget(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_time_is_rounded_up() {
-        assert_eq!(seconds(Duration::from_millis(1_500)), 2);
-        assert_eq!(seconds(Duration::from_secs(3)), 3);
     }
 }

@@ -10,6 +10,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use limiter_api::arguments::{interval, seconds};
 use limiter_api::capture::AskCapture;
 use limiter_api::client::Client;
 use limiter_api::render::{Render, line, number};
@@ -17,9 +18,8 @@ use limiter_common::wire::LEVELS;
 use serde::Serialize;
 
 use super::blocks::{Blocks, reported};
-use super::capture::{budget, create, kept, read, seconds, unwritten};
+use super::capture::{budget, create, kept, read, unwritten};
 use super::ticker::Ticker;
-use crate::args::time::interval;
 use crate::failure::Failure;
 
 pub(crate) use seen::Seen;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use limiter_api::arguments::interval;
 use limiter_api::client::Client;
 use limiter_api::render::{self, number};
 use limiter_api::utilization::Utilization;
@@ -27,7 +28,6 @@ use super::reading::{AS_FRAMES, Read};
 use super::{live, reading};
 use crate::answer::Answer;
 use crate::args::defaults::LEAST_FRAME;
-use crate::args::time::interval;
 use crate::failure::Failure;
 use crate::files::export;
 use crate::output::Output;

@@ -1,23 +1,21 @@
 //! `limiter events`, and the options of `run` that say how drops are reported.
 
-use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use limiter_api::arguments::interval;
 use limiter_api::client::Client;
-use limiter_api::events::{Line, text};
-use limiter_api::moment::{Bound, Zone};
+use limiter_api::events::{AskEvents, Line, text};
 use limiter_daemon::{EventOptions, HookOptions, HookUrl};
 use limiter_decision::event::{MAX_PER_SECOND, MIN_PER_SECOND};
 
-use super::explain_now::escaped;
-use crate::args::time::interval;
 use crate::failure::Failure;
 use crate::output::{Output, shown};
-use crate::shell::completion_values;
 use crate::shell::hangup::nobody_reads;
+
+pub(crate) const PATH: &str = "/v1/events";
 
 /// Arguments of `events`.
 #[derive(Debug, clap::Args)]
@@ -31,26 +29,8 @@ use crate::shell::hangup::nobody_reads;
                         The answer says how far the log reaches, and what it does not \
                         have.")]
 pub(crate) struct Ask {
-    /// Print a line for each reported drop, and for each episode at its start, during it and at its
-    /// end
-    #[arg(long)]
-    pub(crate) follow: bool,
-    /// With --follow: episodes only, and no single drops
-    #[arg(long, requires = "follow")]
-    pub(crate) episodes: bool,
-    /// Only drops of this address, or of all in this prefix
-    #[arg(long, value_name = "ADDRESS|PREFIX", add = completion_values::sources())]
-    source: Option<String>,
-    /// Only drops by this rule: its name, or its keys as `limiter list` shows them
-    #[arg(long, value_name = "NAME|KEYS")]
-    rule: Option<String>,
-    /// Only drops since then, from the log on disk: 14:05, "2026-11-27 14:05",
-    /// 2026-11-27T14:05:00Z, or 10m, which is ten minutes ago
-    #[arg(long, value_name = "TIME", value_parser = since, conflicts_with = "follow")]
-    since: Option<String>,
-    /// Only drops until then, likewise
-    #[arg(long, value_name = "TIME", value_parser = until, conflicts_with = "follow")]
-    until: Option<String>,
+    #[command(flatten)]
+    pub(crate) asked: AskEvents,
     /// Same as --output json
     #[arg(long)]
     pub(crate) json: bool,
@@ -93,49 +73,6 @@ pub(crate) struct Reporting {
     hook_timeout: Duration,
 }
 
-/// The beginning of a time, in UTC.
-fn since(text: &str) -> Result<String, String> {
-    moment(text, Bound::Since)
-}
-
-/// The end of a time, in UTC.
-fn until(text: &str) -> Result<String, String> {
-    moment(text, Bound::Until)
-}
-
-fn moment(text: &str, bound: Bound) -> Result<String, String> {
-    let moment = Zone::of_this_process().read(text, bound)?;
-    Ok(humantime::format_rfc3339_millis(moment).to_string())
-}
-
-impl Ask {
-    /// The path of the request, with what is asked for.
-    pub(crate) fn path(&self) -> String {
-        let mut path = "/v1/events".to_owned();
-        let mut ask = |word: &str, value: &str| {
-            path.push(if path.contains('?') { '&' } else { '?' });
-            // Writing to a `String` cannot fail.
-            let _: std::fmt::Result = write!(path, "{word}={}", escaped(value));
-        };
-        if self.follow {
-            ask("follow", "true");
-            ask("drops", if self.episodes { "false" } else { "true" });
-        }
-        let words = [
-            ("source", &self.source),
-            ("rule", &self.rule),
-            ("since", &self.since),
-            ("until", &self.until),
-        ];
-        for (word, value) in words {
-            if let Some(value) = value {
-                ask(word, value);
-            }
-        }
-        path
-    }
-}
-
 const _: () = assert!(MIN_PER_SECOND == 1, "of which 0 is the only smaller number");
 
 impl Reporting {
@@ -163,7 +100,7 @@ pub(crate) fn follow(
     to: &mut impl Write,
 ) -> Result<(), Failure> {
     let mut written: Result<(), Failure> = Ok(());
-    client.follow(&ask.path(), |line| {
+    client.follow(PATH, &ask.asked, |line| {
         written = print(line, output, to);
         written.is_ok()
     })?;

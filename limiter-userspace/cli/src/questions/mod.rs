@@ -1,7 +1,6 @@
 //! Commands that ask what is: the daemon, or the pinned maps where none answers.
 
 pub(crate) mod events;
-pub(crate) mod explain_now;
 pub(crate) mod sources;
 pub(crate) mod way;
 pub(crate) mod without_daemon;

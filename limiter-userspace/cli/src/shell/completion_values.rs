@@ -63,7 +63,7 @@ pub(crate) fn listed() -> ArgValueCandidates {
     })
 }
 
-pub(crate) fn banned() -> ArgValueCandidates {
+fn banned() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let bans: Option<Bans> = ask("/v1/bans");
         let bans = bans.map(|bans| bans.entries).unwrap_or_default();
@@ -72,7 +72,7 @@ pub(crate) fn banned() -> ArgValueCandidates {
 }
 
 /// Targets of limits that `set` made.
-pub(crate) fn set() -> ArgValueCandidates {
+fn set() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let limits: Option<Limits> = ask("/v1/limits");
         let limits = limits.map(|limits| limits.limits).unwrap_or_default();
@@ -88,6 +88,16 @@ pub(crate) fn sources() -> ArgValueCandidates {
         let sources = sources.map(|sources| sources.sources).unwrap_or_default();
         candidates(sources.into_iter().map(|source| source.source))
     })
+}
+
+/// Values for arguments that requests define: the command, the argument, and its values.
+pub(crate) fn of_requests() -> [(&'static str, &'static str, ArgValueCandidates); 4] {
+    [
+        ("events", "source", sources()),
+        ("explain", "from", sources()),
+        ("unban", "source", banned()),
+        ("unset", "source", set()),
+    ]
 }
 
 /// Words that a shell takes as they are.

@@ -30,7 +30,7 @@ fn the_service_starts_and_reloads_as_the_binary_is_started_and_reloaded() {
     let pins = value(UNIT, "ReadWritePaths").trim_start_matches('-');
     assert_eq!(options.datapath.pin_dir.to_str(), Some(pins));
     let reload = parse(value(UNIT, "ExecReload")).unwrap();
-    assert!(matches!(reload.command, Command::Reload { .. }), "{reload:?}");
+    assert!(matches!(reload.command, Command::Reload(_)), "{reload:?}");
 }
 
 #[cfg(feature = "requests")]

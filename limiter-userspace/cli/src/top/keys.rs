@@ -1,13 +1,13 @@
 //! Keys of the view, and their effects.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use limiter_api::arguments::length;
 use limiter_rules::{RateText, source_text};
 
 use super::filter::Filter;
 use super::line::Line;
 use super::link::{Action, Link};
 use super::state::{Dialog, Prompt, State, Tab};
-use crate::args::time::length;
 
 /// The step after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

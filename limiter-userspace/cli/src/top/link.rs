@@ -1,24 +1,20 @@
 //! Requests of the view to the daemon.
 
-use std::fmt::Write as _;
-
-use limiter_api::bans::Unbanned;
+use limiter_api::bans::{Unban, Unbanned};
 use limiter_api::client::{Client, ClientError};
 use limiter_api::events::Events;
-use limiter_api::limits::SetLimit;
-use limiter_api::lists::{ListName, ListsChanged, SetList};
+use limiter_api::limits::{SetLimit, UnsetLimit};
+use limiter_api::lists::{ListName, ListsChanged, SetList, UnsetList};
 use limiter_api::render;
 use limiter_api::requests::Requests;
-use limiter_api::rules::Changed;
+use limiter_api::rules::{Changed, Session};
 use limiter_api::sources::source::SourceView;
-use limiter_api::sources::top::Top;
+use limiter_api::sources::top::{AskTop, Top};
 use limiter_api::sources::{By, MOST_SOURCES};
 use limiter_api::stats::Stats;
 use limiter_api::status::Status;
-use limiter_api::status::history::History;
+use limiter_api::status::history::{AskHistory, History};
 use limiter_daemon::ssh;
-
-use crate::changes::caller;
 
 type Result<T> = std::result::Result<T, ClientError>;
 
@@ -86,15 +82,9 @@ pub(super) fn address(source: &str) -> &str {
 impl Link for Client {
     fn top(&self, asking: &Asking) -> Result<Top> {
         let rows = if asking.many { MOST_SOURCES } else { ROWS };
-        let mut path = format!("/v1/top?by={}&limit={rows}", asking.by.name());
-        // The parts have been parsed: nothing in them has to be escaped.
-        if let Some(within) = &asking.within {
-            let _: std::fmt::Result = write!(path, "&prefix={within}");
-        }
-        if let Some(watch) = &asking.watch {
-            let _: std::fmt::Result = write!(path, "&watch={}", address(watch));
-        }
-        self.get(&path)
+        let (prefix, watch) = (asking.within.clone(), asking.watch.as_deref().map(address));
+        let watch = watch.map(str::to_owned);
+        self.ask("/v1/top", &AskTop { by: asking.by, limit: Some(rows), prefix, watch })
     }
 
     fn status(&self) -> Result<Status> {
@@ -102,10 +92,7 @@ impl Link for Client {
     }
 
     fn history(&self, after: Option<u64>) -> Result<History> {
-        match after {
-            Some(after) => self.get(&format!("/v1/history?after={after}")),
-            None => self.get("/v1/history"),
-        }
+        self.ask("/v1/history", &AskHistory { after })
     }
 
     fn stats(&self) -> Result<Stats> {
@@ -160,21 +147,21 @@ impl Link for Client {
                 Ok(format!("{source} has {rate}, generation {}", changed.generation))
             }
             Action::Unlist { source } => {
-                self.delete::<ListsChanged>(&format!(
-                    "/v1/lists?source={source}{}",
-                    caller::query(false)
-                ))?;
+                let (peer, port) = Session::words(ssh::own_session());
+                let named = Some(source.clone());
+                let asked = UnsetList { source: named, peer, port, ..UnsetList::default() };
+                self.delete::<ListsChanged>("/v1/lists", &asked)?;
                 Ok(format!("{source} is on no list any more"))
             }
             Action::Unban { source } => {
-                self.delete::<Unbanned>(&format!("/v1/bans?source={source}"))?;
+                self.delete::<Unbanned>("/v1/bans", &Unban { source: source.clone() })?;
                 Ok(format!("the bans of {source} are forgotten"))
             }
             Action::Unset { source } => {
-                self.delete::<Changed>(&format!(
-                    "/v1/limits?source={source}{}",
-                    caller::query(false)
-                ))?;
+                let (peer, port) = Session::words(ssh::own_session());
+                let named = Some(source.clone());
+                let asked = UnsetLimit { source: named, peer, port, ..UnsetLimit::default() };
+                self.delete::<Changed>("/v1/limits", &asked)?;
                 Ok(format!("the limit that was set for {source} is gone"))
             }
         }

@@ -3,7 +3,7 @@
 use limiter_api::client::{Client, ClientError};
 use limiter_api::render;
 use limiter_api::requests::Requests;
-use limiter_api::sources::{By, SOURCES, SourceList};
+use limiter_api::sources::{AskSources, By, SOURCES, SourceList};
 use limiter_api::status::Status;
 use limiter_text::plain::clean;
 
@@ -40,10 +40,9 @@ pub(super) fn once(
     within: Option<&str>,
     output: Output,
 ) -> Result<Answer, Failure> {
-    let within = within.map_or_else(String::new, |within| format!("&prefix={within}"));
     let ask = |by: By, count: u32| {
-        let path = format!("/v1/sources?by={}&limit={count}{within}", by.name());
-        client.get::<SourceList>(&path)
+        let prefix = within.map(str::to_owned);
+        client.ask::<SourceList>("/v1/sources", &AskSources { by, limit: Some(count), prefix })
     };
     let list = ask(by, SOURCES)?;
     let requests = requests(client)?;

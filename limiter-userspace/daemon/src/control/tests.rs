@@ -120,15 +120,25 @@ fn requests_reach_the_service() {
         SetLimit { source: Some("192.0.2.1".into()), rate: "5/s".into(), ..SetLimit::default() };
     let changed: Changed = client.put("/v1/limits", &limit).unwrap();
     assert_eq!(changed.generation, 5);
-    drop::<Changed>(client.delete("/v1/limits?source=2001:db8::/64").unwrap());
+    drop::<Changed>(client.delete("/v1/limits?source=2001:db8::/64", &()).unwrap());
     let bypass: BypassNow =
         client.put("/v1/bypass", &Bypass { engaged: true, ..Bypass::default() }).unwrap();
     assert!(bypass.engaged);
     let limits: Limits = client.get("/v1/limits").unwrap();
     assert_eq!(limits.warnings, ["3"]);
-    let detached: Detached = client.post("/v1/detach").unwrap();
+    let detached: Detached = client.post("/v1/detach", &()).unwrap();
     assert_eq!(detached.interfaces, ["eth0"]);
     assert!(!server.stop().exists(), "the socket is removed at the end");
+}
+
+#[test]
+fn a_query_arrives_as_it_was_asked() {
+    let server = Running::start(Bounds::default(), None);
+    for from in ["2001:db8::/64", "a b+c&to=22/tcp", "100%", "ü?#"] {
+        let asked = AskExplain { from: from.into(), ttl: Some(9), ..AskExplain::default() };
+        let explained: ExplainedNow = server.client().ask("/v1/explain", &asked).unwrap();
+        assert_eq!(explained.packet, from);
+    }
 }
 
 #[test]
@@ -144,12 +154,12 @@ fn refusals_keep_their_status_and_words() {
         let output = refused(client.get::<SourceView>(path));
         assert_eq!(output, (404, "no 2001:db8::/64".into()), "{path}");
     }
-    assert_eq!(refused(client.post::<Changed>("/v1/reload")), (409, "not now".into()));
-    let forced: Changed = client.post("/v1/reload?force=true").unwrap();
+    assert_eq!(refused(client.post::<Changed>("/v1/reload", &())), (409, "not now".into()));
+    let forced: Changed = client.post("/v1/reload?force=true", &()).unwrap();
     assert_eq!(forced.generation, 5);
     assert_eq!(refused(client.get::<Status>("/v2/status")).0, 404);
-    assert_eq!(refused(client.post::<Status>("/v1/status")).0, 405);
-    assert_eq!(refused(client.delete::<Changed>("/v1/limits?nobody=1")).0, 400);
+    assert_eq!(refused(client.post::<Status>("/v1/status", &())).0, 405);
+    assert_eq!(refused(client.delete::<Changed>("/v1/limits?nobody=1", &())).0, 400);
     server.stop();
 }
 
@@ -177,9 +187,9 @@ fn others_may_read_but_not_change() {
         message.starts_with("user 65534 may read but not change: run the command as root"),
         "{message}"
     );
-    assert_eq!(refused(client.delete::<Changed>("/v1/limits?source=2001:db8::/64")).0, 403);
-    assert_eq!(refused(client.post::<Changed>("/v1/reload")).0, 403);
-    assert_eq!(refused(client.post::<Detached>("/v1/detach")).0, 403);
+    assert_eq!(refused(client.delete::<Changed>("/v1/limits?source=2001:db8::/64", &())).0, 403);
+    assert_eq!(refused(client.post::<Changed>("/v1/reload", &())).0, 403);
+    assert_eq!(refused(client.post::<Detached>("/v1/detach", &())).0, 403);
     assert_eq!(
         refused(
             client.put::<BypassNow>("/v1/bypass", &Bypass { engaged: true, ..Bypass::default() })
@@ -309,9 +319,9 @@ fn lines_that_come_as_they_come_are_not_cut_off() {
         lines.push(String::from_utf8(line.to_vec()).unwrap());
         true
     };
-    server.client().follow(path, each).unwrap();
+    server.client().follow(path, &(), each).unwrap();
     assert_eq!(lines, ["0\n", "1\n", "2\n"]);
-    let refused = server.client().follow("/v1/events?follow=perhaps", |_| true);
+    let refused = server.client().follow("/v1/events?follow=perhaps", &(), |_| true);
     assert!(matches!(refused, Err(ClientError::Refused { status: 400, .. })), "{refused:?}");
     assert_eq!(server.client().get::<Events>("/v1/events").unwrap(), Events::default());
     server.stop();

@@ -236,9 +236,7 @@ fn is_allowed(ground: &Ground<'_>, selector: Option<Selector>) -> Result<bool, S
 
 /// Parses the name of a unit.
 fn count(word: &str) -> Result<Count, ServiceError> {
-    let counts = [Count::Packets, Count::Bytes, Count::Syns, Count::Flows];
-    let found = counts.into_iter().find(|count| count.name() == word);
-    found.ok_or_else(|| ServiceError::Word {
+    rate_text::count_named(word).ok_or_else(|| ServiceError::Word {
         word: "count",
         problem: format!("{word:?} is no unit: write packets, bytes, syns or flows"),
     })
