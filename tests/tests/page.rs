@@ -196,6 +196,39 @@ fn the_page_follows_traffic_and_a_restart() -> Result<()> {
     bed.close()
 }
 
+/// Looks at every view in a colour scheme at three widths, by keys. Returns the colour behind them.
+fn views_at_all_widths(browser: &Browser, scheme: &str) -> Result<String> {
+    for (width, height) in [(390, 844), (1400, 900), (2560, 1300)] {
+        browser.look_as(width, height, scheme)?;
+        browser.run("document.getElementById('tab-sources').focus()")?;
+        for (index, view) in VIEWS.iter().enumerate() {
+            shown(browser, view)?;
+            picture(browser, &format!("{view}-{width}-{scheme}.png"))?;
+            let wide = "return document.documentElement.scrollWidth > innerWidth";
+            ensure!(browser.run(wide)? == false, "{view} is wider than {width}");
+            if *view == "sources" {
+                let seen = browser.run(FIRST_ROW_IS_SEEN)?;
+                ensure!(seen == true, "the first source is below {width} x {height}");
+            }
+            let broken = browser.run(WHOLE)?;
+            ensure!(broken == "", "broken at {width}: {broken}");
+            if index + 1 < VIEWS.len() {
+                browser.enter(&format!("#tab-{view}"), RIGHT)?;
+            }
+        }
+        // A file of `tune` is looked at by its link, and has a tab as long as it is shown.
+        browser.run("document.querySelector('footer a').click()")?;
+        shown(browser, "tune")?;
+        picture(browser, &format!("tune-{width}-{scheme}.png"))?;
+        let wide = "return document.documentElement.scrollWidth > innerWidth";
+        ensure!(browser.run(wide)? == false, "tune is wider than {width}");
+        browser.run("document.getElementById('tab-sources').click()")?;
+        ensure!(browser.run("return document.getElementById('tab-tune').hidden")? == true);
+    }
+    let ground = "return getComputedStyle(document.body).backgroundColor";
+    Ok(browser.run(ground)?.to_string())
+}
+
 /// Every view, light and dark, at 390, 1400 and 2560 px, no word or number broken, by keys; search,
 /// links, commands to copy.
 #[test]
@@ -230,40 +263,8 @@ fn the_page_fits_every_screen_and_works_by_keys() -> Result<()> {
     let first = browser.text("#requests-table td")?;
     ensure!(first == "auth: auth_type=login remote_address", "{first}");
     browser.run("document.getElementById('tab-sources').click()")?;
-    let grounds: Result<BTreeSet<String>> = ["light", "dark"]
-        .into_iter()
-        .map(|scheme| {
-            for (width, height) in [(390, 844), (1400, 900), (2560, 1300)] {
-                browser.look_as(width, height, scheme)?;
-                browser.run("document.getElementById('tab-sources').focus()")?;
-                for (index, view) in VIEWS.iter().enumerate() {
-                    shown(&browser, view)?;
-                    picture(&browser, &format!("{view}-{width}-{scheme}.png"))?;
-                    let wide = "return document.documentElement.scrollWidth > innerWidth";
-                    ensure!(browser.run(wide)? == false, "{view} is wider than {width}");
-                    if *view == "sources" {
-                        let seen = browser.run(FIRST_ROW_IS_SEEN)?;
-                        ensure!(seen == true, "the first source is below {width} x {height}");
-                    }
-                    let broken = browser.run(WHOLE)?;
-                    ensure!(broken == "", "broken at {width}: {broken}");
-                    if index + 1 < VIEWS.len() {
-                        browser.enter(&format!("#tab-{view}"), RIGHT)?;
-                    }
-                }
-                // A file of `tune` is looked at by its link, and has a tab as long as it is shown.
-                browser.run("document.querySelector('footer a').click()")?;
-                shown(&browser, "tune")?;
-                picture(&browser, &format!("tune-{width}-{scheme}.png"))?;
-                let wide = "return document.documentElement.scrollWidth > innerWidth";
-                ensure!(browser.run(wide)? == false, "tune is wider than {width}");
-                browser.run("document.getElementById('tab-sources').click()")?;
-                ensure!(browser.run("return document.getElementById('tab-tune').hidden")? == true);
-            }
-            let ground = "return getComputedStyle(document.body).backgroundColor";
-            Ok(browser.run(ground)?.to_string())
-        })
-        .collect();
+    let grounds: Result<BTreeSet<String>> =
+        ["light", "dark"].into_iter().map(|scheme| views_at_all_widths(&browser, scheme)).collect();
     ensure!(grounds?.len() == 2, "light and dark are one");
 
     // Enter on a source opens its view, and Escape closes it and leaves the focus where it was.

@@ -289,27 +289,14 @@ async fn serve(
     report_time_namespace();
     warn_if_nobody_is_safe(&layers);
 
-    let mut datapath = open(options, source_table, backend)?;
-    if let Err(fault) = datapath.sign_of_life(options.daemon_lost_after) {
-        give_back(datapath);
-        return Err(StartError::Datapath(fault));
-    }
     let stop = Arc::new(Notify::new());
-    let started = Service::start(
-        datapath,
-        layers,
-        options.rules.clone(),
-        read,
-        (state, damages),
-        Arc::clone(&stop),
-    );
-    let mut service = match started {
-        Ok(service) => service,
-        Err(not_started) => {
+    let datapath = open(options, source_table, backend)?;
+    let (rules, stopped) = (options.rules.clone(), Arc::clone(&stop));
+    let mut service = Service::start(datapath, layers, rules, read, (state, damages), stopped)
+        .map_err(|not_started| {
             give_back(not_started.datapath);
-            return Err(refused(options, not_started.error));
-        }
-    };
+            refused(options, not_started.error)
+        })?;
     // Includes the names of their programs, which only root may read.
     service::links::report_neighbours(&service.datapath, options.datapath.tc_order);
     give_up_privileges(backend);
@@ -389,14 +376,15 @@ async fn serve(
     end(datapath, options.detach_on_exit, &options.datapath.pin_dir)
 }
 
-/// Opens the data path with the requested source table, unless existing maps use another.
+/// Opens the data path with the requested source table, unless existing maps use another, and gives
+/// the first sign of life.
 fn open(
     options: &RunOptions,
     source_table: SourceTable,
     backend: &dyn Backend,
 ) -> Result<Box<dyn Datapath>, StartError> {
     let made_for = Options { source_table, ..options.datapath.clone() };
-    let datapath = backend
+    let mut datapath = backend
         .open(&made_for, &Wanted::of(&options.interfaces), &options.hooks, options.mode)
         .map_err(StartError::Datapath)?;
     let found = datapath.source_table();
@@ -409,6 +397,10 @@ fn open(
         );
     }
     tracing::info!("sources have their buckets in {}", found.describe());
+    if let Err(fault) = datapath.sign_of_life(options.daemon_lost_after) {
+        give_back(datapath);
+        return Err(StartError::Datapath(fault));
+    }
     Ok(datapath)
 }
 

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed conversion is a failed test")]
 
+use std::fmt::Write as _;
+
 use limiter_common::header::Direction;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Verdict;
@@ -60,15 +62,19 @@ fn model(own: Option<Limit>, shared: Limit, incoming: bool) -> Model {
     let direction = if incoming { "in" } else { "out" };
     let mut text = String::from("descriptors:\n");
     if let Some(own) = own {
-        text += &format!(
+        write!(
+            text,
             "  - key: remote_address\n    value: 198.51.100.0/30\n    direction: {direction}\n{}",
             own.yaml()
-        );
+        )
+        .unwrap();
     }
-    text += &format!(
+    write!(
+        text,
         "  - key: generic_key\n    value: all\n    direction: {direction}\n{}",
         shared.yaml()
-    );
+    )
+    .unwrap();
     let set = RuleFile::parse("waiting.yaml", text.as_bytes(), 1522).unwrap().rules;
     let machine = Environment { in_at_tc: Some(true), ..Environment::of_frame(1522) };
     let mut model = Model::new();

@@ -15,6 +15,7 @@ mod render;
 pub mod requests;
 mod rule_file;
 mod schema;
+#[expect(clippy::struct_field_names, reason = "fields have the names of a rule file")]
 mod shape;
 mod table;
 mod union;

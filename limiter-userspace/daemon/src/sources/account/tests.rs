@@ -157,7 +157,7 @@ proptest! {
             }
         }
         for by in &drops {
-            let rate = twice.then_some(since[number(by)] as f64);
+            let rate = twice.then(|| u32::try_from(since[number(by)]).map(f64::from).unwrap());
             prop_assert_eq!(by.dropped_per_second, rate);
         }
     }
