@@ -203,7 +203,7 @@ pub struct ExplainStep {
     pub rule: Option<String>,
     /// The name that the rule file gives it.
     pub name: Option<String>,
-    /// `file`, `applied`, `cli` or `management`.
+    /// `file`, `run`, `applied`, `cli` or `management`.
     #[schema(value_type = Option<words::RuleOrigin>)]
     pub origin: Option<String>,
     /// Place of the rule in the rule files.

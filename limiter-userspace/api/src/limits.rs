@@ -13,6 +13,8 @@ use crate::render::{Render, Table, counted_in, line, number, push, rate_of, seco
 pub enum Origin {
     /// The rule file.
     File,
+    /// `limiter run --limit`.
+    Run,
     /// `limiter set`.
     Cli,
     /// A management prefix.
@@ -27,6 +29,7 @@ impl Origin {
     pub const fn name(self) -> &'static str {
         match self {
             Self::File => "file",
+            Self::Run => "run",
             Self::Cli => "cli",
             Self::Management => "management",
             Self::Unknown => "unknown",
@@ -34,9 +37,14 @@ impl Origin {
     }
 }
 
-/// An origin as tables show it, after the command that made the rule. The JSON keeps `cli`.
+/// An origin as tables show it, after the command or option that made the rule. The JSON keeps
+/// `cli` and `run`.
 pub fn shown_origin(name: &str) -> &str {
-    if name == Origin::Cli.name() { "set" } else { name }
+    match name {
+        "cli" => "set",
+        "run" => "--limit",
+        name => name,
+    }
 }
 
 /// `GET /v1/limits`.
@@ -283,7 +291,8 @@ pub struct UnsetLimit {
     #[serde(default)]
     #[param(value_type = Option<words::Prefix>)]
     #[cfg_attr(feature = "clap", arg(
-        value_name = TARGET, required_unless_present = "to", help = "Source whose limit to remove",
+        value_name = TARGET, required_unless_present_any = ["to", "all"],
+        help = "Source whose limit to remove",
     ))]
     pub source: Option<String>,
     /// A destination port with its protocol, a range of ports, or a protocol.
@@ -313,6 +322,13 @@ pub struct UnsetLimit {
         help = "Remove it even if another rule limits this SSH session then",
     ))]
     pub force: bool,
+    /// True for all limits of `limiter set`, in the place of one.
+    #[serde(default)]
+    #[cfg_attr(feature = "clap", arg(
+        long, conflicts_with_all = ["source", "to", "shared", "direction"],
+        help = "Remove all limits that `set` made",
+    ))]
+    pub all: bool,
     /// The client's address of the SSH session of anybody who asks, if it is one.
     #[serde(default)]
     #[param(value_type = Option<words::Address>)]

@@ -216,6 +216,8 @@ pub enum VerdictNow {
 pub enum RuleOrigin {
     /// The rule files.
     File,
+    /// `limiter run --limit`.
+    Run,
     /// `limiter apply`.
     Applied,
     /// `limiter set`.

@@ -37,8 +37,10 @@ pub(crate) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
 
 pub(crate) fn unset(client: &Client, unset: &UnsetLimit) -> Result<Changed, Failure> {
     let UnsetLimit { source, to, shared, direction, .. } = unset;
-    let direction = self::direction(direction.as_deref());
-    Target::parse(source.as_deref(), to.as_deref(), *shared, direction)?;
+    if !unset.all {
+        let direction = self::direction(direction.as_deref());
+        Target::parse(source.as_deref(), to.as_deref(), *shared, direction)?;
+    }
     let (peer, port) = Session::words(ssh::own_session());
     Ok(client.delete("/v1/limits", &UnsetLimit { peer, port, ..unset.clone() })?)
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use limiter_api::rules::Document;
+use limiter_daemon::rule_files::GIVEN;
 use limiter_rules::file::ExactFile;
 use limiter_rules::model::rule_sentence;
 use limiter_rules::model::{Direction, Limits, RuleLimit};
@@ -11,9 +12,6 @@ use limiter_rules::{Path, RateText, Rule, RuleSet, Selector, Target, TargetError
 use limiter_rules::{rate_text, source_text};
 
 use crate::failure::Failure;
-
-/// Name of the rules in messages, and in `limiter status`.
-const NAME: &str = "--limit";
 
 /// The rule file that the words of `--limit` stand for.
 pub(crate) fn document(
@@ -24,7 +22,7 @@ pub(crate) fn document(
     let mut rules: Vec<Rule> = Vec::new();
     for words in limits {
         add(&mut rules, words, direction, shadow)
-            .map_err(|why| Failure::Limit(format!("{NAME} '{words}': {why}")))?;
+            .map_err(|why| Failure::Limit(format!("{GIVEN} '{words}': {why}")))?;
     }
     let rules = rules.into_iter().map(Arc::new).collect();
     let set = RuleSet { rules, ..RuleSet::default() };
@@ -33,7 +31,7 @@ pub(crate) fn document(
         file.comment(&rule_sentence(rule, &set));
         file.rule(rule)?;
     }
-    Ok(Document { name: NAME.to_owned(), text: file.end() })
+    Ok(Document { name: GIVEN.to_owned(), text: file.end() })
 }
 
 /// Adds a limit: to the rule of the same packets, if there is one.
@@ -141,7 +139,7 @@ mod tests {
             ),
         ] {
             let text = written(limits, direction).unwrap();
-            let read = RuleFile::parse(NAME, text.as_bytes(), 1522).unwrap();
+            let read = RuleFile::parse(GIVEN, text.as_bytes(), 1522).unwrap();
             let wanted = format!("descriptors: [{file}]\n");
             let wanted = RuleFile::parse("wanted", wanted.as_bytes(), 1522).unwrap();
             assert_eq!(read.rules.lines(), wanted.rules.lines(), "{text}");

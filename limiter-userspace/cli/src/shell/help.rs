@@ -118,7 +118,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
             "set --port 22/tcp --count syns --for 1h --name ssh 10/min",
         ],
     ),
-    ("unset", &["unset 192.0.2.7", "unset --port 22/tcp"]),
+    ("unset", &["unset 192.0.2.7", "unset --port 22/tcp", "unset --all"]),
     ("list", &["list"]),
     ("stats", &["stats", "stats --all"]),
     ("show", &["show 192.0.2.7"]),

@@ -59,7 +59,7 @@ const TRIED: [(&str, &str); 25] = [
 
 const WHO: &str = "use `limiter top`, or `limiter top --once`: who is dropped, and by what";
 
-const UNDO: &str = "use `limiter unset` for a limit, `limiter unlist` for a list, `limiter unban` \
+const UNDO: &str = "use `limiter unset` for a limit, `limiter unset --all` for those of `set`, `limiter unlist` for a list, `limiter unban` \
     for a ban, `limiter detach` for all limits";
 
 const IFACE: &str = "limits hold on all interfaces that `limiter run --iface` names; for one of \
@@ -71,8 +71,8 @@ const OPTIONS: [(&str, &str); 6] = [
     ("--interface", IFACE),
     (
         "--all",
-        "name each: `limiter list` has the limits of `set`, `limiter lists` the entries of lists; \
-        `limiter detach` removes all limits",
+        "name each: `limiter lists` has the entries of lists, `limiter bans` the bans; `limiter \
+        unset --all` removes all limits of `set`, `limiter detach` all limits",
     ),
     ("--json", "write --output json; of `top` --once --output json"),
     (
@@ -351,7 +351,7 @@ mod tests {
                 "limiter set --iface eth0 5/s",
                 "here: limits hold on all interfaces that `limiter run",
             ),
-            ("limiter unset --all", "`limiter list` has the limits of `set`"),
+            ("limiter unlist --all", "`limiter lists` has the entries of lists"),
             ("limiter who", "`limiter top --once`"),
             ("limiter undo", "`limiter unset` for a limit"),
         ] {

@@ -12,7 +12,7 @@ use limiter_rules::{
 
 use crate::cluster::store_guard::STORE;
 use crate::rule_sets::effective::{Effective, EffectiveSet};
-use crate::rule_sets::rule_files::Texts;
+use crate::rule_sets::rule_files::{GIVEN, Texts};
 
 /// Layers of rules by origin.
 #[derive(Clone, Debug, Default)]
@@ -100,7 +100,10 @@ impl Layers {
     pub(crate) fn effective(&self) -> EffectiveSet {
         let rules = &self.file.rules.rules;
         let mut out_of_force = Vec::new();
-        let file = rules.iter().map(|rule| (rule, Origin::File));
+        // Of the text of arguments all rules are, or none.
+        let is_given = self.file.places.values().next().is_some_and(|at| &*at.file == GIVEN);
+        let own = if is_given { Origin::Run } else { Origin::File };
+        let file = rules.iter().map(|rule| (rule, own));
         let edits = self.edits.values().map(|rule| (rule, Origin::Cli));
         let (mut sources, mut others) = (Vec::with_capacity(rules.len()), Vec::new());
         for (rule, origin) in file.chain(edits) {
@@ -115,7 +118,7 @@ impl Layers {
                 )),
                 Some(_) => {}
                 // Later layers replace earlier ones.
-                None if origin == Origin::File && self.edits.contains_key(&rule.path) => {}
+                None if origin != Origin::Cli && self.edits.contains_key(&rule.path) => {}
                 None => {
                     let end = self.ends.get(&rule.path).filter(|_| origin == Origin::Cli).copied();
                     let rule = Arc::clone(rule);

@@ -99,25 +99,30 @@ impl RuleSets {
         format!("; limited by others all the same, {others}{}", lifted.unwrap_or_default())
     }
 
-    /// Removes a limit of `limiter set`.
+    /// Removes a limit of `limiter set`, or all of them.
     pub(crate) fn unset(
         &mut self,
         ground: &mut Ground<'_>,
         limit: &UnsetLimit,
     ) -> Result<Changed, Refusal> {
         self.not_on_trial(ground)?;
-        let UnsetLimit { source, to, shared, direction, .. } = limit;
+        let UnsetLimit { source, to, shared, direction, all, .. } = limit;
         let direction = self::direction(direction.as_deref())?;
+        let caller = Caller { session: Session::named(limit.peer, limit.port), force: limit.force };
+        if *all {
+            if source.is_some() || to.is_some() || *shared || direction != Direction::In {
+                let text = "all: these are all limits of `limiter set`: name no other packets";
+                return Err(Refusal::Invalid(text.to_owned()));
+            }
+            return self.unset_all(ground, caller);
+        }
         let target = Target::parse(source.as_deref(), to.as_deref(), *shared, direction)?;
         let path = target.path;
         let mut layers = self.layers.clone();
         layers.ends.remove(&path);
         if let Some(rule) = layers.edits.remove(&path) {
-            let session = Session::named(limit.peer, limit.port);
-            let changed = self.edit(ground, layers, Caller { session, force: limit.force })?;
-            let was = terms_text(&rule.terms);
-            let done = format!("{path}: {}, was {was}", self.stands(&path));
-            return Ok(Changed { done: Some(done), ..changed });
+            let changed = self.edit(ground, layers, caller)?;
+            return Ok(Changed { done: Some(self.removed(&path, &rule)), ..changed });
         }
         if let Some(selector) = target.selector
             && let Some(prefix) = self.layers.managed(&selector)
@@ -139,6 +144,25 @@ impl RuleSets {
             },
         };
         Err(error.into())
+    }
+
+    /// Removes all limits of `limiter set`.
+    fn unset_all(&mut self, ground: &mut Ground<'_>, caller: Caller) -> Result<Changed, Refusal> {
+        let mut layers = self.layers.clone();
+        layers.ends.clear();
+        let edits = std::mem::take(&mut layers.edits);
+        if edits.is_empty() {
+            let text = "no limit was set: `limiter list` shows where each comes from";
+            return Err(Refusal::NotFound(text.to_owned()));
+        }
+        let changed = self.edit(ground, layers, caller)?;
+        let removed: Vec<_> = edits.iter().map(|(path, rule)| self.removed(path, rule)).collect();
+        Ok(Changed { done: Some(removed.join("; ")), ..changed })
+    }
+
+    /// What holds for the packets of a limit that was removed, and what held before.
+    fn removed(&self, path: &Path, rule: &Rule) -> String {
+        format!("{path}: {}, was {}", self.stands(path), terms_text(&rule.terms))
     }
 
     /// The rule that differs only in `--shared`, with the words by which `limiter unset` removes

@@ -18,9 +18,12 @@ use rustix::fs::OFlags;
 pub enum RuleSource {
     /// Files, and directories with files.
     Files(Vec<PathBuf>),
-    /// The text of a rule file given in the arguments; it never changes.
+    /// The text of a rule file given in the arguments, with the name [`GIVEN`]; it never changes.
     Given(Document),
 }
+
+/// Name of a rule file that arguments stand for.
+pub const GIVEN: &str = "--limit";
 
 impl RuleSource {
     pub(crate) fn read(&self) -> Result<Vec<Document>, RuleFileError> {

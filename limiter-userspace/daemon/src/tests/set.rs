@@ -294,3 +294,24 @@ fn words_that_mean_nothing_are_refused() {
          shows all"
     );
 }
+
+#[test]
+fn all_limits_that_were_set_are_removed_at_once() {
+    let mut daemon = Daemon::start(&[]);
+    let all = UnsetLimit { all: true, ..UnsetLimit::default() };
+    let refused = daemon.service.unset(&all).unwrap_err();
+    assert!(matches!(&refused, Refusal::NotFound(text) if text.starts_with("no limit was set")));
+    daemon.set("192.0.2.7", "5/s", None).unwrap();
+    let port = SetLimit { to: Some("53/udp".into()), shared: true, ..SetLimit::default() };
+    done(&mut daemon, &limit(SetLimit { seconds: Some(60), ..port }));
+    let one = UnsetLimit { source: Some("192.0.2.7".into()), ..all.clone() };
+    let refused = daemon.service.unset(&one).unwrap_err();
+    assert!(refused.to_string().contains("name no other packets"), "{refused}");
+    assert_eq!(
+        daemon.service.unset(&all).unwrap().done.unwrap(),
+        "192.0.2.7: 1000/s burst 100 (192.0.2.0/24), was 5/s burst 5; protocol=udp \
+         destination_port=53: no limit, was 5/min burst 5"
+    );
+    let daemon = daemon.restart(&[]);
+    assert!(daemon.service.limits().unwrap().limits.iter().all(|rule| rule.origin == Origin::File));
+}

@@ -42,7 +42,9 @@ impl InForce<'_> {
         let rule = &effective.rule;
         let (origin, place) = match effective.origin {
             Origin::File => self.of_file(&Subject::Rule(rule.path.clone())),
-            Origin::Cli | Origin::Management | Origin::Unknown => (effective.origin.name(), None),
+            Origin::Run | Origin::Cli | Origin::Management | Origin::Unknown => {
+                (effective.origin.name(), None)
+            }
         };
         let step = ExplainStep {
             rule: Some(rule.path.to_string()),
