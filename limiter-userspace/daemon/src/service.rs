@@ -81,6 +81,7 @@ pub(super) struct Service {
 
 /// The service, as all connections share it.
 pub(super) type Shared = crate::control::Shared<Service>;
+pub(super) type Call = crate::control::Call<Service>;
 
 /// The unchanged data path, and the reason why the daemon did not start on it.
 pub(super) struct NotStarted {

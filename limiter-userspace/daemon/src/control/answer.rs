@@ -3,14 +3,17 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
+use axum::extract::rejection::ExtensionRejection;
+use axum::extract::{Extension, FromRequestParts};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
 use serde::Serialize;
@@ -53,110 +56,121 @@ pub enum Step {
     Done,
 }
 
-/// Answers a request that changes something, at once. Nothing is done for a client that has given
-/// up: it was told, or has itself reported, that the change may not have happened.
-pub fn change<S, T: Serialize>(
-    shared: &Shared<S>,
-    peer: &Peer,
-    call: impl FnOnce(&mut S) -> Result<T, Refusal>,
-) -> Answer {
-    if peer.is_gone() {
-        return Err(gone().into());
-    }
-    Ok(Json(with(shared, call)?).into_response())
-}
-
-/// Answers a request that reads: after the changes, and a few at a time.
-pub async fn read<S, T: Serialize>(
-    shared: &Shared<S>,
-    peer: &Peer,
-    call: impl FnOnce(&mut S) -> Result<T, Refusal>,
-) -> Answer {
-    let turn = admit(peer).await?;
-    let answer = with(shared, call)?;
-    let text = serde_json::to_vec(&answer)
-        .map_err(|error| Failure(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    Ok(([(CONTENT_TYPE, JSON)], whole(text.into(), turn)).into_response())
-}
-
-/// Answers a request that reads, with a response made by `call`. For small responses only: the turn
-/// may end before the client has taken all of it.
-pub async fn respond<S>(
-    shared: &Shared<S>,
-    peer: &Peer,
-    call: impl FnOnce(&mut S) -> Result<Response, Refusal>,
-) -> Answer {
-    let _turn = admit(peer).await?;
-    Ok(with(shared, call)?)
-}
-
-/// Answers with endless lines. A follower keeps no turn; it needs one only to begin.
-pub async fn follow<S>(
-    shared: &Shared<S>,
-    peer: &Peer,
-    begin: impl FnOnce(&mut S) -> Result<Lines, Refusal>,
-) -> Answer {
-    drop(admit(peer).await?);
-    let lines = with(shared, begin)?;
-    peer.following.set();
-    Ok(([(CONTENT_TYPE, JSON_LINES)], Body::new(LineBody(lines))).into_response())
-}
-
-/// Answers a request that changes something with a stream of bytes without a length, of a given
-/// content type, and a header with the number that `begin` returns.
-pub fn stream<S>(
-    shared: &Shared<S>,
-    peer: &Peer,
-    content_type: &'static str,
-    header: &'static str,
-    begin: impl FnOnce(&mut S) -> Result<(u64, Lines), Refusal>,
-) -> Answer {
-    if peer.is_gone() {
-        return Err(gone().into());
-    }
-    let (number, parts) = with(shared, begin)?;
-    peer.following.set();
-    let headers = [(CONTENT_TYPE.as_str(), content_type.to_owned()), (header, number.to_string())];
-    Ok((headers, Body::new(LineBody(parts))).into_response())
-}
-
-/// Answers in slices. A refusal or failure before the first part of the text is reported as such.
-pub async fn sliced<S, A>(
+/// A request that waits for its answer: the service, and the client that asks it.
+pub struct Call<S> {
     shared: Shared<S>,
-    peer: Peer,
-    content_type: &'static str,
-    begin: impl FnOnce(&mut S) -> Result<A, Refusal>,
-) -> Answer
-where
-    S: Send + 'static,
-    A: Sliced<S>,
-{
-    let turn = admit(&peer).await?;
-    let mut answer = with(&shared, begin)?;
-    let mut step: Steps = Box::new(move || {
-        if peer.is_gone() {
-            return Err(gone());
+    /// The client.
+    pub peer: Peer,
+}
+
+impl<S: Send> FromRequestParts<Shared<S>> for Call<S> {
+    type Rejection = ExtensionRejection;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Shared<S>,
+    ) -> Result<Self, ExtensionRejection> {
+        let Extension(peer) = Extension::from_request_parts(parts, shared).await?;
+        Ok(Self { shared: Arc::clone(shared), peer })
+    }
+}
+
+impl<S: Send + 'static> Call<S> {
+    /// The service.
+    pub fn service(&self) -> Shared<S> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Answers a request that changes something, at once. Nothing is done for a client that has
+    /// given up: it was told, or has itself reported, that the change may not have happened.
+    pub fn change<T: Serialize>(self, call: impl FnOnce(&mut S) -> Result<T, Refusal>) -> Answer {
+        if self.peer.is_gone() {
+            return Err(gone().into());
         }
-        with(&shared, |service| answer.step(service))
-    });
-    let mut ready = Bytes::new();
-    // Waits for a second part: so a short text is known to be complete, and its length is reported.
-    let ended = loop {
-        match step()? {
-            Step::Again => yield_now().await,
-            Step::After(time) => sleep(time).await,
-            Step::Part(text) if ready.is_empty() => ready = text,
-            Step::Part(text) => {
-                ready = [ready, text].concat().into();
-                break false;
+        Ok(Json(with(&self.shared, call)?).into_response())
+    }
+
+    /// Answers a request that reads: after the changes, and a few at a time.
+    pub async fn read<T: Serialize>(
+        self,
+        call: impl FnOnce(&mut S) -> Result<T, Refusal>,
+    ) -> Answer {
+        let turn = admit(&self.peer).await?;
+        let answer = with(&self.shared, call)?;
+        let text = serde_json::to_vec(&answer)
+            .map_err(|error| Failure(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        Ok(([(CONTENT_TYPE, JSON)], whole(text.into(), turn)).into_response())
+    }
+
+    /// Answers a request that reads, with a response made by `call`. For small responses only: the
+    /// turn may end before the client has taken all of it.
+    pub async fn respond(self, call: impl FnOnce(&mut S) -> Result<Response, Refusal>) -> Answer {
+        let _turn = admit(&self.peer).await?;
+        Ok(with(&self.shared, call)?)
+    }
+
+    /// Answers with endless lines. A follower keeps no turn; it needs one only to begin.
+    pub async fn follow(self, begin: impl FnOnce(&mut S) -> Result<Lines, Refusal>) -> Answer {
+        drop(admit(&self.peer).await?);
+        let lines = with(&self.shared, begin)?;
+        self.peer.following.set();
+        Ok(([(CONTENT_TYPE, JSON_LINES)], Body::new(LineBody(lines))).into_response())
+    }
+
+    /// Answers a request that changes something with a stream of bytes without a length, of a given
+    /// content type, and a header with the number that `begin` returns.
+    pub fn stream(
+        self,
+        content_type: &'static str,
+        header: &'static str,
+        begin: impl FnOnce(&mut S) -> Result<(u64, Lines), Refusal>,
+    ) -> Answer {
+        if self.peer.is_gone() {
+            return Err(gone().into());
+        }
+        let (number, parts) = with(&self.shared, begin)?;
+        self.peer.following.set();
+        let headers =
+            [(CONTENT_TYPE.as_str(), content_type.to_owned()), (header, number.to_string())];
+        Ok((headers, Body::new(LineBody(parts))).into_response())
+    }
+
+    /// Answers in slices. A refusal or failure before the first part of the text is reported as
+    /// such.
+    pub async fn sliced<A: Sliced<S>>(
+        self,
+        content_type: &'static str,
+        begin: impl FnOnce(&mut S) -> Result<A, Refusal>,
+    ) -> Answer {
+        let Self { shared, peer } = self;
+        let turn = admit(&peer).await?;
+        let mut answer = with(&shared, begin)?;
+        let mut step: Steps = Box::new(move || {
+            if peer.is_gone() {
+                return Err(gone());
             }
-            Step::Done => break true,
-        }
-        turn.goes_on();
-    };
-    let more = (!ended).then_some(step);
-    let body = Body::new(Text { ready, more, turn, pause: None });
-    Ok(([(CONTENT_TYPE, content_type)], body).into_response())
+            with(&shared, |service| answer.step(service))
+        });
+        let mut ready = Bytes::new();
+        // Waits for a second part: so a short text is known to be complete, and its length is
+        // reported.
+        let ended = loop {
+            match step()? {
+                Step::Again => yield_now().await,
+                Step::After(time) => sleep(time).await,
+                Step::Part(text) if ready.is_empty() => ready = text,
+                Step::Part(text) => {
+                    ready = [ready, text].concat().into();
+                    break false;
+                }
+                Step::Done => break true,
+            }
+            turn.goes_on();
+        };
+        let more = (!ended).then_some(step);
+        let body = Body::new(Text { ready, more, turn, pause: None });
+        Ok(([(CONTENT_TYPE, content_type)], body).into_response())
+    }
 }
 
 /// Admits a reader once others have had their turn, if it is still there.

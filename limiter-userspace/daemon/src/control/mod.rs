@@ -1,10 +1,10 @@
 //! The control interface: HTTP with JSON on a unix socket.
 //!
 //! [`Server`] is the side of the daemon (`limiter-api` has the client), [`Routes`] maps paths to
-//! handlers, and [`change`], [`read`], [`sliced`], [`follow`] and [`stream`] are the ways to
-//! answer. The content of requests and answers belongs to the service; nothing here knows it.
-//! Anybody who may connect may read; changes are allowed to root and to the daemon's own user, but
-//! to no browser. [`TcpServer`] serves routes that only read.
+//! handlers, and the methods of [`Call`] are the ways to answer. The content of requests and
+//! answers belongs to the service; nothing here knows it. Anybody who may connect may read; changes
+//! are allowed to root and to the daemon's own user, but to no browser. [`TcpServer`] serves routes
+//! that only read.
 
 mod answer;
 mod browser;
@@ -23,7 +23,7 @@ pub mod server;
 mod socket;
 mod turns;
 
-pub use answer::{Answer, JSON, Sliced, Step, change, follow, read, respond, sliced, stream};
+pub use answer::{Answer, Call, JSON, Sliced, Step};
 pub use browser::harden;
 pub use follow::Lines;
 pub use loopback::{Loopback, NoLoopback};

@@ -1,14 +1,13 @@
 //! Requests that end the limits: the bypass, and the removal of all limits.
 
-use axum::extract::{Extension, State};
 use axum::routing::{post, put};
 use limiter_api::bypass::{AskDetach, Bypass, BypassNow, Detached};
 
-use crate::control::{Answer, Asked, JsonBody, Peer, Refusal, Routes, change};
+use crate::control::{Answer, Asked, JsonBody, Refusal, Routes};
 use crate::error::ServiceError;
 use crate::lists::UNCHANGED;
 use crate::rule_sets::guard::{self, Caller};
-use crate::service::{Service, Shared};
+use crate::service::{Call, Service};
 use crate::views;
 
 pub(super) fn routes() -> Routes<Service> {
@@ -22,12 +21,8 @@ pub(super) fn routes() -> Routes<Service> {
     request_body = Bypass,
     responses((status = 200, description = "Done.", body = BypassNow))
 )]
-pub(super) async fn bypass(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    JsonBody(wanted): JsonBody<Bypass>,
-) -> Answer {
-    change(&service, &peer, |service| set(service, wanted))
+pub(super) async fn bypass(call: Call, JsonBody(wanted): JsonBody<Bypass>) -> Answer {
+    call.change(|service| set(service, wanted))
 }
 
 /// Removes program, maps and limits; the daemon ends. Or frees one interface
@@ -37,12 +32,8 @@ pub(super) async fn bypass(
     params(AskDetach),
     responses((status = 200, description = "Done.", body = Detached))
 )]
-pub(super) async fn detach(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<AskDetach>,
-) -> Answer {
-    change(&service, &peer, |service| match &asked.interface {
+pub(super) async fn detach(call: Call, Asked(asked): Asked<AskDetach>) -> Answer {
+    call.change(|service| match &asked.interface {
         Some(interface) => free(service, interface),
         None => end(service),
     })

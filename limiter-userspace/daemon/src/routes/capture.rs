@@ -1,14 +1,11 @@
 //! Requests about captures: packets as the program judged them.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, State};
 use axum::routing::post;
 use limiter_api::capture::{AskCapture, CaptureReport, Captures, NUMBER};
 
-use crate::control::{Answer, JsonBody, Lines, Peer, Refusal, Routes, change, read, stream};
+use crate::control::{Answer, JsonBody, Lines, Refusal, Routes};
 use crate::service::capture::read_on;
-use crate::service::{Service, Shared};
+use crate::service::{Call, Service};
 
 const PCAPNG: &str = "application/x-pcapng";
 
@@ -29,15 +26,10 @@ pub(super) fn routes() -> Routes<Service> {
         (status = 409, description = "Another capture is under way.")
     )
 )]
-pub(super) async fn capture(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    JsonBody(asked): JsonBody<AskCapture>,
-) -> Answer {
-    let user = peer.user();
-    let begin = |service: &mut Service| begin(service, &asked, user);
-    let answer = stream(&service, &peer, PCAPNG, NUMBER, begin)?;
-    tokio::spawn(read_on(Arc::clone(&service)));
+pub(super) async fn capture(call: Call, JsonBody(asked): JsonBody<AskCapture>) -> Answer {
+    let (user, service) = (call.peer.user(), call.service());
+    let answer = call.stream(PCAPNG, NUMBER, |service| begin(service, &asked, user))?;
+    tokio::spawn(read_on(service));
     Ok(answer)
 }
 
@@ -47,11 +39,8 @@ pub(super) async fn capture(
     path = "/v1/capture",
     responses((status = 200, description = "Done.", body = Captures))
 )]
-pub(super) async fn captures(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    read(&service, &peer, |service| view(service)).await
+pub(super) async fn captures(call: Call) -> Answer {
+    call.read(|service| view(service)).await
 }
 
 /// Ends the capture under way; asked again, at once
@@ -63,11 +52,8 @@ pub(super) async fn captures(
         (status = 404, description = "None is under way.")
     )
 )]
-pub(super) async fn stop(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    change(&service, &peer, end)
+pub(super) async fn stop(call: Call) -> Answer {
+    call.change(end)
 }
 
 /// Begins a capture; returns its number and its bytes.

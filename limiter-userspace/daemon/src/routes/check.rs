@@ -1,14 +1,13 @@
 //! The request for a check: the only answer that is also reported in headers.
 
-use axum::extract::{Extension, State};
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use limiter_api::check::{CheckSource, Checked};
 
-use crate::control::{Answer, Asked, Peer, Refusal, Routes, respond};
-use crate::service::{Service, Shared};
+use crate::control::{Answer, Asked, Refusal, Routes};
+use crate::service::{Call, Service};
 use crate::why::Question;
 
 /// Headers as proxies know them (draft-ietf-httpapi-ratelimit-headers up to its fifth version, with
@@ -54,12 +53,8 @@ pub(super) fn routes() -> Routes<Service> {
         )
     )
 )]
-pub(super) async fn check(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<CheckSource>,
-) -> Answer {
-    respond(&service, &peer, |service| Ok(response(outcome(service, &asked)?))).await
+pub(super) async fn check(call: Call, Asked(asked): Asked<CheckSource>) -> Answer {
+    call.respond(|service| Ok(response(outcome(service, &asked)?))).await
 }
 
 /// The outcome for a packet of a source.

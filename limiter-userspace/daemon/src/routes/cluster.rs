@@ -1,12 +1,11 @@
 //! The request for the state of the cluster.
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::cluster::Cluster;
 
 use crate::cluster::refusals::Refusals;
-use crate::control::{Answer, Peer, Refusal, Routes, read};
-use crate::service::{Service, Shared};
+use crate::control::{Answer, Refusal, Routes};
+use crate::service::{Call, Service};
 use crate::views;
 
 pub(super) fn routes() -> Routes<Service> {
@@ -22,11 +21,8 @@ pub(super) fn routes() -> Routes<Service> {
         (status = 404, description = "There is no such thing.")
     )
 )]
-pub(super) async fn cluster(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    read(&service, &peer, |service| view(service)).await
+pub(super) async fn cluster(call: Call) -> Answer {
+    call.read(|service| view(service)).await
 }
 
 /// State of the cluster, as this node sees it.

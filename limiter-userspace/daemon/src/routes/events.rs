@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::events::{AskEvents, Events};
 
-use crate::control::{
-    Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, follow, read, sliced,
-};
+use crate::control::{Answer, Asked, JSON, Refusal, Routes, Sliced, Step};
 use crate::events::Search;
 use crate::events::filter::Filter;
-use crate::service::{Service, Shared};
+use crate::service::{Call, Service};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/events", get(events))
@@ -28,23 +25,19 @@ pub(super) fn routes() -> Routes<Service> {
         (status = 409, description = "Too many follow already.")
     )
 )]
-pub(super) async fn events(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<AskEvents>,
-) -> Answer {
-    let (user, first) = (peer.user(), peer.may_change());
+pub(super) async fn events(call: Call, Asked(asked): Asked<AskEvents>) -> Answer {
+    let (user, first) = (call.peer.user(), call.peer.may_change());
     let filter = Filter::of(&asked).map_err(Refusal::from)?;
     if asked.follow {
         let filter = filter.unwrap_or_default();
         let begin =
             |service: &mut Service| Ok(service.events.follow(asked.drops, filter, user, first)?);
-        return follow(&service, &peer, begin).await;
+        return call.follow(begin).await;
     }
     if let Some(filter) = filter {
-        return sliced(service, peer, JSON, |service| EventsText::begin(service, &filter)).await;
+        return call.sliced(JSON, |service| EventsText::begin(service, &filter)).await;
     }
-    read(&service, &peer, |service| Ok(service.events.view(service.datapath()?)?)).await
+    call.read(|service| Ok(service.events.view(service.datapath()?)?)).await
 }
 
 /// Pause between two checks whether the log was read.

@@ -1,14 +1,13 @@
 //! The request for an explanation of a verdict.
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::explain::{AskExplain, ExplainedNow};
 use limiter_rules::source_text;
 
 use super::bans;
 use super::sources::source::{Read, SourceText};
-use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, read, sliced};
-use crate::service::{Service, Shared};
+use crate::control::{Answer, Asked, JSON, Refusal, Routes, Sliced, Step};
+use crate::service::{Call, Service};
 use crate::why::{BANS, Question};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -22,16 +21,11 @@ pub(super) fn routes() -> Routes<Service> {
     params(AskExplain),
     responses((status = 200, description = "The verdict is inside.", body = ExplainedNow))
 )]
-pub(super) async fn explain(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<AskExplain>,
-) -> Answer {
+pub(super) async fn explain(call: Call, Asked(asked): Asked<AskExplain>) -> Answer {
     if asked.is_of_source() {
-        return sliced(service, peer, JSON, |service| SourceExplained::begin(service, &asked))
-            .await;
+        return call.sliced(JSON, |service| SourceExplained::begin(service, &asked)).await;
     }
-    read(&service, &peer, |service| outcome(service, &asked)).await
+    call.read(|service| outcome(service, &asked)).await
 }
 
 /// The explanation of a source without a packet; the source's actual traffic is read beside it.

@@ -1,13 +1,12 @@
 //! Requests about the limits in force, and about single limits from the command line.
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::limits::{Limits, SetLimit, UnsetLimit};
 use limiter_api::rules::Changed;
 
-use crate::control::{Answer, Asked, JSON, JsonBody, Peer, Routes, change, sliced};
+use crate::control::{Answer, Asked, JSON, JsonBody, Routes};
 use crate::control::{Refusal, Sliced, Step};
-use crate::service::{Service, Shared};
+use crate::service::{Call, Service};
 use crate::views::{LimitsText, Reported as _};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -20,11 +19,8 @@ pub(super) fn routes() -> Routes<Service> {
     path = "/v1/limits",
     responses((status = 200, description = "Done.", body = Limits))
 )]
-pub(super) async fn list(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    sliced(service, peer, JSON, |service| LimitsText::begin(service)).await
+pub(super) async fn list(call: Call) -> Answer {
+    call.sliced(JSON, |service| LimitsText::begin(service)).await
 }
 
 /// Sets a limit
@@ -34,12 +30,8 @@ pub(super) async fn list(
     request_body = SetLimit,
     responses((status = 200, description = "Done.", body = Changed))
 )]
-pub(super) async fn set(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    JsonBody(limit): JsonBody<SetLimit>,
-) -> Answer {
-    change(&service, &peer, |service| {
+pub(super) async fn set(call: Call, JsonBody(limit): JsonBody<SetLimit>) -> Answer {
+    call.change(|service| {
         let (rule_sets, mut ground) = service.at_rules();
         rule_sets.set(&mut ground, &limit)
     })
@@ -55,12 +47,8 @@ pub(super) async fn set(
         (status = 404, description = "There is no such thing.")
     )
 )]
-pub(super) async fn unset(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(limit): Asked<UnsetLimit>,
-) -> Answer {
-    change(&service, &peer, |service| {
+pub(super) async fn unset(call: Call, Asked(limit): Asked<UnsetLimit>) -> Answer {
+    call.change(|service| {
         let (rule_sets, mut ground) = service.at_rules();
         rule_sets.unset(&mut ground, &limit)
     })

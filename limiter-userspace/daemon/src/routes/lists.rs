@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::lists::{ListName, Lists, ListsChanged, SetList, UnsetList};
 use limiter_api::rules::Session;
@@ -14,14 +13,13 @@ use limiter_rules::{Selector, Subject, source_text};
 use crate::cluster::reported_prefix;
 use crate::control::parts::Parts;
 use crate::control::{
-    Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, Sliced, Step, change,
-    sliced,
+    Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Refusal, Routes, Sliced, Step,
 };
 use crate::error::ServiceError;
 use crate::lists::{self, Changes, ListStore, Wanted};
 use crate::rule_sets::guard::{self, Caller, Scene};
 use crate::rule_sets::warnings::{cut, while_off};
-use crate::service::{Service, Shared};
+use crate::service::{Call, Service};
 
 /// Most sources of one request whose state is reported.
 const MOST_REPORTED: usize = 10;
@@ -36,8 +34,8 @@ pub(super) fn routes() -> Routes<Service> {
     path = "/v1/lists",
     responses((status = 200, description = "Done.", body = Lists))
 )]
-pub(super) async fn all(State(service): State<Shared>, Extension(peer): Extension<Peer>) -> Answer {
-    sliced(service, peer, JSON, |service| ListsText::begin(service)).await
+pub(super) async fn all(call: Call) -> Answer {
+    call.sliced(JSON, |service| ListsText::begin(service)).await
 }
 
 /// Puts sources on a list
@@ -47,12 +45,8 @@ pub(super) async fn all(State(service): State<Shared>, Extension(peer): Extensio
     request_body = SetList,
     responses((status = 200, description = "Done.", body = ListsChanged))
 )]
-pub(super) async fn list(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    JsonBody(asked): JsonBody<SetList, MAX_RULES_BODY>,
-) -> Answer {
-    change(&service, &peer, |service| put(service, &asked))
+pub(super) async fn list(call: Call, JsonBody(asked): JsonBody<SetList, MAX_RULES_BODY>) -> Answer {
+    call.change(|service| put(service, &asked))
 }
 
 /// Takes sources off their lists
@@ -65,12 +59,8 @@ pub(super) async fn list(
         (status = 404, description = "There is no such thing.")
     )
 )]
-pub(super) async fn unlist(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<UnsetList>,
-) -> Answer {
-    change(&service, &peer, |service| take_off(service, &asked))
+pub(super) async fn unlist(call: Call, Asked(asked): Asked<UnsetList>) -> Answer {
+    call.change(|service| take_off(service, &asked))
 }
 
 /// Puts sources on a list, and stores the change before answering.

@@ -2,15 +2,14 @@
 
 use std::time::UNIX_EPOCH;
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_text::exposition::CONTENT_TYPE;
 
 use crate::cluster::refusals::Refusals;
-use crate::control::{Answer, Peer, Refusal, Routes, Sliced, Step, sliced};
+use crate::control::{Answer, Refusal, Routes, Sliced, Step};
 use crate::error::ServiceError;
 use crate::lists::bans;
-use crate::service::{Service, Shared};
+use crate::service::{Call, Service};
 use crate::views::{self, Census, EventLog, Facts};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -26,11 +25,8 @@ pub(super) fn routes() -> Routes<Service> {
         content_type = "text/plain"
     ))
 )]
-pub(super) async fn metrics(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    sliced(service, peer, CONTENT_TYPE, |service| MetricsText::begin(service)).await
+pub(super) async fn metrics(call: Call) -> Answer {
+    call.sliced(CONTENT_TYPE, |service| MetricsText::begin(service)).await
 }
 
 /// The running reading of the counters; `None` once everything was reported.

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use axum::extract::{DefaultBodyLimit, Extension, State};
+use axum::extract::DefaultBodyLimit;
 use axum::routing::get;
 use limiter_api::requests::{ReportRequests, ReportedRequests, Requests};
 
-use crate::control::{Answer, JsonBody, Peer, Routes, change, read};
-use crate::service::{Service, Shared};
+use crate::control::{Answer, JsonBody, Routes};
+use crate::service::{Call, Service};
 
 /// Most bytes of a report: enough for the longest texts of all its rules.
 const MOST_BODY: usize = 4 << 20;
@@ -23,11 +23,8 @@ pub(super) fn routes() -> Routes<Service> {
     path = "/v1/requests",
     responses((status = 200, description = "Done.", body = Requests))
 )]
-pub(super) async fn requests(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    read(&service, &peer, |service| Ok(service.request_reports.list(Instant::now()))).await
+pub(super) async fn requests(call: Call) -> Answer {
+    call.read(|service| Ok(service.request_reports.list(Instant::now()))).await
 }
 
 /// Reports what became of requests
@@ -38,9 +35,8 @@ pub(super) async fn requests(
     responses((status = 200, description = "Done.", body = ReportedRequests))
 )]
 pub(super) async fn report(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
+    call: Call,
     JsonBody(report): JsonBody<ReportRequests, MOST_BODY>,
 ) -> Answer {
-    change(&service, &peer, |service| service.request_reports.take(report, Instant::now()))
+    call.change(|service| service.request_reports.take(report, Instant::now()))
 }

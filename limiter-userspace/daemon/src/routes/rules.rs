@@ -3,21 +3,18 @@
 
 use std::time::Instant;
 
-use axum::extract::{Extension, State};
 use axum::routing::{get, post};
 use limiter_api::rules::{
     ApplyRules, Changed, CompareRules, ConfirmRules, ExportRules, Exported, ReloadRules, RulesDiff,
     Session,
 };
 
-use crate::control::{
-    Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Peer, Refusal, Routes, change, sliced,
-};
+use crate::control::{Answer, Asked, JSON, JsonBody, MAX_RULES_BODY, Refusal, Routes};
 use crate::control::{Sliced, Step};
 use crate::lists::UNCHANGED;
 use crate::rule_sets::guard;
 use crate::rule_sets::rule_files::request_parts;
-use crate::service::{Service, Shared};
+use crate::service::{Call, Service};
 use crate::views::RulesText;
 
 pub(super) fn routes() -> Routes<Service> {
@@ -36,12 +33,8 @@ pub(super) fn routes() -> Routes<Service> {
     params(ReloadRules),
     responses((status = 200, description = "Done.", body = Changed))
 )]
-pub(super) async fn reload(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<ReloadRules>,
-) -> Answer {
-    change(&service, &peer, |service| service.reload_rules(asked))
+pub(super) async fn reload(call: Call, Asked(asked): Asked<ReloadRules>) -> Answer {
+    call.change(|service| service.reload_rules(asked))
 }
 
 /// The rules in force as a rule file
@@ -51,12 +44,8 @@ pub(super) async fn reload(
     params(ExportRules),
     responses((status = 200, description = "Done.", body = Exported))
 )]
-pub(super) async fn export(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<ExportRules>,
-) -> Answer {
-    sliced(service, peer, JSON, |service| RulesText::begin(service, asked)).await
+pub(super) async fn export(call: Call, Asked(asked): Asked<ExportRules>) -> Answer {
+    call.sliced(JSON, |service| RulesText::begin(service, asked)).await
 }
 
 /// Puts rule files in the place of the daemon's
@@ -67,11 +56,10 @@ pub(super) async fn export(
     responses((status = 200, description = "Done.", body = Changed))
 )]
 pub(super) async fn apply(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
+    call: Call,
     JsonBody(rules): JsonBody<ApplyRules, MAX_RULES_BODY>,
 ) -> Answer {
-    change(&service, &peer, |service| replace(service, &rules))
+    call.change(|service| replace(service, &rules))
 }
 
 /// Says what rule files would change
@@ -82,11 +70,10 @@ pub(super) async fn apply(
     responses((status = 200, description = "Done.", body = RulesDiff))
 )]
 pub(super) async fn compare(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
+    call: Call,
     JsonBody(rules): JsonBody<CompareRules, MAX_RULES_BODY>,
 ) -> Answer {
-    change(&service, &peer, |service| differences(service, &rules))
+    call.change(|service| differences(service, &rules))
 }
 
 /// Keeps rules on trial
@@ -99,12 +86,8 @@ pub(super) async fn compare(
         (status = 409, description = "No rules are on trial, or their time is over.")
     )
 )]
-pub(super) async fn confirm(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<ConfirmRules>,
-) -> Answer {
-    change(&service, &peer, |service| keep(service, asked.session()))
+pub(super) async fn confirm(call: Call, Asked(asked): Asked<ConfirmRules>) -> Answer {
+    call.change(|service| keep(service, asked.session()))
 }
 
 /// Takes rules on trial back
@@ -116,11 +99,8 @@ pub(super) async fn confirm(
         (status = 409, description = "No rules are on trial, or their time is over.")
     )
 )]
-pub(super) async fn revert(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    change(&service, &peer, |service| {
+pub(super) async fn revert(call: Call) -> Answer {
+    call.change(|service| {
         let (rule_sets, mut ground) = service.at_rules();
         rule_sets.revert(&mut ground)
     })

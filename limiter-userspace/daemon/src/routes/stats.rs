@@ -1,12 +1,11 @@
 //! The request for all counters.
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::stats::Stats;
 
-use crate::control::{Answer, JSON, Peer, Routes, sliced};
+use crate::control::{Answer, JSON, Routes};
 use crate::control::{Refusal, Sliced, Step};
-use crate::service::{Service, Shared};
+use crate::service::{Call, Service};
 use crate::views::{Reported as _, StatsText};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -19,11 +18,8 @@ pub(super) fn routes() -> Routes<Service> {
     path = "/v1/stats",
     responses((status = 200, description = "Done.", body = Stats))
 )]
-pub(super) async fn stats(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    sliced(service, peer, JSON, |service| StatsText::begin(service)).await
+pub(super) async fn stats(call: Call) -> Answer {
+    call.sliced(JSON, |service| StatsText::begin(service)).await
 }
 
 impl StatsText {

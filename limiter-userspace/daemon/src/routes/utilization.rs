@@ -1,12 +1,11 @@
 //! The request for how near sources come to their limits.
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::utilization::Utilization;
 use limiter_common::time::Ticks;
 
-use crate::control::{Answer, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
-use crate::service::{Service, Shared};
+use crate::control::{Answer, JSON, Refusal, Routes, Sliced, Step};
+use crate::service::{Call, Service};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/utilization", get(utilization))
@@ -18,11 +17,8 @@ pub(super) fn routes() -> Routes<Service> {
     path = "/v1/utilization",
     responses((status = 200, description = "Done.", body = Utilization))
 )]
-pub(super) async fn utilization(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    sliced(service, peer, JSON, |service| UtilizationText::begin(service)).await
+pub(super) async fn utilization(call: Call) -> Answer {
+    call.sliced(JSON, |service| UtilizationText::begin(service)).await
 }
 
 /// The running reading of all buckets, unless it was just done.

@@ -1,7 +1,5 @@
 //! A service that answers with the request.
 
-use axum::Extension;
-use axum::extract::State;
 use axum::routing::{get, post, put};
 
 use super::*;
@@ -107,59 +105,54 @@ impl Echo {
     }
 }
 
-type To = State<Shared<Echo>>;
-type Who = Extension<Peer>;
-
 fn rules() -> Routes<Echo> {
     Routes::default()
         .at(
             "/v1/reload",
-            post(|echo: To, peer: Who, Asked(asked): Asked<ReloadRules>| async move {
+            post(|call: Call<Echo>, Asked(asked): Asked<ReloadRules>| async move {
                 let not_now = || Refusal::Conflict("not now".into());
-                change(&echo, &peer, |echo| {
+                call.change(|echo| {
                     asked.force.then(|| echo.changed()).ok_or_else(not_now)
                 })
             }),
         )
         .at_rules(
             "/v1/rules",
-            get(|echo: To, peer: Who, Asked(what): Asked<ExportRules>| async move {
+            get(|call: Call<Echo>, Asked(what): Asked<ExportRules>| async move {
                 let text = what.edits.to_string();
                 let exported = Exported { generation: 1, without_requests_of: Vec::new(), text };
-                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.document(&exported))).await
+                call.sliced(JSON, |echo| Ok(echo.document(&exported))).await
             })
             .put(
-                |echo: To,
-                       peer: Who,
+                |call: Call<Echo>,
                        JsonBody(rules): JsonBody<ApplyRules, MAX_RULES_BODY>| async move {
                     assert!(rules.force);
-                    change(&echo, &peer, |echo| Ok(echo.changed()))
+                    call.change(|echo| Ok(echo.changed()))
                 },
             ),
         )
         .at_rules(
             "/v1/rules/diff",
             post(
-                |echo: To,
-                       peer: Who,
+                |call: Call<Echo>,
                        JsonBody(rules): JsonBody<CompareRules, MAX_RULES_BODY>| async move {
                     let unchanged = rules.documents[0].text.len();
                     let diff = RulesDiff { unchanged, ..RulesDiff::default() };
-                    change(&echo, &peer, |_| Ok(diff))
+                    call.change(|_| Ok(diff))
                 },
             ),
         )
         .at(
             "/v1/rules/confirm",
-            post(|echo: To, peer: Who| async move {
-                change(&echo, &peer, |echo| Ok(echo.changed()))
+            post(|call: Call<Echo>| async move {
+                call.change(|echo| Ok(echo.changed()))
             }),
         )
         .at(
             "/v1/rules/revert",
-            post(|echo: To, peer: Who| async move {
+            post(|call: Call<Echo>| async move {
                 let nothing = Refusal::Conflict("nothing on trial".into());
-                change(&echo, &peer, |_| Err::<Changed, _>(nothing))
+                call.change(|_| Err::<Changed, _>(nothing))
             }),
         )
 }
@@ -168,17 +161,17 @@ fn lists() -> Routes<Echo> {
     Routes::default()
         .at(
             "/v1/lists",
-            get(|echo: To, peer: Who| async move {
-                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.begin(Reported::Endless))).await
+            get(|call: Call<Echo>| async move {
+                call.sliced(JSON, |echo| Ok(echo.begin(Reported::Endless))).await
             })
-            .put(|echo: To, peer: Who, JsonBody(asked): JsonBody<SetList>| async move {
-                change(&echo, &peer, |echo| {
+            .put(|call: Call<Echo>, JsonBody(asked): JsonBody<SetList>| async move {
+                call.change(|echo| {
                     echo.changes += 1;
                     Ok(ListsChanged { allowed: asked.sources.len(), ..ListsChanged::default() })
                 })
             })
-            .delete(|echo: To, peer: Who, Asked(_): Asked<UnsetList>| async move {
-                change(&echo, &peer, |echo| {
+            .delete(|call: Call<Echo>, Asked(_): Asked<UnsetList>| async move {
+                call.change(|echo| {
                     echo.changes += 1;
                     Ok(ListsChanged::default())
                 })
@@ -186,11 +179,11 @@ fn lists() -> Routes<Echo> {
         )
         .at(
             "/v1/bans",
-            get(|echo: To, peer: Who| async move {
-                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.document(&Bans::default()))).await
+            get(|call: Call<Echo>| async move {
+                call.sliced(JSON, |echo| Ok(echo.document(&Bans::default()))).await
             })
-            .delete(|echo: To, peer: Who, Asked(_): Asked<Unban>| async move {
-                change(&echo, &peer, |echo| {
+            .delete(|call: Call<Echo>, Asked(_): Asked<Unban>| async move {
+                call.change(|echo| {
                     echo.changes += 1;
                     Ok(Unbanned { forgotten: 1 })
                 })
@@ -201,12 +194,9 @@ fn lists() -> Routes<Echo> {
 fn metrics() -> Routes<Echo> {
     Routes::default().at(
         "/metrics",
-        get(|echo: To, peer: Who| async move {
+        get(|call: Call<Echo>| async move {
             let text = || Reported::Text(Some(b"a 1\n".to_vec()));
-            sliced(echo.0, peer.0, limiter_text::exposition::CONTENT_TYPE, |echo| {
-                Ok(echo.begin(text()))
-            })
-            .await
+            call.sliced(limiter_text::exposition::CONTENT_TYPE, |echo| Ok(echo.begin(text()))).await
         }),
     )
 }
@@ -216,14 +206,14 @@ fn looks() -> Routes<Echo> {
     Routes::default()
         .at(
             "/v1/top",
-            get(|echo: To, peer: Who, Asked(_): Asked<AskTop>| async move {
-                read(&echo, &peer, |_| Ok(Top::default())).await
+            get(|call: Call<Echo>, Asked(_): Asked<AskTop>| async move {
+                call.read(|_| Ok(Top::default())).await
             }),
         )
         .at(
             "/v1/history",
-            get(|echo: To, peer: Who, Asked(_): Asked<AskHistory>| async move {
-                read(&echo, &peer, |_| Ok(History::default())).await
+            get(|call: Call<Echo>, Asked(_): Asked<AskHistory>| async move {
+                call.read(|_| Ok(History::default())).await
             }),
         )
 }
@@ -233,29 +223,27 @@ pub(super) fn routes() -> Routes<Echo> {
     Routes::default()
         .at(
             "/v1/status",
-            get(|echo: To, peer: Who| async move {
+            get(|call: Call<Echo>| async move {
                 let broken = Refusal::Failed("status is broken".into());
-                read(&echo, &peer, |_| Err::<Status, _>(broken)).await
+                call.read(|_| Err::<Status, _>(broken)).await
             }),
         )
         .at(
             "/v1/limits",
-            get(|echo: To, peer: Who| async move {
-                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.limits())).await
+            get(
+                |call: Call<Echo>| async move { call.sliced(JSON, |echo| Ok(echo.limits())).await },
+            )
+            .put(|call: Call<Echo>, JsonBody(limit): JsonBody<SetLimit>| async move {
+                call.change(|echo| Ok(echo.set(&limit)))
             })
-            .put(|echo: To, peer: Who, JsonBody(limit): JsonBody<SetLimit>| async move {
-                change(&echo, &peer, |echo| Ok(echo.set(&limit)))
-            })
-            .delete(
-                |echo: To, peer: Who, Asked(limit): Asked<UnsetLimit>| async move {
-                    change(&echo, &peer, |echo| Ok(echo.unset(&limit)))
-                },
-            ),
+            .delete(|call: Call<Echo>, Asked(limit): Asked<UnsetLimit>| async move {
+                call.change(|echo| Ok(echo.unset(&limit)))
+            }),
         )
         .at(
             "/v1/stats",
-            get(|echo: To, peer: Who| async move {
-                sliced(echo.0, peer.0, JSON, |_| -> Result<Reported, Refusal> {
+            get(|call: Call<Echo>| async move {
+                call.sliced(JSON, |_| -> Result<Reported, Refusal> {
                     panic!("a service that panics")
                 })
                 .await
@@ -263,52 +251,49 @@ pub(super) fn routes() -> Routes<Echo> {
         )
         .at(
             "/v1/sources",
-            get(|echo: To, peer: Who, Asked(asked): Asked<AskSources>| async move {
-                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.begin(Reported::Late(asked.by, 3))))
-                    .await
+            get(|call: Call<Echo>, Asked(asked): Asked<AskSources>| async move {
+                call.sliced(JSON, |echo| Ok(echo.begin(Reported::Late(asked.by, 3)))).await
             }),
         )
         .at(
             "/v1/sources/{*address}",
-            get(|echo: To, peer: Who, Named(address): Named| async move {
+            get(|call: Call<Echo>, Named(address): Named| async move {
                 let no = Refusal::NotFound(format!("no {address}"));
-                read(&echo, &peer, |_| Err::<SourceView, _>(no)).await
+                call.read(|_| Err::<SourceView, _>(no)).await
             }),
         )
         .at(
             "/v1/utilization",
-            get(|echo: To, peer: Who| async move {
-                sliced(echo.0, peer.0, JSON, |echo| Ok(echo.document(&Utilization::default())))
-                    .await
+            get(|call: Call<Echo>| async move {
+                call.sliced(JSON, |echo| Ok(echo.document(&Utilization::default()))).await
             }),
         )
         .at(
             "/v1/check",
-            get(|echo: To, peer: Who, Asked(asked): Asked<CheckSource>| async move {
-                respond(&echo, &peer, |_| Ok(crate::routes::check::response(Echo::check(&asked))))
-                    .await
+            get(|call: Call<Echo>, Asked(asked): Asked<CheckSource>| async move {
+                call.respond(|_| Ok(crate::routes::check::response(Echo::check(&asked)))).await
             }),
         )
         .at(
             "/v1/explain",
-            get(|echo: To, peer: Who, Asked(asked): Asked<AskExplain>| async move {
+            get(|call: Call<Echo>, Asked(asked): Asked<AskExplain>| async move {
                 let reported = ExplainedNow { packet: asked.from, ..ExplainedNow::default() };
-                read(&echo, &peer, |_| Ok(reported)).await
+                call.read(|_| Ok(reported)).await
             }),
         )
         .at(
             "/v1/events",
-            get(|echo: To, peer: Who, Asked(asked): Asked<AskEvents>| async move {
+            get(|call: Call<Echo>, Asked(asked): Asked<AskEvents>| async move {
                 if asked.follow {
-                    return follow(&echo, &peer, |_| Ok(Echo::follow(asked.drops))).await;
+                    return call.follow(|_| Ok(Echo::follow(asked.drops))).await;
                 }
-                read(&echo, &peer, |_| Ok(Events::default())).await
+                call.read(|_| Ok(Events::default())).await
             }),
         )
         .at(
             "/v1/bypass",
-            put(|echo: To, peer: Who, JsonBody(bypass): JsonBody<Bypass>| async move {
-                change(&echo, &peer, |echo| {
+            put(|call: Call<Echo>, JsonBody(bypass): JsonBody<Bypass>| async move {
+                call.change(|echo| {
                     echo.changes += 1;
                     Ok(bypass)
                 })
@@ -316,8 +301,8 @@ pub(super) fn routes() -> Routes<Echo> {
         )
         .at(
             "/v1/detach",
-            post(|echo: To, peer: Who| async move {
-                change(&echo, &peer, |_| {
+            post(|call: Call<Echo>| async move {
+                call.change(|_| {
                     let interfaces = vec!["eth0".into()];
                     Ok(Detached { interfaces, ..Detached::default() })
                 })

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::bans::{BannedSource, Bans, SetBan, Unban, Unbanned};
 use limiter_api::lists::ListName;
@@ -18,16 +17,14 @@ use limiter_rules::{Selector, SourceTextError, source_text};
 
 use crate::cluster::reported_prefix;
 use crate::control::parts::Parts;
-use crate::control::{
-    Answer, Asked, JSON, JsonBody, Peer, Refusal, Routes, Sliced, Step, change, sliced,
-};
+use crate::control::{Answer, Asked, JSON, JsonBody, Refusal, Routes, Sliced, Step};
 use crate::error::ServiceError;
 use crate::lists::bans::{self, BY_HAND};
 use crate::lists::request_bans::RequestRules;
 use crate::rule_sets::guard::Caller;
 use crate::rule_sets::warnings::{cut, while_off};
 use crate::service::lists::hazard_of_ban;
-use crate::service::{Service, Shared};
+use crate::service::{Call, Service};
 use crate::views::{self, Title};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -40,11 +37,8 @@ pub(super) fn routes() -> Routes<Service> {
     path = "/v1/bans",
     responses((status = 200, description = "Done.", body = Bans))
 )]
-pub(super) async fn list(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    sliced(service, peer, JSON, |service| BansText::begin(service)).await
+pub(super) async fn list(call: Call) -> Answer {
+    call.sliced(JSON, |service| BansText::begin(service)).await
 }
 
 /// Bans a source
@@ -57,12 +51,8 @@ pub(super) async fn list(
         (status = 409, description = "It would not be dropped, or it is the client's own session.")
     )
 )]
-pub(super) async fn ban(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    JsonBody(asked): JsonBody<SetBan>,
-) -> Answer {
-    change(&service, &peer, |service| put(service, &asked))
+pub(super) async fn ban(call: Call, JsonBody(asked): JsonBody<SetBan>) -> Answer {
+    call.change(|service| put(service, &asked))
 }
 
 /// Forgets bans and strikes
@@ -75,12 +65,8 @@ pub(super) async fn ban(
         (status = 404, description = "There is no such thing.")
     )
 )]
-pub(super) async fn unban(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<Unban>,
-) -> Answer {
-    change(&service, &peer, |service| forget(service, &asked))
+pub(super) async fn unban(call: Call, Asked(asked): Asked<Unban>) -> Answer {
+    call.change(|service| forget(service, &asked))
 }
 
 pub(super) fn one_source(text: &str) -> Result<IpAddr, ServiceError> {

@@ -1,6 +1,5 @@
 //! The request of `limiter serve` for bans by rules for requests.
 
-use axum::extract::{Extension, State};
 use axum::routing::put;
 use ipnet::IpNet;
 use limiter_api::bans::{
@@ -14,12 +13,12 @@ use limiter_rules::compile::DEFAULT_BANS;
 
 use super::one_source;
 use super::refuse_safe;
-use crate::control::{Answer, JsonBody, Peer, Refusal, Routes, change};
+use crate::control::{Answer, JsonBody, Refusal, Routes};
 use crate::lists::bans;
 use crate::lists::request_bans;
 use crate::rule_sets::guard::{self, LEAST};
 use crate::service::lists::own_addresses;
-use crate::service::{Service, Shared};
+use crate::service::{Call, Service};
 
 /// Most bans in one request.
 const AT_ONCE: usize = 32;
@@ -38,12 +37,8 @@ pub(crate) fn routes() -> Routes<Service> {
     request_body = SetRequestBans,
     responses((status = 200, description = "What became of each is inside.", body = RequestBans))
 )]
-pub(crate) async fn by_requests(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    JsonBody(asked): JsonBody<SetRequestBans>,
-) -> Answer {
-    change(&service, &peer, |service| put_all(service, &asked))
+pub(crate) async fn by_requests(call: Call, JsonBody(asked): JsonBody<SetRequestBans>) -> Answer {
+    call.change(|service| put_all(service, &asked))
 }
 
 /// Bans sources by rules for requests, as far as the guards allow each ban.

@@ -3,12 +3,11 @@
 pub(crate) mod source;
 pub(crate) mod top;
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::sources::{AskSources, SourceList};
 
-use crate::control::{Answer, Asked, JSON, Peer, Refusal, Routes, Sliced, Step, sliced};
-use crate::service::{Service, Shared};
+use crate::control::{Answer, Asked, JSON, Refusal, Routes, Sliced, Step};
+use crate::service::{Call, Service};
 use crate::sources::{Next, Reading, Wanted};
 
 pub(super) fn routes() -> Routes<Service> {
@@ -22,12 +21,8 @@ pub(super) fn routes() -> Routes<Service> {
     params(AskSources),
     responses((status = 200, description = "Done.", body = SourceList))
 )]
-pub(super) async fn sources(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<AskSources>,
-) -> Answer {
-    sliced(service, peer, JSON, |service| SourcesText::begin(service, &asked)).await
+pub(super) async fn sources(call: Call, Asked(asked): Asked<AskSources>) -> Answer {
+    call.sliced(JSON, |service| SourcesText::begin(service, &asked)).await
 }
 
 /// The running reading of all sources.

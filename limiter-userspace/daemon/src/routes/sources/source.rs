@@ -3,17 +3,16 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::sources::source::SourceView;
 use limiter_api::words;
 use limiter_common::time::Ticks;
 use limiter_rules::{Selector, source_text};
 
-use crate::control::{Answer, JSON, Named, Peer, Refusal, Routes, Sliced, Step, sliced};
+use crate::control::{Answer, JSON, Named, Refusal, Routes, Sliced, Step};
 use crate::error::ServiceError;
 use crate::routes::bans;
-use crate::service::{Service, Shared};
+use crate::service::{Call, Service};
 use crate::sources::{Account, Accounts, Ledger, Rules};
 use crate::views;
 
@@ -33,12 +32,8 @@ pub(crate) fn routes() -> Routes<Service> {
         (status = 404, description = "There is no such thing.")
     )
 )]
-pub(crate) async fn source(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Named(address): Named,
-) -> Answer {
-    sliced(service, peer, JSON, |service| SourceText::begin(service, &address)).await
+pub(crate) async fn source(call: Call, Named(address): Named) -> Answer {
+    call.sliced(JSON, |service| SourceText::begin(service, &address)).await
 }
 
 /// Time between the two readings that give a rate.

@@ -1,13 +1,12 @@
 //! The request for sources that stand out while a client looks.
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::sources::top::{AskTop, Top};
 use limiter_common::wire::EntryKind;
 use limiter_rules::source_text;
 
-use crate::control::{Answer, Asked, Peer, Refusal, Routes, read};
-use crate::service::{Service, Shared};
+use crate::control::{Answer, Asked, Refusal, Routes};
+use crate::service::{Call, Service};
 use crate::sources::{Known, Wanted, tracked};
 use crate::views;
 
@@ -25,12 +24,8 @@ pub(crate) fn routes() -> Routes<Service> {
     params(AskTop),
     responses((status = 200, description = "Done.", body = Top))
 )]
-pub(crate) async fn top(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<AskTop>,
-) -> Answer {
-    read(&service, &peer, |service| view(service, &asked)).await
+pub(crate) async fn top(call: Call, Asked(asked): Asked<AskTop>) -> Answer {
+    call.read(|service| view(service, &asked)).await
 }
 
 /// Continues a view, and returns the sources that stand out.

@@ -1,11 +1,10 @@
 //! The request for the last minutes.
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::status::history::{AskHistory, History};
 
-use crate::control::{Answer, Asked, Peer, Routes, read};
-use crate::service::{Service, Shared};
+use crate::control::{Answer, Asked, Routes};
+use crate::service::{Call, Service};
 
 pub(crate) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/history", get(history))
@@ -18,12 +17,8 @@ pub(crate) fn routes() -> Routes<Service> {
     params(AskHistory),
     responses((status = 200, description = "Done.", body = History))
 )]
-pub(crate) async fn history(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-    Asked(asked): Asked<AskHistory>,
-) -> Answer {
-    read(&service, &peer, |service| {
+pub(crate) async fn history(call: Call, Asked(asked): Asked<AskHistory>) -> Answer {
+    call.read(|service| {
         let now = service.datapath()?.now().as_nanos();
         Ok(service.gauges.recent.history(asked, now, service.began_at.as_nanos()))
     })

@@ -2,12 +2,11 @@
 
 pub(crate) mod history;
 
-use axum::extract::{Extension, State};
 use axum::routing::get;
 use limiter_api::status::Status;
 
-use crate::control::{Answer, Peer, Routes, read};
-use crate::service::{Service, Shared};
+use crate::control::{Answer, Routes};
+use crate::service::{Call, Service};
 
 pub(super) fn routes() -> Routes<Service> {
     Routes::default().at("/v1/status", get(status))
@@ -19,9 +18,6 @@ pub(super) fn routes() -> Routes<Service> {
     path = "/v1/status",
     responses((status = 200, description = "Done.", body = Status))
 )]
-pub(super) async fn status(
-    State(service): State<Shared>,
-    Extension(peer): Extension<Peer>,
-) -> Answer {
-    read(&service, &peer, |service| service.status()).await
+pub(super) async fn status(call: Call) -> Answer {
+    call.read(|service| service.status()).await
 }
