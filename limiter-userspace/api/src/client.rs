@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -198,19 +199,9 @@ impl Client {
         mut each: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), ClientError> {
         let path = self.with(path, query)?;
-        let socket = self.socket.as_path();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|source| ClientError::System { socket: socket.to_owned(), source })?;
-        runtime.block_on(async {
-            let late = || ClientError::Timeout {
-                socket: socket.to_owned(),
-                seconds: self.patience.as_secs(),
-            };
+        self.runtime()?.block_on(async {
             let opening = self.open(Method::GET, &path, Bytes::new());
-            let (response, driver) =
-                timeout(self.patience, opening).await.map_err(|_elapsed| late())??;
+            let (response, driver) = self.in_time(opening).await?;
             let status = response.status();
             let mut body = response.into_body();
             if !status.is_success() {
@@ -246,21 +237,12 @@ impl Client {
         mut each: impl FnMut(&[u8]) -> bool,
     ) -> Result<Option<u64>, ClientError> {
         let body: Bytes = serde_json::to_vec(body).map_err(|error| self.protocol(&error))?.into();
-        let socket = self.socket.as_path();
-        let system = |source| ClientError::System { socket: socket.to_owned(), source };
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
-        runtime.block_on(async {
+        let system = |source| self.system(source);
+        self.runtime()?.block_on(async {
             // Installed before the request: from then on a signal must end it in order.
             let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
             let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
-            let late = || ClientError::Timeout {
-                socket: socket.to_owned(),
-                seconds: self.patience.as_secs(),
-            };
-            let opening = self.open(Method::POST, path, body);
-            let (response, driver) =
-                timeout(self.patience, opening).await.map_err(|_elapsed| late())??;
+            let (response, driver) = self.in_time(self.open(Method::POST, path, body)).await?;
             let status = response.status();
             let number = response.headers().get(header).and_then(|value| value.to_str().ok());
             let number = number.and_then(|number| number.parse().ok());
@@ -288,8 +270,7 @@ impl Client {
                             return Ok(number);
                         }
                         stopped = true;
-                        let ending = self.exchange(Method::DELETE, path, Bytes::new());
-                        timeout(self.patience, ending).await.map_err(|_elapsed| late())??;
+                        self.in_time(self.exchange(Method::DELETE, path, Bytes::new())).await?;
                     }
                 }
             }
@@ -324,22 +305,30 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> Result<T, ClientError> {
-        let socket = self.socket.as_path();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|source| ClientError::System { socket: socket.to_owned(), source })?;
-        let exchange = async { timeout(self.patience, self.exchange(method, path, body)).await };
-        let (status, body) = runtime.block_on(exchange).unwrap_or_else(|_elapsed| {
-            Err(ClientError::Timeout {
-                socket: socket.to_owned(),
-                seconds: self.patience.as_secs(),
-            })
-        })?;
+        let exchange = self.in_time(self.exchange(method, path, body));
+        let (status, body) = self.runtime()?.block_on(exchange)?;
         if status.is_success() {
             return serde_json::from_slice(&body).map_err(|error| self.protocol(&error));
         }
         Err(self.refused(status, &body))
+    }
+
+    fn runtime(&self) -> Result<Runtime, ClientError> {
+        Builder::new_current_thread().enable_all().build().map_err(|source| self.system(source))
+    }
+
+    /// Waits no longer than the patience lasts.
+    async fn in_time<T>(
+        &self,
+        answer: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        let seconds = self.patience.as_secs();
+        let late = || ClientError::Timeout { socket: self.socket.clone(), seconds };
+        timeout(self.patience, answer).await.unwrap_or_else(|_elapsed| Err(late()))
+    }
+
+    fn system(&self, source: io::Error) -> ClientError {
+        ClientError::System { socket: self.socket.clone(), source }
     }
 
     async fn exchange(

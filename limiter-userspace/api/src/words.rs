@@ -3,154 +3,76 @@
 
 use utoipa::ToSchema;
 
-/// An address or a prefix.
-#[derive(ToSchema)]
-#[schema(examples(
-    "192.0.2.7",
-    "192.0.2.0/24",
-    "2001:db8::/64",
-    "203.0.113.0/25",
-    "0.0.0.0/0",
-    "::/0"
-))]
-pub struct Prefix(pub String);
+/// Types of text and of numbers, each with examples.
+macro_rules! words {
+    ($($(#[$about:meta])* $name:ident($of:ident): $($example:tt),*;)*) => {$(
+        $(#[$about])*
+        #[derive(ToSchema)]
+        #[schema(examples($($example),*))]
+        pub struct $name(pub $of);
+    )*};
+}
 
-/// Addresses and prefixes with commas between them.
-#[derive(ToSchema)]
-#[schema(examples(
-    "192.0.2.7,192.0.2.0/24",
-    "2001:db8::/64,203.0.113.0/25,192.0.2.7",
-    "192.0.2.7"
-))]
-pub struct Prefixes(pub String);
-
-/// A prefix that sources are looked for in.
-#[derive(ToSchema)]
-#[schema(examples("192.0.2.0/24", "2001:db8::/48", "192.0.2.7"))]
-pub struct Within(pub String);
-
-/// An address.
-#[derive(ToSchema)]
-#[schema(examples(
-    "192.0.2.7",
-    "192.0.2.1",
-    "203.0.113.1",
-    "2001:db8::7",
-    "::ffff:192.0.2.7",
-    "10.0.0.1"
-))]
-pub struct Address(pub String);
-
-/// An address, or an IPv6 /64.
-#[derive(ToSchema)]
-#[schema(examples(
-    "192.0.2.7",
-    "192.0.2.1",
-    "203.0.113.1",
-    "2001:db8::7",
-    "2001:db8::/64",
-    "::ffff:192.0.2.7",
-    "10.0.0.1"
-))]
-pub struct AnySource(pub String);
-
-/// A line of text.
-#[derive(ToSchema)]
-#[schema(examples("fail2ban sshd", "ticket 4711"))]
-pub struct Reason(pub String);
-
-/// A destination address.
-#[derive(ToSchema)]
-#[schema(examples("198.51.100.1", "2001:db8::1"))]
-pub struct Destination(pub String);
-
-/// `PORT/PROTOCOL`, a protocol, or `any`.
-#[derive(ToSchema)]
-#[schema(examples("22/tcp", "53/udp", "icmp", "protocol/47", "any"))]
-pub struct Port(pub String);
-
-/// `PORT/PROTOCOL`, a range of ports, a port, or a protocol.
-#[derive(ToSchema)]
-#[schema(examples("22/tcp", "8000-8080/udp", "443", "icmp"))]
-pub struct LimitedPort(pub String);
-
-/// Direction of a rule's packets.
-#[derive(ToSchema)]
-#[schema(examples("in", "out", "both"))]
-pub struct Direction(pub String);
-
-/// Direction of one packet.
-#[derive(ToSchema)]
-#[schema(examples("in", "out"))]
-pub struct OneDirection(pub String);
-
-/// Flags of TCP.
-#[derive(ToSchema)]
-#[schema(examples("SYN", "SYN,ACK"))]
-pub struct TcpFlags(pub String);
-
-/// Type of ICMP: a name or a number.
-#[derive(ToSchema)]
-#[schema(examples("echo-request", "13"))]
-pub struct IcmpType(pub String);
-
-/// Source port.
-#[derive(ToSchema)]
-#[schema(examples(53, 40_000))]
-pub struct SourcePort(pub u16);
-
-/// Time to live.
-#[derive(ToSchema)]
-#[schema(examples(64, 255))]
-pub struct TimeToLive(pub u8);
-
-/// A moment in RFC 3339, in UTC.
-#[derive(ToSchema)]
-#[schema(examples("2026-11-27T14:05:00Z", "2026-11-27T14:05:00.250Z"))]
-pub struct Moment(pub String);
-
-/// Name of an interface.
-#[derive(ToSchema)]
-#[schema(examples("fake0", "eth0"))]
-pub struct InterfaceName(pub String);
-
-/// A DSCP: a name or a number.
-#[derive(ToSchema)]
-#[schema(examples("ef", "0"))]
-pub struct Dscp(pub String);
-
-/// Piece of a larger packet.
-#[derive(ToSchema)]
-#[schema(examples("whole", "first", "later"))]
-pub struct Fragment(pub String);
-
-/// Id of a VLAN tag.
-#[derive(ToSchema)]
-#[schema(examples(5, 100))]
-pub struct VlanId(pub u16);
-
-/// Bytes of a frame.
-#[derive(ToSchema)]
-#[schema(examples(60, 1514, 9000))]
-pub struct FrameLength(pub u64);
-
-/// Number of sources, from 1 to 1,000.
-#[derive(ToSchema)]
-#[schema(examples(1, 20, 1000))]
-pub struct SourceCount(pub u32);
-
-/// A rule file.
-#[derive(ToSchema)]
-#[schema(examples(
-    "descriptors: []\n",
-    "descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 5}}]\n",
-    "descriptors: [{key: destination_port, value: '22', rate_limits: [{unit: minute, \
-     requests_per_unit: 5}, {unit: hour, requests_per_unit: 9, algorithm: fixed_window}]}]\n",
-    "descriptors: [{key: vlan, budget: b}]\n\
-     budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5}}]\n",
-    "nonsense"
-))]
-pub struct RuleText(pub String);
+words! {
+    /// An address or a prefix.
+    Prefix(String):
+        "192.0.2.7", "192.0.2.0/24", "2001:db8::/64", "203.0.113.0/25", "0.0.0.0/0", "::/0";
+    /// Addresses and prefixes with commas between them.
+    Prefixes(String):
+        "192.0.2.7,192.0.2.0/24", "2001:db8::/64,203.0.113.0/25,192.0.2.7", "192.0.2.7";
+    /// A prefix that sources are looked for in.
+    Within(String): "192.0.2.0/24", "2001:db8::/48", "192.0.2.7";
+    /// An address.
+    Address(String):
+        "192.0.2.7", "192.0.2.1", "203.0.113.1", "2001:db8::7", "::ffff:192.0.2.7", "10.0.0.1";
+    /// An address, or an IPv6 /64.
+    AnySource(String):
+        "192.0.2.7", "192.0.2.1", "203.0.113.1", "2001:db8::7", "2001:db8::/64",
+        "::ffff:192.0.2.7", "10.0.0.1";
+    /// A line of text.
+    Reason(String): "fail2ban sshd", "ticket 4711";
+    /// A destination address.
+    Destination(String): "198.51.100.1", "2001:db8::1";
+    /// `PORT/PROTOCOL`, a protocol, or `any`.
+    Port(String): "22/tcp", "53/udp", "icmp", "protocol/47", "any";
+    /// `PORT/PROTOCOL`, a range of ports, a port, or a protocol.
+    LimitedPort(String): "22/tcp", "8000-8080/udp", "443", "icmp";
+    /// Direction of a rule's packets.
+    Direction(String): "in", "out", "both";
+    /// Direction of one packet.
+    OneDirection(String): "in", "out";
+    /// Flags of TCP.
+    TcpFlags(String): "SYN", "SYN,ACK";
+    /// Type of ICMP: a name or a number.
+    IcmpType(String): "echo-request", "13";
+    /// Source port.
+    SourcePort(u16): 53, 40_000;
+    /// Time to live.
+    TimeToLive(u8): 64, 255;
+    /// A moment in RFC 3339, in UTC.
+    Moment(String): "2026-11-27T14:05:00Z", "2026-11-27T14:05:00.250Z";
+    /// Name of an interface.
+    InterfaceName(String): "fake0", "eth0";
+    /// A DSCP: a name or a number.
+    Dscp(String): "ef", "0";
+    /// Piece of a larger packet.
+    Fragment(String): "whole", "first", "later";
+    /// Id of a VLAN tag.
+    VlanId(u16): 5, 100;
+    /// Bytes of a frame.
+    FrameLength(u64): 60, 1514, 9000;
+    /// Number of sources, from 1 to 1,000.
+    SourceCount(u32): 1, 20, 1000;
+    /// A rule file.
+    RuleText(String):
+        "descriptors: []\n",
+        "descriptors: [{key: remote_address, rate_limit: {unit: second, requests_per_unit: 5}}]\n",
+        "descriptors: [{key: destination_port, value: '22', rate_limits: [{unit: minute, \
+         requests_per_unit: 5}, {unit: hour, requests_per_unit: 9, algorithm: fixed_window}]}]\n",
+        "descriptors: [{key: vlan, budget: b}]\n\
+         budgets: [{name: b, rate_limit: {unit: second, requests_per_unit: 5}}]\n",
+        "nonsense";
+}
 
 /// Mode in which a program is attached.
 #[derive(ToSchema)]
