@@ -3,10 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::process::{self, Memory};
 use limiter_tests::testbed::Testbed;
+use serde_json::Value;
 
 use super::page;
 use crate::control::rules::{self, Shape};
@@ -18,6 +19,14 @@ use crate::spread::Spread;
 /// Drops a second, of so many sources, that the daemon is to report.
 const DROPS: u32 = 500_000;
 const DROPPED: u32 = 1_000;
+
+/// Sources that a view has to find among all of them, and what they send a second together.
+const OVER: u32 = 20_000;
+const OVER_PER_SECOND: u32 = 200_000;
+
+/// How often a view is asked for its first row, and for how long at most.
+const GLANCE: Duration = Duration::from_millis(50);
+const FOUND: Duration = Duration::from_secs(30);
 
 /// A view asks once a second.
 const LOOK: Duration = Duration::from_secs(1);
@@ -64,9 +73,15 @@ pub fn run(options: &Options) -> Result<Measured> {
 /// When something of it fails.
 pub fn measure(effort: &Effort) -> Result<Measured> {
     let mut states = Vec::new();
-    crowded(effort, &mut states)?;
+    let found = crowded(effort, &mut states)?;
     large_sets(effort, &mut states)?;
-    let figures = figures(&states)?;
+    let mut figures = figures(&states)?;
+    figures.push(Figure {
+        what: "from the first drop to the row of a dropped source, seconds".to_owned(),
+        ratio: Spread { median: found, low: found, high: found },
+        budget: Some(Bound::AtMost(1.0)),
+        held: Bound::AtMost(3.0),
+    });
     Ok(Measured { page: page::markdown(effort, &states), figures })
 }
 
@@ -140,7 +155,9 @@ fn watch_while(
 }
 
 /// A million sources: nobody asks, somebody looks, many are dropped.
-fn crowded(effort: &Effort, states: &mut Vec<State>) -> Result<()> {
+///
+/// Returns the seconds from the first drop to the row that names a source that is dropped.
+fn crowded(effort: &Effort, states: &mut Vec<State>) -> Result<f64> {
     let Effort { watched, sources, .. } = *effort;
     let crowd = Crowd::gather(sources)?;
     let limiter = &crowd.limiter;
@@ -148,6 +165,12 @@ fn crowded(effort: &Effort, states: &mut Vec<State>) -> Result<()> {
     states.push(watch(limiter, format!("{AT_REST}, nobody asks"), watched)?);
     let look = || crowd::request(limiter, "/v1/top").map(drop);
     states.push(watch_while(limiter, "`limiter top` looks once a second", watched, look)?);
+    let mut generator = crowd.go_on(OVER, OVER_PER_SECOND)?;
+    let found = first_row(limiter)?;
+    let name = format!("{OVER} of them are dropped, `limiter top` looks once a second");
+    states.push(watch_while(limiter, name, watched, look)?);
+    generator.stop();
+    generator.finish()?;
     let list = || limiter.json(&["sources", "--top", "20"]).map(drop);
     states.push(watch_while(limiter, "`limiter sources --top 20` again and again", watched, list)?);
     let before = events(limiter)?;
@@ -164,7 +187,30 @@ fn crowded(effort: &Effort, states: &mut Vec<State>) -> Result<()> {
     ensure!(reported > 0, "no drop was reported");
     thread::sleep(SETTLED);
     states.push(watch(limiter, "after all of that", watched)?);
-    crowd.close()
+    crowd.close()?;
+    Ok(found)
+}
+
+/// Seconds from the first answer that counts a drop to the first whose first row is a source that
+/// loses packets now.
+fn first_row(limiter: &Limiter) -> Result<f64> {
+    let before = crowd::number(&crowd::request(limiter, "/v1/top")?, "/dropped")?;
+    let began = Instant::now();
+    let mut dropped = None;
+    while began.elapsed() < FOUND {
+        let top = crowd::request(limiter, "/v1/top")?;
+        if dropped.is_none() && crowd::number(&top, "/dropped")? > before {
+            dropped = Some(Instant::now());
+        }
+        let first = top.pointer("/sources/0/dropped_per_second").and_then(Value::as_f64);
+        if let Some(dropped) = dropped
+            && first.is_some_and(|rate| rate > 0.0)
+        {
+            return Ok(dropped.elapsed().as_secs_f64());
+        }
+        thread::sleep(GLANCE);
+    }
+    bail!("no source that is dropped became the first row within {} s", FOUND.as_secs())
 }
 
 /// Drops that the program reported.
