@@ -322,12 +322,14 @@ impl SourceRow {
         }
     }
 
-    /// The name of what drops most of it, and the number of the others.
+    /// The name of what drops most of it, and the number of the others: of those that drop packets
+    /// of it now, where any does.
     pub fn by_text(&self) -> String {
-        match self.by.as_slice() {
-            [] => "-".to_owned(),
-            [one] => one.title(),
-            [one, more @ ..] => format!("{} +{}", one.title(), more.len()),
+        let Some((one, more)) = self.by.split_first() else { return "-".to_owned() };
+        let now = |by: &&RuleDrops| !self.loses_now() || by.dropped_per_second > Some(0.0);
+        match more.iter().filter(now).count() {
+            0 => one.title(),
+            more => format!("{} +{more}", one.title()),
         }
     }
 

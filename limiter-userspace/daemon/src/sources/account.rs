@@ -15,6 +15,7 @@ use limiter_rules::Selector;
 use limiter_rules::model::Direction;
 
 use super::counters::{Counters, Rates};
+use super::headline::Unreported;
 use super::keys::{self, KeyLine};
 use super::rules::Rules;
 use crate::machine::clocks::rfc3339;
@@ -48,6 +49,13 @@ impl Line {
     const fn is_reported(&self) -> bool {
         matches!(self.counter, Counter::Reported { .. })
     }
+
+    /// Packets since the line is there. The first packet of an episode tells no rate: it takes two
+    /// for a time between them.
+    const fn since_new(&self) -> Counters {
+        let Counters { passed, dropped } = self.counters;
+        Counters { passed, dropped: dropped.saturating_sub(self.is_reported() as u64) }
+    }
 }
 
 impl From<&KeyLine> for Line {
@@ -66,6 +74,8 @@ impl From<&KeyLine> for Line {
 /// The counters of one source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
+    /// When it was read; zero if it never was.
+    pub(super) at: Ticks,
     /// Readings in the order of the counters.
     pub(super) lines: Vec<Line>,
     /// Buckets that count other sources as well.
@@ -120,13 +130,14 @@ impl Account {
     /// bucket (as those of its own key if its rule is in a keyed table), and its other keys.
     pub(super) fn earlier(
         datapath: &dyn Observed,
+        at: Ticks,
         (own_key, counters): (Option<TableKey>, Option<Counters>),
         lines: &[KeyLine],
         whole: bool,
     ) -> Self {
         let tables = keys::forms(datapath).into_keys().collect();
         let seen = Seen { source: own_key.is_none(), keys: whole, reported: false };
-        let mut account = Self { seen, tables, ..Self::default() };
+        let mut account = Self { at, seen, tables, ..Self::default() };
         account.lines = lines.iter().map(Line::from).collect();
         let counter = own_key.map_or(Counter::Source, Counter::Key);
         if let Some(counters) = counters
@@ -146,12 +157,15 @@ impl Account {
         account
     }
 
-    /// Returns true if packets of the source were dropped, but none by the rule of its bucket.
-    pub(super) fn loses_elsewhere(&self) -> bool {
-        let of_own = |line: &&Line| self.is_own(&line.counter);
-        let own: Vec<_> = self.lines.iter().filter(of_own).collect();
-        let dropped = |lines: &[&Line]| lines.iter().any(|line| line.counters.dropped > 0);
-        !own.is_empty() && !dropped(&own) && dropped(&self.lines.iter().collect::<Vec<_>>())
+    /// Returns true if the bucket of the source has no drops and none were reported, but its keys
+    /// have some.
+    pub(super) fn loses_by_keys(&self) -> bool {
+        let dropped = |line: &Line| line.counters.dropped > 0;
+        let is_own = |line: &&Line| self.is_own(&line.counter);
+        self.lines.iter().any(|line| self.is_own(&line.counter))
+            && !self.lines.iter().filter(is_own).any(dropped)
+            && !self.lines.iter().any(Line::is_reported)
+            && self.lines.iter().any(dropped)
     }
 
     /// The known keys of the source.
@@ -201,8 +215,8 @@ impl Account {
     /// Computes the packets since an earlier reading, for the counters in both. A direction has no
     /// result if one of its counters started again or disappeared in between, or if it is unknown
     /// when one began.
-    pub(crate) fn compare(&mut self, before: &Self, time: Ticks) {
-        self.over = time;
+    pub(crate) fn compare(&mut self, before: &Self) {
+        self.over = self.at.since(before.at);
         let has_left = |line: &&Line| !line.is_reported() && self.find(&line.counter).is_none();
         let mut unknown: Vec<Direction> =
             before.lines.iter().filter(has_left).map(|line| line.direction).collect();
@@ -211,7 +225,7 @@ impl Account {
             .iter()
             .map(|line| match before.find(&line.counter) {
                 Some(before) => line.counters.since(before),
-                None => before.knew_of(&line.counter).then_some(line.counters),
+                None => before.knew_of(&line.counter).then(|| line.since_new()),
             })
             .collect();
         let lines = self.lines.iter().zip(&since).filter(|(_, since)| since.is_none());
@@ -247,6 +261,21 @@ impl Account {
             passed.add(counter, delta.passed);
         }
         Rates::of(Counters { passed: passed.most(), ..since }, self.over)
+    }
+
+    /// Packets a second that are dropped in a direction, to order sources: what events report of a
+    /// source stands for its share of all that lists, or rules that do not count it, drop.
+    #[expect(clippy::cast_precision_loss, reason = "only to tell which is more")]
+    pub(super) fn estimate(&self, direction: Direction, unreported: Unreported) -> f64 {
+        let seconds = self.over.as_nanos() as f64 / 1e9;
+        if self.rates(direction).is_none() || seconds <= 0.0 {
+            return 0.0;
+        }
+        let lines = self.lines.iter().filter(|line| line.direction == direction);
+        let dropped = lines.map(|line| {
+            line.since.map_or(0.0, |since| since.dropped as f64 * unreported.of(&line.counter))
+        });
+        dropped.sum::<f64>() / seconds
     }
 
     fn line(&self, counter: &Counter) -> Option<&Line> {

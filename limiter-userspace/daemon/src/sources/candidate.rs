@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use limiter_api::sources::By;
 use limiter_common::source::Source;
-use limiter_common::time::Ticks;
 
 use super::account::Account;
+use super::headline::Unreported;
 use super::merit::{Best, Measure, measure};
 
 /// Number of outstanding sources that are kept for each measure.
@@ -16,21 +16,24 @@ pub(super) const KEPT: usize = 128;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Candidate {
     pub(super) account: Account,
-    pub(super) at: Ticks,
     pub(super) used: u64,
     /// Number of rounds over all keys begun when the source was first read.
     pub(super) since: u64,
 }
 
 impl Candidate {
-    pub(super) fn measure(&self, by: By) -> Measure {
-        let [first, second, third] = measure(by, &self.account);
+    pub(super) fn measure(&self, by: By, unreported: Unreported) -> Measure {
+        let [first, second, third] = measure(by, &self.account, unreported);
         [if by == By::Utilization { self.used } else { first }, second, third]
     }
 }
 
 /// Keeps the first [`KEPT`] by each measure, and the sources in `always`.
-pub(super) fn keep(pool: &mut HashMap<Source, Candidate>, always: &[Source]) {
+pub(super) fn keep(
+    pool: &mut HashMap<Source, Candidate>,
+    always: &[Source],
+    unreported: Unreported,
+) {
     if pool.len() <= KEPT {
         return;
     }
@@ -38,7 +41,7 @@ pub(super) fn keep(pool: &mut HashMap<Source, Candidate>, always: &[Source]) {
     for by in By::ALL {
         let mut best = Best::new(KEPT);
         for (source, candidate) in &*pool {
-            best.offer(candidate.measure(by), *source);
+            best.offer(candidate.measure(by, unreported), *source);
         }
         kept.extend(best.into_sources());
     }

@@ -13,6 +13,7 @@ use limiter_rules::model::{Direction, Martians};
 
 use super::account::Account;
 use super::counters::Counters;
+use super::headline::Unreported;
 use super::ledger::{Ledger, own_table};
 use super::rules::Rules;
 use super::wanted::Wanted;
@@ -21,6 +22,9 @@ use crate::events::Events;
 use crate::lists::ListStore;
 use crate::rule_sets::effective::EffectiveSet;
 use crate::views;
+
+/// Reported packets of a source that forged senders may have sent each.
+const FEW: u64 = 3;
 
 /// The parts of the daemon from which sources are described.
 #[derive(Clone, Copy)]
@@ -127,29 +131,43 @@ impl Known<'_> {
     }
 
     /// The first rows of these sources, which are ordered by the measure. In an order by drops,
-    /// rows without drops are left out.
+    /// rows without drops are left out; in one by drops now, beside a source that loses packets
+    /// now, also those of which events once reported a few.
     pub(super) fn first_rows(
         &self,
         mut sources: Vec<(Source, &Account)>,
         wanted: &Wanted,
+        unreported: Unreported,
     ) -> Result<Vec<SourceRow>, ServiceError> {
         let Wanted { by, count, .. } = *wanted;
         let rules = Rules::of(self.datapath, self.effective);
         sources.sort_by_key(|(source, _)| *source);
         let mut rows = Vec::new();
         for (source, account) in sources {
-            rows.extend(self.rows_by(&source, account, &rules)?);
+            for row in self.rows_by(&source, account, &rules)? {
+                let measure = match Direction::named(&row.direction) {
+                    Some(direction) if by == By::DropRate => {
+                        account.estimate(direction, unreported)
+                    }
+                    _ => measure(&row, by),
+                };
+                rows.push((measure, row));
+            }
         }
         if matches!(by, By::Dropped | By::DropRate) {
-            rows.retain(|row| row.dropped > 0);
+            rows.retain(|(_, row)| row.dropped > 0);
+        }
+        if by == By::DropRate && rows.iter().any(|(_, row)| row.loses_now()) {
+            let counted = |row: &SourceRow| row.by.iter().any(|by| by.exact);
+            rows.retain(|(_, row)| row.loses_now() || row.dropped > FEW || counted(row));
         }
         // Among equal sources, the smaller address comes first.
-        rows.sort_by(|a, b| {
+        rows.sort_by(|(one, a), (other, b)| {
             let counts = |row: &SourceRow| (row.dropped, row.passed);
-            measure(b, by).total_cmp(&measure(a, by)).then(counts(b).cmp(&counts(a)))
+            other.total_cmp(one).then(counts(b).cmp(&counts(a)))
         });
         rows.truncate(count);
-        Ok(rows)
+        Ok(rows.into_iter().map(|(_, row)| row).collect())
     }
 }
 

@@ -16,7 +16,7 @@ use super::keys::{self, KeyLine, Whose};
 use crate::error::ServiceError;
 use crate::events::{Events, Reported};
 use crate::rule_sets::effective::EffectiveSet;
-use crate::views::{self, BEFORE_RULES, CountsEach, Title};
+use crate::views::{self, CountsEach, Title};
 
 /// The data beside the buckets from which accounts are built, read once for many sources.
 pub(crate) struct Ledger<'a> {
@@ -80,16 +80,16 @@ impl<'a> Ledger<'a> {
         self.reported.iter().map(move |(source, lines)| (source, sum(lines)))
     }
 
-    /// The episodes of reported drops by lists, bans and `martians`, each with its number.
-    pub(super) fn dropped_before_rules(&self) -> impl Iterator<Item = ((Source, Counter), u64)> {
-        let is_before = |counter: &Counter| {
-            let Counter::Reported { reason, .. } = counter else { return false };
-            BEFORE_RULES.iter().any(|before| before.index() == u32::from(*reason))
-        };
-        let lines = self.reported.iter().flat_map(|(source, lines)| {
+    /// Their episodes, each with its number.
+    pub(super) fn episodes(&self) -> impl Iterator<Item = ((Source, Counter), u64)> {
+        self.reported.iter().flat_map(|(source, lines)| {
             lines.iter().map(move |line| ((*source, line.counter), line.counters.dropped))
-        });
-        lines.filter(move |((_, counter), _)| is_before(counter))
+        })
+    }
+
+    /// True if drops of a source were reported that are in no counter.
+    pub(super) fn has(&self, source: &Source) -> bool {
+        self.reported.contains_key(source)
     }
 
     /// Builds the account of a source from these keys; `whole` says that it has no others.
@@ -105,6 +105,7 @@ impl<'a> Ledger<'a> {
             tables: self.tables.clone(),
             own: self.own,
             began: self.began.get(source).cloned().unwrap_or_default(),
+            at: self.datapath.now(),
             ..Account::default()
         };
         if let Some(bucket) = self.datapath.bucket(*source)? {

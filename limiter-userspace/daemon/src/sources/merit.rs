@@ -12,6 +12,7 @@ use limiter_datapath::Datapath;
 
 use super::account::Account;
 use super::counters::Rates;
+use super::headline::Unreported;
 use super::known::Entry;
 
 /// Value by which a source stands out, followed by values that order sources with the same first
@@ -25,7 +26,7 @@ pub(super) type Measure = [u64; 3];
     clippy::cast_sign_loss,
     reason = "a rate is a few millions"
 )]
-pub(super) fn measure(by: By, account: &Account) -> Measure {
+pub(super) fn measure(by: By, account: &Account, unreported: Unreported) -> Measure {
     // Thousandths of packets, so that slow sources are ordered as well.
     let whole = |rate: f64| (rate * 1000.0) as u64;
     let of = |direction| {
@@ -35,7 +36,7 @@ pub(super) fn measure(by: By, account: &Account) -> Measure {
             By::Dropped => total.dropped,
             By::Passed => total.passed,
             By::Rate => whole(rates.passed + rates.dropped),
-            By::DropRate => whole(rates.dropped),
+            By::DropRate => whole(account.estimate(direction, unreported)),
             By::Utilization => 0,
         };
         [first, total.dropped, total.passed]

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use limiter_api::sources::{By, SourceList, SourceRow};
 use limiter_common::source::Source;
-use limiter_common::time::Ticks;
 use limiter_datapath::Sweep;
 
 use super::account::Account;
 use super::accounts::Accounts;
 use super::counters::Counters;
-use super::headline::AllPackets;
+use super::headline::{AllPackets, FIRST, Unreported};
 use super::known::Known;
 use super::merit::{Best, Used, measure};
 use super::sums::Sums;
@@ -54,7 +53,6 @@ enum Stage {
 struct Read {
     accounts: HashMap<Source, Account>,
     all: AllPackets,
-    at: Ticks,
 }
 
 #[derive(Debug)]
@@ -108,7 +106,6 @@ impl Reading {
                 }
                 let ledger = known.ledger();
                 let read = Read {
-                    at: known.datapath.now(),
                     all: AllPackets::read(known.datapath, &ledger)?,
                     accounts: std::mem::take(accounts).take(&ledger)?,
                 };
@@ -178,18 +175,21 @@ impl Reading {
         first: Option<Read>,
     ) -> Result<Next, ServiceError> {
         let mut list = std::mem::take(&mut self.list);
+        let mut unreported = Unreported::default();
         if let Some(first) = first {
             for (source, account) in &mut read.accounts {
                 if let Some(before) = first.accounts.get(source) {
-                    account.compare(before, read.at.since(first.at));
+                    account.compare(before);
                 }
             }
             if let Some(dropped_now) = read.all.since(&first.all) {
-                let most = Wanted { by: By::DropRate, count: 1, ..self.wanted };
-                list.headline = Some(dropped_now.headline(rows(known, &read, &most)?.first()));
+                unreported = dropped_now.unreported;
+                let most = Wanted { by: By::DropRate, count: FIRST, ..self.wanted };
+                let rows = rows(known, &read, &most, unreported)?;
+                list.headline = Some(dropped_now.headline(known, &rows));
             }
         }
-        list.sources = rows(known, &read, &self.wanted)?;
+        list.sources = rows(known, &read, &self.wanted, unreported)?;
         list.lose_nothing = list.within.saturating_sub(self.losing);
         list.dropped_by = views::dropped_by(known.datapath)?;
         Ok(Next::Done(list))
@@ -201,15 +201,16 @@ fn rows(
     known: Known<'_>,
     Read { accounts, .. }: &Read,
     wanted: &Wanted,
+    unreported: Unreported,
 ) -> Result<Vec<SourceRow>, ServiceError> {
     let mut best = Best::new(wanted.count);
     // The source may have been evicted in the meantime.
     for (source, account) in accounts.iter().filter(|(_, account)| !account.is_empty()) {
-        best.offer(measure(wanted.by, account), *source);
+        best.offer(measure(wanted.by, account, unreported), *source);
     }
     let first = best.into_sources();
     let first = first.iter().filter_map(|source| Some((*source, accounts.get(source)?)));
-    known.first_rows(first.collect(), wanted)
+    known.first_rows(first.collect(), wanted, unreported)
 }
 
 fn offer(best: &mut Best, by: By, source: Source, counters: Counters, used: u64) {

@@ -15,7 +15,7 @@ use limiter_rules::Selector;
 use super::account::Account;
 use super::candidate::{Candidate, KEPT, keep};
 use super::counters::Counters;
-use super::headline::{AllPackets, DroppedNow};
+use super::headline::{AllPackets, DroppedNow, FIRST, Unreported};
 use super::key_slice::KeySlice;
 use super::known::Known;
 use super::ledger::Ledger;
@@ -190,7 +190,7 @@ impl View {
         self.all = Some(all);
         self.refresh(known, &ledger, now)?;
         let found = self.compare(known, &wanted)?;
-        self.read_on(known, &wanted)?;
+        self.read_on(known, &ledger, &wanted)?;
         // Reads the sources that were found in this look.
         self.refresh(known, &ledger, now)?;
         self.prune(found);
@@ -223,7 +223,7 @@ impl View {
     ) -> Result<(), ServiceError> {
         let mut gone = Vec::new();
         for (source, candidate) in &mut self.pool {
-            if candidate.at >= began {
+            if candidate.account.at >= began {
                 continue;
             }
             let now = known.datapath.now();
@@ -232,17 +232,18 @@ impl View {
             let entry = known.entry(source)?;
             let used = entry.map_or(0, |entry| self.used.share(known.datapath, &entry, now));
             // The account is complete with the round that begins after its first reading.
-            let since = if before.at > Ticks::ZERO { before.since } else { self.keys.rounds };
+            let since =
+                if before.account.at > Ticks::ZERO { before.since } else { self.keys.rounds };
             let whole = self.keys.now.whole || self.keys.rounds > since + 1;
             let mut account = ledger.account(source, &lines, whole)?;
             if account.is_empty() {
                 gone.push(*source);
             }
             // A source that was only named so far has no first reading.
-            if before.at > Ticks::ZERO {
-                account.compare(&before.account, now.since(before.at));
+            if before.account.at > Ticks::ZERO {
+                account.compare(&before.account);
             }
-            *candidate = Candidate { account, at: now, used, since };
+            *candidate = Candidate { account, used, since };
         }
         for source in gone.iter().filter(|source| !self.watched.contains_key(source)) {
             self.pool.remove(source);
@@ -281,13 +282,9 @@ impl View {
             let keys = &self.keys.before;
             let lines = keys.of.get(&source).map_or(&[][..], Vec::as_slice);
             let candidate = if same {
-                let account = Account::earlier(known.datapath, own, lines, keys.whole);
-                Candidate {
-                    account,
-                    at: self.before_at,
-                    since: self.keys.rounds,
-                    ..Candidate::default()
-                }
+                let at = self.before_at;
+                let account = Account::earlier(known.datapath, at, own, lines, keys.whole);
+                Candidate { account, since: self.keys.rounds, ..Candidate::default() }
             } else {
                 Candidate::default()
             };
@@ -297,7 +294,12 @@ impl View {
         Ok(found)
     }
 
-    fn read_on(&mut self, known: Known<'_>, wanted: &Wanted) -> Result<(), ServiceError> {
+    fn read_on(
+        &mut self,
+        known: Known<'_>,
+        ledger: &Ledger<'_>,
+        wanted: &Wanted,
+    ) -> Result<(), ServiceError> {
         if self.sweep.is_done() {
             self.rounds += 1;
             self.read = 0;
@@ -328,7 +330,7 @@ impl View {
                     continue;
                 }
                 let counters = Counters::from(&entry);
-                self.quiet += u64::from(counters.dropped == 0);
+                self.quiet += u64::from(counters.dropped == 0 && !ledger.has(&source));
                 let used = self.used.share(known.datapath, &entry, now);
                 self.before.insert(source, counters);
                 let [dropped, passed, near] = &mut best;
@@ -348,7 +350,8 @@ impl View {
     /// source with keys may be known at the next look.
     fn prune(&mut self, mut always: Vec<Source>) {
         always.extend(self.watched.keys());
-        keep(&mut self.pool, &always);
+        let unreported = self.unreported();
+        keep(&mut self.pool, &always, unreported);
     }
 
     /// Reports a source from now on, until no client has asked for it for a while.
@@ -378,33 +381,37 @@ impl View {
         let mut best = Best::new(wanted.count);
         let there = self.pool.iter().filter(|(_, candidate)| !candidate.account.is_empty());
         for (source, candidate) in there {
-            best.offer(candidate.measure(wanted.by), *source);
+            best.offer(candidate.measure(wanted.by, self.unreported()), *source);
         }
         let first = best.into_sources();
         let account = |source: &Source| Some((*source, &self.pool.get(source)?.account));
-        known.first_rows(first.iter().filter_map(account).collect(), wanted)
+        known.first_rows(first.iter().filter_map(account).collect(), wanted, self.unreported())
+    }
+
+    fn unreported(&self) -> Unreported {
+        self.dropped_now.map(|now| now.unreported).unwrap_or_default()
     }
 
     /// A sentence about the present drops; `None` before the second look.
     pub(crate) fn headline(&self, known: Known<'_>) -> Result<Option<String>, ServiceError> {
         let Some(dropped_now) = self.dropped_now else { return Ok(None) };
-        let most = Wanted { by: By::DropRate, count: 1, within: self.within };
-        Ok(Some(dropped_now.headline(self.rows(known, &most)?.first())))
+        let most = Wanted { by: By::DropRate, count: FIRST, within: self.within };
+        Ok(Some(dropped_now.headline(known, &self.rows(known, &most)?)))
     }
 
     /// Number of sources without drops, as far as they were read.
     pub(crate) fn lose_nothing(&self) -> u64 {
         // Rules on other keys may drop packets of a source whose bucket has no drops.
         let elsewhere =
-            self.pool.values().filter(|candidate| candidate.account.loses_elsewhere()).count();
+            self.pool.values().filter(|candidate| candidate.account.loses_by_keys()).count();
         let quiet = self.quiet.max(self.quiet_before);
         quiet.saturating_sub(u64::try_from(elsewhere).unwrap_or(u64::MAX))
     }
 
     /// The account of a source with its rates, if it was looked at just now.
     pub(crate) fn measured(&self, source: &Source, now: Ticks) -> Option<&Account> {
-        let Candidate { account, at, .. } = self.pool.get(source)?;
-        (now.since(*at) < RECENT && account.has_rates()).then_some(account)
+        let Candidate { account, .. } = self.pool.get(source)?;
+        (now.since(account.at) < RECENT && account.has_rates()).then_some(account)
     }
 
     /// Number of rounds over all sources, of which `tracked` exist.

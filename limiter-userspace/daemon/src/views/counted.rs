@@ -27,24 +27,35 @@ pub(crate) const BEFORE_RULES: [Reason; 3] = [Reason::Denied, Reason::Banned, Re
 /// no drops appear that did not happen.
 pub(crate) fn dropped_by(datapath: &dyn Observed) -> Result<DroppedBy> {
     let installed = datapath.installed();
-    let (sources, others) = if installed.rules.len() + installed.tables.rules.len() > MOST_RULES {
-        (None, None)
-    } else {
-        let rules = counts_each(installed);
-        let (sources, others) = rules.into_iter().partition::<Vec<_>, _>(|(_, of)| of.is_all());
-        let numbers = |of: Vec<(u32, CountsEach)>| of.into_iter().map(|(number, _)| number);
-        let once = counts_once(&installed.tables);
-        (Some(numbers(sources).collect()), once.then(|| numbers(others).collect()))
-    };
-    let dropped = |numbers: Option<BTreeSet<u32>>| {
-        numbers.map(|numbers| dropped(datapath, numbers)).transpose()
+    let sum = |of: &BTreeMap<u32, u64>| of.values().fold(0, |sum: u64, of| sum.wrapping_add(*of));
+    let [sources, others] = match dropped_by_rules(datapath)? {
+        Some([sources, others]) => {
+            let once = counts_once(&installed.tables);
+            [Some(sum(&sources)), once.then(|| sum(&others))]
+        }
+        None => [None, None],
     };
     Ok(DroppedBy {
-        sources: dropped(sources)?,
-        others: dropped(others)?,
+        sources,
+        others,
         lists: dropped_by_lists(datapath)?,
         removed: datapath.rule_counters(RULE_RETIRED)?.dropped.packets,
     })
+}
+
+/// Drops since the maps were made by each rule and budget, by number: by those that count every
+/// source by itself, and by the others. `None` where they are too many to be added up.
+pub(crate) fn dropped_by_rules(datapath: &dyn Observed) -> Result<Option<[BTreeMap<u32, u64>; 2]>> {
+    let installed = datapath.installed();
+    if installed.rules.len() + installed.tables.rules.len() > MOST_RULES {
+        return Ok(None);
+    }
+    let [mut sources, mut others] = [BTreeMap::new(), BTreeMap::new()];
+    for (number, of) in counts_each(installed) {
+        let into = if of.is_all() { &mut sources } else { &mut others };
+        into.insert(number, datapath.rule_counters(number)?.dropped.packets);
+    }
+    Ok(Some([sources, others]))
 }
 
 /// Drops since the maps were made by the deny list, bans and `martians`.
@@ -83,8 +94,9 @@ pub(crate) fn counts_each(installed: &Installed) -> BTreeMap<u32, CountsEach> {
         let Some(record) = installed.tables.records.get(slot) else { continue };
         // In a family that the table is not for, nothing is dropped.
         let is_for = |net: &IpNet| rule.form.source.is_none_or(|masks| masks.of(net).is_some());
-        // A block has no buckets.
-        let has = |net: &IpNet| rule.form.distinguishes_sources(net) && !record.is_block();
+        // A block has no buckets, and rules that are charged to a budget share its own.
+        let keeps = record.budget == 0 && !record.is_block();
+        let has = |net: &IpNet| keeps && rule.form.distinguishes_sources(net);
         let counts = |net: &IpNet| Some(has(net) || !is_for(net));
         let counts = CountsEach { v4: counts(&v4), v6: counts(&v6) };
         rules.entry(record.rule).and_modify(|known| *known = known.and(counts)).or_insert(counts);
@@ -104,16 +116,6 @@ fn counts_once(tables: &InstalledTables) -> bool {
         tables.records.get(slot).is_some_and(|record| record.budget_tag != 0) && class(*slot)
     };
     !named.iter().any(is_named_class)
-}
-
-/// Sum of the drops of some rules.
-fn dropped(datapath: &dyn Observed, numbers: BTreeSet<u32>) -> Result<u64> {
-    let mut sum = 0u64;
-    for number in numbers {
-        let counters = datapath.rule_counters(number)?;
-        sum = sum.wrapping_add(counters.dropped.packets);
-    }
-    Ok(sum)
 }
 
 /// The counters of a rule; zero for a rule that no packet can reach. A rule charged to a budget has

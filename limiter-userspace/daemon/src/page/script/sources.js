@@ -113,10 +113,12 @@ function dropper(by) {
   return clean(by.rule_name ?? by.rule ?? list ?? "-");
 }
 
-// The name of what drops most of a source, and the number of the others.
-function byOf({ by }) {
+// The name of what drops most of a source, and the number of the others: of those that drop packets
+// of it now, where any does.
+function byOf({ by, dropped_per_second: lost }) {
   if (by.length === 0) return "-";
-  return by.length === 1 ? dropper(by[0]) : `${dropper(by[0])} +${by.length - 1}`;
+  const more = by.slice(1).filter((each) => !(lost > 0) || each.dropped_per_second > 0).length;
+  return more === 0 ? dropper(by[0]) : `${dropper(by[0])} +${more}`;
 }
 
 // What drops packets of a source, each with its number.

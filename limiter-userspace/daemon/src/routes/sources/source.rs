@@ -6,7 +6,6 @@ use std::time::Duration;
 use axum::routing::get;
 use limiter_api::sources::source::SourceView;
 use limiter_api::words;
-use limiter_common::time::Ticks;
 use limiter_rules::{Selector, source_text};
 
 use crate::control::{Answer, JSON, Named, Refusal, Routes, Sliced, Step};
@@ -45,8 +44,8 @@ pub(crate) struct SourceText {
     address: IpAddr,
     /// `None` once it was reported.
     accounts: Option<Accounts>,
-    /// The first reading, and its time.
-    first: Option<(Account, Ticks)>,
+    /// The first reading.
+    first: Option<Account>,
 }
 
 impl SourceText {
@@ -73,9 +72,9 @@ impl SourceText {
         let mut account = accounts.get(&source).cloned().unwrap_or_default();
         match (service.gauges.views.measured(&source, now), self.first.take()) {
             (Some(measured), _) => account.take_rates(measured),
-            (None, Some((first, then))) => account.compare(&first, now.since(then)),
+            (None, Some(first)) => account.compare(&first),
             (None, None) if !account.is_empty() => {
-                self.first = Some((account, now));
+                self.first = Some(account);
                 self.accounts = Some(Self::read(self.address));
                 return Ok(Read::After(APART));
             }
