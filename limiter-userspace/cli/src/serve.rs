@@ -20,13 +20,16 @@ const MOST_THREADS: usize = 4;
 #[derive(Debug, clap::Args)]
 pub(super) struct Serve {
     /// A rule file for requests, or a directory of them; may be repeated. Each has a domain of its
-    /// own
-    #[arg(long, value_name = "FILE|DIR", required = true)]
+    /// own. Needed without --resp
+    #[arg(long, value_name = "FILE|DIR", required_unless_present = "resp")]
     rules: Vec<PathBuf>,
     /// Where to listen: an address and a port, or unix:PATH; may be repeated [default: the sockets
     /// that the service manager passes, or 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
     listen: Vec<Listen>,
+    /// Where to speak the protocol of Redis (CL.THROTTLE, LIMITER.ASK); may be repeated
+    #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
+    resp: Vec<Listen>,
     /// Keep what is used of the limits in this directory, for the next start; the last one given
     /// counts
     #[arg(long, value_name = "DIR", overrides_with = "state_dir")]
@@ -89,6 +92,7 @@ impl Serve {
         Ok(Options {
             rules: self.rules.clone(),
             listen: self.listen.clone(),
+            resp: self.resp.clone(),
             max_keys: usize::try_from(self.max_keys).unwrap_or(usize::MAX),
             max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),
             threads: self.threads.map_or_else(processors, usize::from),

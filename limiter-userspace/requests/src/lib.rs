@@ -16,6 +16,7 @@ mod rules;
 mod server;
 mod service;
 mod shared;
+mod throttle;
 
 pub use buckets::arithmetic::{Left, Limits};
 pub use buckets::snapshot::{Loaded, Snapshot, Unusable};
@@ -32,3 +33,4 @@ pub use limiter::Limiter;
 pub use rules::files::{Files, files, read};
 pub use rules::{Domain, Rule, Rules, Terms};
 pub use server::{DEFAULT_DEADLINE, DEFAULT_LISTEN, Options, ServeError, Server, run};
+pub use throttle::{NotThrottled, Throttle, Throttled};

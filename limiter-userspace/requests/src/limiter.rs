@@ -19,12 +19,15 @@ use crate::reports::unmet::Tally;
 use crate::reports::unsaid::{Unsaid, quoted};
 use crate::rules::{Rule, Rules};
 use crate::shared::leases::LeaseTable;
+use crate::throttle::Throttles;
 
 /// The limiter: rules in force, and buckets.
 pub struct Limiter {
     rules: RwLock<Arc<Rules>>,
     pub(crate) store: Store,
     pub(crate) secret: Secret,
+    /// Limits that commands bring.
+    pub(crate) throttles: Throttles,
     /// What other nodes share with this one.
     pub(crate) cluster: Option<Shares>,
     /// Requests that named a domain without rules.
@@ -75,6 +78,7 @@ impl Limiter {
             rules: RwLock::default(),
             store: Store::new(most),
             secret,
+            throttles: Throttles::new(&secret),
             cluster: None,
             unknown: Tally::default(),
             answers: Default::default(),
@@ -152,6 +156,15 @@ impl Limiter {
     /// The rules in force.
     pub fn rules(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Rules that metrics name: those in force, and that of the limits that commands bring, if one
+    /// did.
+    pub(crate) fn counted(&self) -> Vec<Arc<Rule>> {
+        let rules = self.rules();
+        let domains = rules.domains();
+        let of_files = domains.iter().flat_map(|(_, domain)| domain.counted());
+        of_files.chain(self.throttles.counted()).cloned().collect()
     }
 
     /// Keys that have a bucket.

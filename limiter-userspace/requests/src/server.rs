@@ -22,7 +22,7 @@ use crate::daemon::Daemon;
 use crate::daemon::report::Reporter;
 use crate::doors::connections::{Answers, serve};
 use crate::doors::grpc::Grpc;
-use crate::doors::listen::{self, Listen, Listener};
+use crate::doors::listen::{self, Listen, Listener, Speaks};
 use crate::doors::open_files;
 use crate::limiter::Limiter;
 use crate::service::{Service, WaitingRoom};
@@ -37,6 +37,8 @@ pub struct Options {
     /// Addresses to listen at. If there is none: the sockets that the service manager passes, or
     /// [`DEFAULT_LISTEN`].
     pub listen: Vec<Listen>,
+    /// Addresses at which it speaks the protocol of Redis.
+    pub resp: Vec<Listen>,
     /// Keys that there is room for.
     pub max_keys: usize,
     /// Connections at once.
@@ -71,10 +73,12 @@ pub enum ServeError {
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Rules(Vec<RuleFileError>),
     /// The server cannot listen at an address.
-    #[error("cannot listen at {listen}: {source}: {}", listen_remedy(.source.kind()))]
+    #[error("cannot listen at {at}: {source}: {} with {option}", listen_remedy(.source.kind()))]
     Listen {
         /// The address.
-        listen: Listen,
+        at: String,
+        /// The option that names addresses for this protocol.
+        option: &'static str,
         /// Reason.
         source: io::Error,
     },
@@ -102,11 +106,11 @@ pub enum ServeError {
 
 const fn listen_remedy(kind: io::ErrorKind) -> &'static str {
     match kind {
-        io::ErrorKind::NotFound => "make the directory, or give another path with --listen",
+        io::ErrorKind::NotFound => "make the directory, or give another path",
         io::ErrorKind::PermissionDenied => {
-            "let this user make the socket there, or give another one with --listen"
+            "let this user make the socket there, or give another one"
         }
-        _ => "free it, or give another one with --listen",
+        _ => "free it, or give another one",
     }
 }
 
@@ -139,6 +143,7 @@ pub struct Server {
     /// Sockets that are removed at the end.
     own: Vec<(PathBuf, SocketFile)>,
     addresses: Vec<Listen>,
+    resp: Vec<Listen>,
     state: Option<StateDirectory>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -183,24 +188,29 @@ impl Server {
         let grpc = Grpc::new(&service, options.response_headers)
             .map_err(|error| system("describe the gRPC services")(io::Error::other(error)))?;
         let answers = Answers { service: Arc::clone(&service), grpc: Arc::new(grpc) };
-        let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+        let (mut listeners, mut addresses, mut resp) = (Vec::new(), Vec::new(), Vec::new());
         for (listener, address) in listen::inherited().map_err(ServeError::Inherited)? {
             addresses.push(address);
-            listeners.push(listener);
+            listeners.push((Speaks::Http, listener));
         }
         let mut asked = options.listen.clone();
         if asked.is_empty() && listeners.is_empty() {
             asked.push(Listen::Tcp(DEFAULT_LISTEN));
         }
         let mut own = Vec::new();
-        for listen in &asked {
-            let (listener, file) = Listener::bind(listen)
-                .map_err(|source| ServeError::Listen { listen: listen.clone(), source })?;
+        let asked = asked.iter().map(|listen| (Speaks::Http, listen));
+        for (speaks, listen) in asked.chain(options.resp.iter().map(|of| (Speaks::Resp, of))) {
+            let (listener, file) = Listener::bind(listen).map_err(|source| ServeError::Listen {
+                at: speaks.at(listen),
+                option: speaks.option(),
+                source,
+            })?;
             if let (Listen::Unix(path), Some(file)) = (listen, file) {
                 own.push((path.clone(), file));
             }
-            addresses.push(listener.address(listen));
-            listeners.push(listener);
+            let to = if speaks == Speaks::Http { &mut addresses } else { &mut resp };
+            to.push(listener.address(listen));
+            listeners.push((speaks, listener));
         }
         let (mut node, mut queues) = (None, None);
         if let Some((leases, config)) = cluster {
@@ -216,6 +226,7 @@ impl Server {
             rules: options.rules.clone(),
             own,
             addresses,
+            resp,
             state,
             stop,
             threads: Vec::new(),
@@ -227,8 +238,8 @@ impl Server {
         let most = options.max_connections.div_ceil(threads).max(1);
         open_files::make_room(most.saturating_mul(threads));
         for number in 0..threads {
-            let listeners =
-                listeners.iter().map(Listener::try_clone).collect::<io::Result<Vec<_>>>();
+            let cloned = |(speaks, of): &(Speaks, Listener)| Ok((*speaks, of.try_clone()?));
+            let listeners = listeners.iter().map(cloned).collect::<io::Result<Vec<_>>>();
             let listeners = listeners.map_err(system("share the sockets"))?;
             let (answers, stopped) = (answers.clone(), stopped.clone());
             let answer = move || -> io::Result<()> {
@@ -238,16 +249,26 @@ impl Server {
             server.threads.push(thread.map_err(system("start a thread"))?);
         }
         if let Some(daemon) = options.daemon.clone() {
-            let listen: Vec<String> = server.addresses.iter().map(Listen::to_string).collect();
-            let reporter = Reporter::start(&server.service, daemon, &listen);
+            let reporter = Reporter::start(&server.service, daemon, &server.shown());
             server.reporter = Some(reporter.map_err(system("start a thread"))?);
         }
         Ok(server)
     }
 
-    /// Addresses that it listens at, with the ports that the system chose.
+    /// Addresses that it listens at for HTTP and gRPC, with the ports that the system chose.
     pub fn addresses(&self) -> &[Listen] {
         &self.addresses
+    }
+
+    /// The same for the protocol of Redis.
+    pub fn resp_addresses(&self) -> &[Listen] {
+        &self.resp
+    }
+
+    /// All addresses, as clients name them.
+    fn shown(&self) -> Vec<String> {
+        let http = self.addresses.iter().map(|listen| Speaks::Http.at(listen));
+        http.chain(self.resp.iter().map(|listen| Speaks::Resp.at(listen))).collect()
     }
 
     /// Reads the rule files again; true if they are in force. Otherwise those from before stay.
@@ -359,7 +380,7 @@ pub fn run(options: &Options) -> Result<(), ServeError> {
         interrupt: listen(SignalKind::interrupt())?,
     };
     let server = Server::start(options)?;
-    for address in server.addresses() {
+    for address in server.shown() {
         tracing::info!("requests are answered at {address}");
     }
     let every = options.state.as_ref().map(|state| state.every);

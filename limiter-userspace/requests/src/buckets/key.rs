@@ -60,9 +60,13 @@ pub(crate) struct Begun(SipHasher13);
 
 impl Begun {
     pub(crate) fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         // The length as well, so that no two lists of texts are the same.
-        self.0.write_usize(text.len());
-        self.0.write(text.as_bytes());
+        self.0.write_usize(bytes.len());
+        self.0.write(bytes);
     }
 
     pub(crate) fn number(&mut self, number: u64) {

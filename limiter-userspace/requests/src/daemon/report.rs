@@ -50,10 +50,10 @@ const fn weight(counts: &RequestCounts) -> (u64, u64) {
 }
 
 /// The `most` rules with the most over their limits, in this order, and the sum of the others.
-fn first(rules: &[&Arc<Rule>], most: usize) -> (Vec<ReportedRule>, OtherRequestRules) {
+fn first(rules: &[Arc<Rule>], most: usize) -> (Vec<ReportedRule>, OtherRequestRules) {
     // Requests go on meanwhile, so the counters of a rule are read once.
     let mut all: Vec<(Counts, &Arc<Rule>)> =
-        rules.iter().map(|rule| (rule.counters.all(), *rule)).collect();
+        rules.iter().map(|rule| (rule.counters.all(), rule)).collect();
     all.sort_by_key(|(counts, rule)| (Reverse(weight(&counted(counts))), &rule.domain, &rule.path));
     let others = all.split_off(most.min(all.len()));
     let mut sum = Counts::default();
@@ -115,9 +115,7 @@ struct Begins {
 impl Begins {
     fn report(&self, ends: bool) -> ReportRequests {
         let limiter = &self.service.limiter;
-        let rules = limiter.rules();
-        let rules: Vec<_> =
-            rules.domains().into_iter().flat_map(|(_, domain)| domain.counted()).collect();
+        let rules = limiter.counted();
         let at = self.since.elapsed();
         let (rules, others) = first(&rules, MOST_RULES);
         let Health { mut wrong, mut notes } = self.service.health();
@@ -198,7 +196,7 @@ mod tests {
         let limiter = limiter(5);
         let rules = limiter.rules();
         let (_, domain) = rules.domains().pop().unwrap();
-        let all: Vec<&Arc<Rule>> = domain.rules().iter().collect();
+        let all = domain.rules().to_vec();
         let count = |path: &str, became, count| {
             let rule = all.iter().find(|rule| &*rule.path == path).unwrap();
             rule.counters.count_many(became, count);

@@ -2,10 +2,10 @@
 //! Beyond that, the connection that costs most for longest is ended, so that clients that hold back
 //! connections or bodies do not keep others out.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,16 +19,17 @@ use hyper::service::service_fn;
 use hyper::{Request, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet, LocalSet};
 use tokio::time::{sleep, timeout};
 
 use crate::doors::grpc::{self, Grpc};
-use crate::doors::http;
-use crate::doors::listen::Listener;
+use crate::doors::listen::{Listener, Speaks};
 use crate::doors::under_way::{Activity, MEMORY, Memory, UnderWay};
+use crate::doors::{http, resp};
 use crate::reports::unsaid::Unsaid;
 use crate::service::Service;
 
@@ -52,9 +53,12 @@ const WINDOW: u32 = 256 << 10;
 /// Bytes of one answer that are kept for a client that does not read, over HTTP/2.
 const SEND: usize = 64 << 10;
 
-/// Time after which a quiet HTTP/2 connection is asked whether its client is still there, and time
-/// for the answer.
+/// Time after which a quiet HTTP/2 connection, or one of Redis' protocol, is asked whether its
+/// client is still there, and time for the answer.
 const PING: Duration = Duration::from_secs(30);
+
+/// Times that a client of Redis' protocol is asked.
+const ASKED: u32 = 3;
 
 /// Time for requests under way after the process was asked to stop: as long as an answer may be
 /// held back, and a bit.
@@ -82,7 +86,7 @@ pub(crate) struct Answers {
 /// `thread` is the number of the calling thread.
 pub(crate) async fn serve(
     answers: Answers,
-    listeners: Vec<Listener>,
+    listeners: Vec<(Speaks, Listener)>,
     most: usize,
     stop: watch::Receiver<bool>,
     thread: usize,
@@ -105,16 +109,16 @@ pub(crate) async fn serve(
         .run_until(async {
             grpc.report(true).await;
             let mut accepting = JoinSet::new();
-            for listener in listeners {
+            for (speaks, listener) in listeners {
                 let connections = Rc::clone(&connections);
                 match listener {
                     Listener::Tcp(listener) => {
                         let listener = TcpListener::from_std(listener)?;
-                        accepting.spawn_local(connections.accept_tcp(listener));
+                        accepting.spawn_local(connections.accept_tcp(speaks, listener));
                     }
                     Listener::Unix(listener) => {
                         let listener = UnixListener::from_std(listener)?;
-                        accepting.spawn_local(connections.accept_unix(listener));
+                        accepting.spawn_local(connections.accept_unix(speaks, listener));
                     }
                 }
             }
@@ -154,25 +158,24 @@ struct Connections {
 }
 
 impl Connections {
-    async fn accept_tcp(self: Rc<Self>, listener: TcpListener) {
+    async fn accept_tcp(self: Rc<Self>, speaks: Speaks, listener: TcpListener) {
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    // Answers are small and are to go at once.
-                    if let Err(error) = stream.set_nodelay(true) {
+                    if let Err(error) = set_options(speaks, &stream) {
                         tracing::debug!(%error, "an option of a connection");
                     }
-                    self.add(stream);
+                    self.add(speaks, stream);
                 }
                 Err(error) => self.failed(&error).await,
             }
         }
     }
 
-    async fn accept_unix(self: Rc<Self>, listener: UnixListener) {
+    async fn accept_unix(self: Rc<Self>, speaks: Speaks, listener: UnixListener) {
         loop {
             match listener.accept().await {
-                Ok((stream, _)) => self.add(stream),
+                Ok((stream, _)) => self.add(speaks, stream),
                 Err(error) => self.failed(&error).await,
             }
         }
@@ -196,7 +199,7 @@ impl Connections {
         sleep(PAUSE).await;
     }
 
-    fn add(&self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
+    fn add(&self, speaks: Speaks, stream: impl AsyncRead + AsyncWrite + Unpin + 'static) {
         self.forget_ended();
         if self.open.borrow().len() >= self.most && !self.evict() {
             // All connections have a request that is being answered.
@@ -204,9 +207,16 @@ impl Connections {
             return;
         }
         let activity = Activity::new(&self.memory);
-        let work =
-            connection(stream, self.answers.clone(), Arc::clone(&activity), self.stop.clone());
-        let task = tokio::task::spawn_local(work).abort_handle();
+        let (answers, stop) = (self.answers.clone(), self.stop.clone());
+        let task = match speaks {
+            Speaks::Http => {
+                tokio::task::spawn_local(connection(stream, answers, Arc::clone(&activity), stop))
+            }
+            Speaks::Resp => {
+                tokio::task::spawn_local(of_redis(stream, answers, Arc::clone(&activity), stop))
+            }
+        };
+        let task = task.abort_handle();
         self.open.borrow_mut().push(Connection { task, activity });
     }
 
@@ -244,6 +254,18 @@ impl Connections {
         ended.fetch_add(1, Ordering::Relaxed);
         true
     }
+}
+
+fn set_options(speaks: Speaks, stream: &TcpStream) -> io::Result<()> {
+    // Answers are small and are to go at once.
+    stream.set_nodelay(true)?;
+    if speaks == Speaks::Resp {
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, PING)?;
+        sockopt::set_tcp_keepintvl(stream, PING / ASKED)?;
+        sockopt::set_tcp_keepcnt(stream, ASKED)?;
+    }
+    Ok(())
 }
 
 /// Waits until the process is to end, or until nobody can ask for that any more.
@@ -318,7 +340,7 @@ async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     answers: Answers,
     activity: Arc<Activity>,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) {
     let _open = Open::new(&answers.service);
     let (of_requests, stopping) = (Arc::clone(&activity), stop.clone());
@@ -344,9 +366,40 @@ async fn connection(
     });
     let protocols = protocols();
     let mut connection = pin!(protocols.serve_connection(TokioIo::new(stream), answer));
+    let close = auto::Connection::graceful_shutdown;
+    let ended = ended(connection.as_mut(), close, &activity, stop).await;
+    if let Some(Err(error)) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// A connection of Redis' protocol.
+async fn of_redis(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    answers: Answers,
+    activity: Arc<Activity>,
+    stop: watch::Receiver<bool>,
+) {
+    let _open = Open::new(&answers.service);
+    let closes = Cell::new(false);
+    let connection = pin!(resp::serve(stream, &answers.service, &activity, &closes));
+    let ended = ended(connection, |_| closes.set(true), &activity, stop).await;
+    if let Some(Err(error)) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// Runs a connection to its end, which comes soon if its client says nothing or the process is to
+/// end: `close` then has it answer what is under way, and no more. None if it is cut off.
+async fn ended<C: Future>(
+    mut connection: Pin<&mut C>,
+    close: impl FnOnce(Pin<&mut C>),
+    activity: &Activity,
+    mut stop: watch::Receiver<bool>,
+) -> Option<C::Output> {
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),
-        () = silent(&activity) => None,
+        () = silent(activity) => None,
         () = stopped(&mut stop) => {
             let time = match activity.asked() {
                 (false, _) => FIRST,
@@ -356,17 +409,13 @@ async fn connection(
             timeout(time, connection.as_mut()).await.ok()
         }
     };
-    let ended = if let Some(ended) = ended {
-        ended
-    } else {
-        connection.as_mut().graceful_shutdown();
-        tokio::select! {
-            ended = connection => ended,
-            () = quiet(&activity) => return,
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+    if ended.is_some() {
+        return ended;
+    }
+    close(connection.as_mut());
+    tokio::select! {
+        ended = connection => Some(ended),
+        () = quiet(activity) => None,
     }
 }
 
@@ -404,12 +453,12 @@ mod tests {
                 let head = "POST /json HTTP/1.1\r\nHost: x\r\nContent-Length: 50001\r\n\r\n";
                 for number in 0..12 {
                     let (mut client, server) = duplex(100_000);
-                    connections.add(server);
+                    connections.add(Speaks::Http, server);
                     client.write_all(head.as_bytes()).await.unwrap();
                     client.write_all(&vec![b' '; 50_000]).await.unwrap();
                     clients.push(client);
                     let (mut other, server) = duplex(1000);
-                    connections.add(server);
+                    connections.add(Speaks::Http, server);
                     let ask = b"GET /healthcheck HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
                     other.write_all(ask).await.unwrap();
                     let mut answer = String::new();

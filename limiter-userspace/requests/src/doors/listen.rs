@@ -47,6 +47,34 @@ impl fmt::Display for Listen {
     }
 }
 
+/// What is spoken at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// HTTP, and gRPC.
+    Http,
+    /// The protocol of Redis.
+    Resp,
+}
+
+impl Speaks {
+    /// The option that gives addresses for it.
+    pub(crate) const fn option(self) -> &'static str {
+        match self {
+            Self::Http => "--listen",
+            Self::Resp => "--resp",
+        }
+    }
+
+    /// How a client names an address.
+    pub(crate) fn at(self, listen: &Listen) -> String {
+        match (self, listen) {
+            (Self::Http, _) => listen.to_string(),
+            (Self::Resp, Listen::Tcp(address)) => format!("redis://{address}"),
+            (Self::Resp, Listen::Unix(path)) => format!("redis+unix://{}", path.display()),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(TcpListener),

@@ -1,4 +1,4 @@
-//! The doors: connections, and the wire formats of HTTP, gRPC and quotas. Everything here turns a
+//! The doors: connections, and the wire formats of HTTP, gRPC, quotas and Redis. Everything here turns a
 //! wire format into a question, and a decision into an answer in that format.
 
 pub(crate) mod check;
@@ -12,5 +12,6 @@ pub(crate) mod lateness;
 pub(crate) mod listen;
 pub(crate) mod open_files;
 pub(crate) mod quota;
+pub(crate) mod resp;
 pub(crate) mod under_way;
 pub(crate) mod utf8;

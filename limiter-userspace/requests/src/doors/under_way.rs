@@ -57,6 +57,17 @@ impl Memory {
     }
 }
 
+/// What a connection does that has no requests of hyper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// It waits for its client.
+    Waiting,
+    /// A command has arrived in part.
+    Receiving,
+    /// It answers commands.
+    Answering,
+}
+
 #[derive(Debug)]
 pub(crate) struct Activity {
     memory: Arc<Memory>,
@@ -106,6 +117,24 @@ impl Activity {
 
     fn state(&self) -> MutexGuard<'_, Progress> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what a connection without requests of hyper does, and the bytes that it holds.
+    pub(crate) fn does(&self, doing: Doing, held: usize) {
+        let mut state = self.state();
+        let now = Instant::now();
+        if state.answering > 0 {
+            (state.ended, state.since, state.served) = (now, now, true);
+        }
+        if state.unfinished == 0 {
+            state.begun = now;
+        }
+        state.asked |= doing == Doing::Answering;
+        state.answering = usize::from(doing == Doing::Answering);
+        state.unfinished = usize::from(doing == Doing::Receiving);
+        let before = state.bytes;
+        self.give(&mut state, before);
+        self.take(&mut state, held);
     }
 
     /// Whether there was a request, and whether it came over HTTP/2.

@@ -98,6 +98,13 @@ fn mend(text: &mut [u8]) {
     }
 }
 
+/// A text with `?` in the place of each byte that belongs to no character.
+pub(crate) fn in_place(bytes: &[u8]) -> String {
+    let mut bytes = bytes.to_vec();
+    mend(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// Whole messages of gRPC, with texts in UTF-8; true if some were not.
 fn mended(bytes: Bytes, shape: &Shape) -> (Bytes, bool) {
     let mut wrong = Vec::new();

@@ -181,6 +181,11 @@ impl Counters {
         std::array::from_fn(|index| self.all[index].load(Ordering::Relaxed))
     }
 
+    /// True if it counted anything.
+    pub(crate) fn any(&self) -> bool {
+        self.all().iter().any(|count| *count > 0)
+    }
+
     pub(crate) fn by_value(&self) -> BTreeMap<String, Counts> {
         self.by_value.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -18,9 +18,7 @@ use crate::service::Service;
 pub(crate) fn page(service: &Service) -> String {
     let Service { limiter, stats, .. } = service;
     let mut page = Exposition::default();
-    let rules = limiter.rules();
-    let rules: Vec<_> =
-        rules.domains().into_iter().flat_map(|(_, domain)| domain.counted()).collect();
+    let rules = limiter.counted();
     let [within, over] = limiter.answers();
     page.metric("limiter_requests_total", Kind::Counter, "Requests, by the answer.")
         .add(&[("code", "ok")], within)
@@ -127,7 +125,7 @@ fn labels(rule: &Rule) -> [(&str, &str); 3] {
 }
 
 /// What became of requests, by rule.
-fn of_rules(page: &mut Exposition, rules: &[&Arc<Rule>]) {
+fn of_rules(page: &mut Exposition, rules: &[Arc<Rule>]) {
     let help = "Descriptors of requests, by the rule and by what became of them.";
     let mut samples = page.metric("limiter_request_descriptors_total", Kind::Counter, help);
     for rule in rules {
@@ -165,7 +163,7 @@ fn of_rules(page: &mut Exposition, rules: &[&Arc<Rule>]) {
 }
 
 /// What is there about limits that nodes share.
-fn of_cluster(page: &mut Exposition, service: &Service, rules: &[&Arc<Rule>]) {
+fn of_cluster(page: &mut Exposition, service: &Service, rules: &[Arc<Rule>]) {
     let help = "Descriptors about which on_partition of their rule decided, by the reason.";
     let mut samples = page.metric("limiter_request_on_partition_total", Kind::Counter, help);
     for rule in rules {

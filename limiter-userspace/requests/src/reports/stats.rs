@@ -12,14 +12,17 @@ pub(crate) enum Why {
     Method,
     TooLong,
     TooSlow,
+    /// There is no room for a key of a command.
+    Room,
 }
 
-const WHYS: [(Why, &str); 5] = [
+const WHYS: [(Why, &str); 6] = [
     (Why::Request, "request"),
     (Why::Path, "path"),
     (Why::Method, "method"),
     (Why::TooLong, "too_long"),
     (Why::TooSlow, "too_slow"),
+    (Why::Room, "no_room"),
 ];
 
 #[derive(Debug, Default)]

@@ -71,8 +71,7 @@ impl Domain {
     /// Rules that metrics name: all of them, and that of the limits that requests bring for other
     /// keys, if one did.
     pub(crate) fn counted(&self) -> impl Iterator<Item = &Arc<Rule>> {
-        let met = |rule: &&Arc<Rule>| rule.counters.all().iter().any(|count| *count > 0);
-        self.rules.iter().chain(Some(&self.brought).filter(met))
+        self.rules.iter().chain(Some(&self.brought).filter(|rule| rule.counters.any()))
     }
 
     /// What a limit that a request brings stands for, and the key of its descriptor: the rule of

@@ -78,7 +78,7 @@ impl Rule {
     }
 
     /// A rule without limits.
-    pub(super) fn bare(domain: &str, path: &str, identity: Key, counters: Arc<Counters>) -> Self {
+    pub(crate) fn bare(domain: &str, path: &str, identity: Key, counters: Arc<Counters>) -> Self {
         Self {
             domain: domain.into(),
             path: path.into(),

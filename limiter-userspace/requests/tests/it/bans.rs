@@ -93,6 +93,7 @@ impl Running {
         let options = Options {
             rules: vec![rules],
             listen: vec![Listen::Unix(directory.path().join("s"))],
+            resp: Vec::new(),
             max_keys,
             max_connections: 16,
             response_headers: false,

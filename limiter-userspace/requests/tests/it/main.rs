@@ -20,6 +20,7 @@ mod random;
 #[path = "../../../cluster/tests/cluster/server.rs"]
 mod redis_server;
 mod reserve;
+mod resp;
 mod room;
 mod rules_change;
 mod running;

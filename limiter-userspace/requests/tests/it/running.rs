@@ -43,6 +43,7 @@ pub(crate) fn started(change: impl FnOnce(&mut Options)) -> Running {
     let mut options = Options {
         rules: vec![rules],
         listen: vec!["127.0.0.1:0".parse().unwrap(), Listen::Unix(directory.path().join("s"))],
+        resp: Vec::new(),
         max_keys: 1000,
         max_connections: 100,
         threads: 1,

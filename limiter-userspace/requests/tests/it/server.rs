@@ -383,6 +383,7 @@ fn what_cannot_be_served_is_refused() {
     let options = Options {
         rules: vec![rules.clone(), directory.path().join("none.yaml")],
         listen: vec!["127.0.0.1:0".parse().unwrap()],
+        resp: Vec::new(),
         max_keys: 1,
         max_connections: 1,
         threads: 1,

@@ -18,7 +18,8 @@ fn blocks<const N: usize>(pages: [&str; N]) -> Vec<String> {
 #[test]
 fn the_documentation_s_files_can_be_installed() {
     let of_packets = blocks(["rules.md", "rules-reference.md"]);
-    let of_requests = blocks(["requests.md", "requests-reference.md", "behind-a-proxy.md"]);
+    let of_requests =
+        blocks(["requests.md", "requests-reference.md", "behind-a-proxy.md", "redis.md"]);
     assert!(of_packets.len() >= 4 && of_requests.len() >= 4);
     // Those of Envoy's own configuration are for Envoy.
     for block in of_requests.iter().filter(|block| !block.contains("envoy.")) {
