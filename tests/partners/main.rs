@@ -1,4 +1,4 @@
-//! limiter beside the real things: proxies, stores, container engines and others, each started
+//! limiter beside the real things: proxies, clients, stores, container engines and others, each started
 //! from its package in namespaces of its own, with the lines of the pages in `docs`. Each is tried
 //! alive, dead, hanging and restarting. `cargo xtask partners` runs them; `cargo xtask test` does
 //! not.
@@ -17,4 +17,5 @@ mod page;
 mod partner;
 mod prometheus;
 mod proxy;
+mod redis_py;
 mod stores;

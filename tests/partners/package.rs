@@ -66,6 +66,27 @@ pub(crate) fn wheel(package: &str, inside: &str, program: &str) -> Result<PathBu
     Ok(root)
 }
 
+/// Where the modules of [`modules`] are on a machine that has them.
+pub(crate) const MODULES: &str = "/usr/lib/partners";
+
+/// Packages of `PyPI` that are Python alone, such as `redis==8.1.0`.
+pub(crate) fn modules(packages: &[&str]) -> Result<PathBuf> {
+    let root = cache(&packages.join("-"));
+    unpacked(&root, |to| {
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]);
+        had(&packages.join(" "), command::checked(pip.arg("--dest").arg(to).args(packages)))?;
+        for file in files(to, "whl")? {
+            let mut unzip = Command::new("python3");
+            unzip.args(["-m", "zipfile", "-e"]).arg(&file).arg(to.join(&MODULES[1..]));
+            command::checked(&mut unzip)?;
+            fs::remove_file(file)?;
+        }
+        Ok(())
+    })?;
+    Ok(root)
+}
+
 /// A failure of apt or pip is of this machine or its network.
 fn had(package: &str, result: Result<String>) -> Result<String> {
     result.map_err(|error| {
