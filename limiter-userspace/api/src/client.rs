@@ -30,7 +30,11 @@ pub enum ClientError {
     #[error("no daemon at {}: start one with `limiter run --limit 1000/s` or `limiter run --rules FILE`, or name its socket with --socket", .0.display())]
     Missing(PathBuf),
     /// Nobody listens at the socket.
-    #[error("the daemon at {} is gone: start it again with `limiter run --iface IFACE --rules FILE`", .0.display())]
+    #[error(
+        "the daemon at {} is gone: start it again, with `systemctl restart limiter` or the same \
+         `limiter run`",
+        .0.display()
+    )]
     Gone(PathBuf),
     /// This user may not connect.
     #[error("no permission to use {}: run the command as root or as a member of the socket's group", .0.display())]
@@ -62,6 +66,9 @@ pub enum ClientError {
         /// The unexpected part of the answer.
         detail: String,
     },
+    /// The answer had begun, and its end did not come.
+    #[error("the daemon at {} ended, or cut its answer off: see its log", .0.display())]
+    CutOff(PathBuf),
     /// An error after a change was sent: it is unknown whether the change was made.
     #[error(
         "{0}; it may still happen, or have happened: see what is in force with `limiter status`"
@@ -87,15 +94,18 @@ impl ClientError {
     /// failure, too.
     pub const fn is_failure(&self) -> bool {
         match self {
-            Self::Uncertain(_) | Self::Timeout { .. } => true,
+            Self::Uncertain(_) | Self::Timeout { .. } | Self::CutOff(_) => true,
             Self::Refused { status, .. } => *status >= 500,
             _ => false,
         }
     }
 
-    /// Returns true if there is a daemon that did not answer.
+    /// Returns true if there is, or was, a daemon that did not answer.
     pub const fn no_answer(&self) -> bool {
-        matches!(self, Self::Uncertain(_) | Self::Timeout { .. } | Self::Protocol { .. })
+        matches!(
+            self,
+            Self::Uncertain(_) | Self::Timeout { .. } | Self::Protocol { .. } | Self::CutOff(_)
+        )
     }
 }
 
@@ -205,12 +215,12 @@ impl Client {
             let status = response.status();
             let mut body = response.into_body();
             if !status.is_success() {
-                let body = body.collect().await.map_err(|error| self.protocol(&error))?;
+                let body = body.collect().await.map_err(|_cut| self.cut_off())?;
                 return Err(self.refused(status, &body.to_bytes()));
             }
             let mut begun = Vec::new();
             while let Some(frame) = body.frame().await {
-                let frame = frame.map_err(|error| self.protocol(&error))?;
+                let frame = frame.map_err(|_cut| self.cut_off())?;
                 let Ok(data) = frame.into_data() else { continue };
                 begun.extend_from_slice(&data);
                 while let Some(end) = begun.iter().position(|byte| *byte == b'\n') {
@@ -248,7 +258,7 @@ impl Client {
             let number = number.and_then(|number| number.parse().ok());
             let mut body = response.into_body();
             if !status.is_success() {
-                let body = body.collect().await.map_err(|error| self.protocol(&error))?;
+                let body = body.collect().await.map_err(|_cut| self.cut_off())?;
                 return Err(self.refused(status, &body.to_bytes()));
             }
             let mut stopped = false;
@@ -256,7 +266,7 @@ impl Client {
                 tokio::select! {
                     frame = body.frame() => {
                         let Some(frame) = frame else { return Ok(number) };
-                        let frame = frame.map_err(|error| self.protocol(&error))?;
+                        let frame = frame.map_err(|_cut| self.cut_off())?;
                         if let Ok(data) = frame.into_data()
                             && !each(&data)
                         {
@@ -339,7 +349,7 @@ impl Client {
     ) -> Result<(StatusCode, Bytes), ClientError> {
         let (response, driver) = self.open(method, path, body).await?;
         let status = response.status();
-        let body = response.into_body().collect().await.map_err(|error| self.protocol(&error))?;
+        let body = response.into_body().collect().await.map_err(|_cut| self.cut_off())?;
         driver.abort();
         Ok((status, body.to_bytes()))
     }
@@ -366,6 +376,10 @@ impl Client {
             .map_err(|error| self.protocol(&error))?;
         let response = sender.send_request(request).await.map_err(|error| self.protocol(&error))?;
         Ok((response, driver))
+    }
+
+    fn cut_off(&self) -> ClientError {
+        ClientError::CutOff(self.socket.clone())
     }
 
     fn protocol(&self, detail: &dyn std::fmt::Display) -> ClientError {

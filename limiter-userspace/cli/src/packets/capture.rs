@@ -166,7 +166,9 @@ pub(crate) fn read(
         Ok(captures) => captures,
         Err(error) if error.no_daemon() => return Err(Failure::CutOff),
         // A daemon that ended with the request in its queue.
-        Err(ClientError::Protocol { .. }) => return Err(Failure::CutOff),
+        Err(ClientError::Protocol { .. } | ClientError::CutOff(_)) => {
+            return Err(Failure::CutOff);
+        }
         Err(error) => return Err(error.into()),
     };
     // Another one may have begun by now.

@@ -125,3 +125,42 @@ fn print(line: &[u8], output: Output, to: &mut impl Write) -> Result<(), Failure
     };
     write(to, text.as_bytes()).map_err(Failure::Output)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    /// A daemon that is killed ended; it is no other program.
+    #[test]
+    fn lines_that_are_cut_off_end_with_the_daemon() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("limiter.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let daemon = std::thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            let _asked = stream.read(&mut [0; 1024]).unwrap();
+            let line = "{\"event\":\"lost\",\"lines\":7}\n";
+            let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+            write!(stream, "{head}{:x}\r\n{line}\r\n", line.len()).unwrap();
+        });
+        let client = Client::new(socket.clone(), Duration::from_mins(1));
+        let ask = Ask {
+            follow: true,
+            episodes: true,
+            source: None,
+            rule: None,
+            since: None,
+            until: None,
+            json: false,
+        };
+        let mut printed = Vec::new();
+        let failure = follow(&client, &ask, Output::Table, &mut printed).unwrap_err();
+        daemon.join().unwrap();
+        assert_eq!(printed, b"lost   7 lines: too slow\n");
+        let words = "ended, or cut its answer off: see its log";
+        assert_eq!(failure.to_string(), format!("the daemon at {} {words}", socket.display()));
+    }
+}
