@@ -44,8 +44,11 @@ fn read(source: &RuleSource, digest: Digest) -> Option<Read> {
 }
 
 /// Notes that the rule files with a digest are in force. If that fails, the next start reports a
-/// change that did not happen.
+/// change that did not happen. Rules of the arguments are no file that could change.
 pub(crate) fn note(state: &StateDir, source: &RuleSource, digest: Digest) {
+    if matches!(source, RuleSource::Given(_)) {
+        return;
+    }
     let files = read(source, digest).map(|read| each(&read)).unwrap_or_default();
     let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let taken = Taken { digest: digest.to_string(), files, at };

@@ -92,6 +92,13 @@ fn rules_of_the_arguments_are_in_force_as_those_of_files() {
     let daemon = start(directory, OTHER);
     assert_eq!(daemon.rules(), OTHER_RULES.map(|rule| rule.replace(" file", " run")));
     assert_eq!(daemon.service.status().unwrap().changed_before_start, None);
+    // A start with a file after it is no change of files.
+    let Daemon { directory, service, .. } = daemon;
+    drop(service);
+    let file = directory.path().join("r.yaml");
+    fs::write(&file, RULES).unwrap();
+    let service = Daemon::service_by(RuleSource::Files(vec![file]), &directory, &fake, &[], &stop);
+    assert_eq!(service.status().unwrap().changed_before_start, None);
 }
 
 #[test]
