@@ -94,12 +94,12 @@ pub(super) enum ServiceError {
     Objection(String),
     #[error("there is no rule for {0}: `limiter list` shows all")]
     NoRule(Path),
-    /// The limit is one for all of them together, or the other way round.
+    /// The limit is one for all of them together, or the other way round, or of another direction.
     #[error(
-        "there is no rule for {path}, but one that differs in --shared: `limiter unset {words}` \
+        "there is no rule for {path}, but one that differs in {option}: `limiter unset {words}` \
          removes it"
     )]
-    NoRuleBut { path: Path, words: String },
+    NoRuleBut { path: Path, option: &'static str, words: String },
     #[error("{selector} has no entry of its own, it is {stands}: `limiter lists` shows all")]
     NotListed { selector: Selector, stands: String },
     #[error("{0} is neither banned nor on record: `limiter bans` shows the bans")]

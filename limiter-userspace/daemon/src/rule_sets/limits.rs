@@ -129,7 +129,6 @@ impl RuleSets {
         {
             return Err(ServiceError::Management { selector, prefix }.into());
         }
-        let asked = (source.as_deref(), to.as_deref(), *shared, direction);
         let error = match self.layers.file.places.get(&Subject::Rule(path.clone())) {
             Some(place) if self.layers.applied => {
                 ServiceError::FromApplied { path, place: place.to_string() }
@@ -138,8 +137,8 @@ impl RuleSets {
                 ServiceError::FromArgument { path, argument: self.source.names() }
             }
             Some(place) => ServiceError::FromFile { path, place: place.to_string() },
-            None => match self.beside(asked).and_then(|(_, words)| words) {
-                Some(words) => ServiceError::NoRuleBut { path, words },
+            None => match self.alike((source.as_deref(), to.as_deref(), *shared, direction)) {
+                Some((option, words)) => ServiceError::NoRuleBut { path, option, words },
                 None => ServiceError::NoRule(path),
             },
         };
@@ -163,6 +162,24 @@ impl RuleSets {
     /// What holds for the packets of a limit that was removed, and what held before.
     fn removed(&self, path: &Path, rule: &Rule) -> String {
         format!("{path}: {}, was {}", self.stands(path), terms_text(&rule.terms))
+    }
+
+    /// The option in which alone a rule of `limiter set` differs from the one that is named, with
+    /// the words by which `limiter unset` removes it.
+    fn alike(
+        &self,
+        (source, to, shared, direction): (Option<&str>, Option<&str>, bool, Direction),
+    ) -> Option<(&'static str, String)> {
+        let others = [Direction::In, Direction::Out, Direction::Both]
+            .into_iter()
+            .filter(|other| *other != direction)
+            .map(|other| ("--direction", shared, other));
+        let mut alike = std::iter::once(("--shared", !shared, direction)).chain(others);
+        alike.find_map(|(option, shared, direction)| {
+            let path = Target::parse(source, to, shared, direction).ok()?.path;
+            let is_set = self.layers.edits.contains_key(&path);
+            Some((option, is_set.then(|| target_text::words(&path)).flatten()?))
+        })
     }
 
     /// The rule that differs only in `--shared`, with the words by which `limiter unset` removes

@@ -205,23 +205,28 @@ fn of_direction(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
         (_, false) => (Direction::Out, "outgoing", "incoming", "in"),
         (false, true) => (Direction::In, "incoming", "outgoing", "out"),
     };
-    let of = |direction: Direction| -> Vec<Subject> {
-        let rules = set.rules.iter().map(|effective| &effective.rule);
-        let limiting = rules.filter(|rule| rule.terms != Terms::Unlimited);
-        let paths = limiting.map(|rule| &rule.path).filter(|path| path.direction == direction);
-        paths.cloned().map(Subject::Rule).collect()
+    // The first of them, and how it is written for the other direction.
+    let of = |direction: Direction| -> Option<(String, String)> {
+        let limiting = set.rules.iter().filter(|at| at.rule.terms != Terms::Unlimited);
+        let rules: Vec<_> = limiting.filter(|at| at.rule.path.direction == direction).collect();
+        let subjects: Vec<_> = rules.iter().map(|at| Subject::Rule(at.rule.path.clone())).collect();
+        let remedy = match rules.first()?.origin {
+            Origin::Cli => format!("set it with `--direction {start}`"),
+            _ => format!("write `direction: {start}`"),
+        };
+        Some((first_of(&subjects)?, remedy))
     };
-    let none = first_of(&of(own)).map(|who| {
+    let none = of(own).map(|(who, remedy)| {
         format!(
             "{who} limits nothing: limiter sees no {unseen} packets on any interface; start the \
-             daemon with --direction {} or both, or write `direction: {start}`",
+             daemon with --direction {} or both, or {remedy}",
             own.name()
         )
     });
-    let both = first_of(&of(Direction::Both)).map(|who| {
+    let both = of(Direction::Both).map(|(who, remedy)| {
         format!(
             "{who} limits {seen} packets alone: limiter sees no {unseen} ones on any interface; \
-             start the daemon with --direction both, or write `direction: {start}`"
+             start the daemon with --direction both, or {remedy}"
         )
     });
     none.into_iter().chain(both).collect()

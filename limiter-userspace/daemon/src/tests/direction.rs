@@ -180,7 +180,11 @@ fn a_limit_is_set_listed_and_removed_in_its_direction() {
     };
     // The same words of the other direction are of another rule.
     let other = daemon.service.unset(&unset(Some("53/udp"), None, None)).unwrap_err();
-    assert!(other.to_string().starts_with("there is no rule for protocol=udp"), "{other}");
+    assert_eq!(
+        other.to_string(),
+        "there is no rule for protocol=udp destination_port=53 remote_address, but one that \
+         differs in --direction: `limiter unset --port 53/udp --direction out` removes it"
+    );
     daemon.service.unset(&unset(Some("53/udp"), None, Some("out"))).unwrap();
     daemon.service.unset(&unset(None, Some("198.51.100.7"), Some("both"))).unwrap();
     assert_eq!(shown(&daemon, "198.51.100.7").1, "80/s");
@@ -246,6 +250,10 @@ fn rules_of_what_goes_out_warn_as_long_as_nothing_is_seen() {
     daemon.write(&format!("descriptors:\n{}", rule("key: remote_address", "in", slow)));
     daemon.service.reload().unwrap();
     assert_eq!(daemon.service.status().unwrap().warnings, [""; 0]);
+    // On the command line it is an option.
+    let done = daemon.set_going("out", "198.51.100.7", "70/s").unwrap();
+    let option = "with --direction out or both, or set it with `--direction in`";
+    assert!(done.warnings.iter().any(|line| line.ends_with(option)), "{:?}", done.warnings);
 }
 
 /// Without a daemon, the direction is read from the maps.
