@@ -17,6 +17,9 @@ pub fn length(text: &str) -> Result<Duration, String> {
         return Err(MONTH.to_owned());
     }
     humantime::parse_duration(text).map_err(|error| match error {
+        humantime::DurationError::UnknownUnit { unit, value, .. } if unit.is_empty() => {
+            format!("that has no unit: write one like {value}s, {value}m or {value}h")
+        }
         humantime::DurationError::NumberExpected(_)
         | humantime::DurationError::InvalidCharacter(_)
         | humantime::DurationError::Empty => {

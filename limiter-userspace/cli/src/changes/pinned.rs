@@ -28,7 +28,7 @@ pub(crate) fn bypass(
         if engaged {
             // The maps do not say whether there is one.
             notes.push(
-                "a program that was named by --then goes on with what passes, and may drop it"
+                "if `run --then` named a program, it goes on with what passes, and may drop it"
                     .to_owned(),
             );
         }

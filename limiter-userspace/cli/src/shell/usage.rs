@@ -1,19 +1,25 @@
 //! Wrong arguments: words of other tools get the command that is meant, and no tip that never is.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use limiter_api::arguments::some_seconds;
 use limiter_rules::RateText;
 use limiter_text::stderr::say;
 
+use super::help::EXAMPLES;
 use crate::args::Args;
 
+
 /// Commands that people try, and what to type instead.
-const TRIED: [(&str, &str); 25] = [
+const TRIED: [(&str, &str); 27] = [
     ("who", WHO),
     ("dropped", WHO),
     ("drops", WHO),
+    ("ls", LIST),
+    ("rules", LIST),
     ("undo", UNDO),
     ("reset", UNDO),
     ("clear", UNDO),
@@ -59,27 +65,33 @@ const TRIED: [(&str, &str); 25] = [
 
 const WHO: &str = "use `limiter top`, or `limiter top --once`: who is dropped, and by what";
 
-const UNDO: &str = "use `limiter unset` for a limit, `limiter unset --all` for those of `set`, `limiter unlist` for a list, `limiter unban` \
-    for a ban, `limiter detach` for all limits";
+const LIST: &str = "use `limiter list` for the rules in force, `limiter lists` for the addresses \
+    that are allowed or denied";
+
+const UNDO: &str = "use `limiter unset` for a limit, `limiter unset --all` for those of `set`, \
+    `limiter unlist` for a list, `limiter unban` for a ban, `limiter detach` for all limits";
 
 const IFACE: &str = "limits hold on all interfaces that `limiter run --iface` names; for one of \
     them a rule file has the key `interface`";
 
-/// Options that people try, and what there is instead.
-const OPTIONS: [(&str, &str); 6] = [
-    ("--iface", IFACE),
-    ("--interface", IFACE),
+/// Options that people try, the commands where that is so, or none for all, and what there is
+/// instead.
+const OPTIONS: [(&str, &[&str], &str); 6] = [
+    ("--iface", &[], IFACE),
+    ("--interface", &[], IFACE),
     (
         "--all",
+        &["unlist", "unban", "detach", "off"],
         "name each: `limiter lists` has the entries of lists, `limiter bans` the bans; `limiter \
         unset --all` removes all limits of `set`, `limiter detach` all limits",
     ),
-    ("--json", "write --output json; of `top` --once --output json"),
+    ("--json", &[], "write --output json; of `top` --once --output json"),
     (
         "--egress",
+        &[],
         "what goes out is `limiter run --direction out`, or `both`, and `direction: out` in a rule",
     ),
-    ("--ingress", "what comes in is limited without an option, and with `--direction in`"),
+    ("--ingress", &[], "what comes in is limited without an option, and with `--direction in`"),
 ];
 
 /// Missing arguments of `explain`.
@@ -102,7 +114,7 @@ const MISSED: [(&str, &str, &str); 3] = [
         "run",
         "--rules",
         "no rules are given: write a limit, as in `limiter run --limit 1000/s`, or a file with \
-        --rules, as in /usr/share/doc/limiter/examples/ssh-box.yaml",
+        --rules",
     ),
     (
         "ban",
@@ -110,6 +122,10 @@ const MISSED: [(&str, &str, &str); 3] = [
         "a ban ends: give --for, as in `--for 10m`; `limiter deny ADDRESS` is for ever",
     ),
 ];
+
+/// A rule file of the package, and of a checkout.
+const RULE_FILES: [&str; 2] =
+    ["/usr/share/doc/limiter/examples/ssh-box.yaml", "examples/ssh-box.yaml"];
 
 /// Ends with the error of the arguments.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
@@ -161,11 +177,16 @@ fn instead(error: &clap::Error, words: &[String]) -> Option<String> {
         }
         ErrorKind::UnknownArgument => {
             let unknown = word(ContextKind::InvalidArg)?;
-            if let Some((_, instead)) = OPTIONS.iter().find(|(known, _)| *known == unknown) {
+            let is_meant = |(known, commands, _): &&(&str, &[&str], &str)| {
+                *known == unknown
+                    && (commands.is_empty()
+                        || words.iter().any(|at| commands.contains(&at.as_str())))
+            };
+            if let Some((_, _, instead)) = OPTIONS.iter().find(is_meant) {
                 return Some(format!("there is no option {unknown} here: {instead}"));
             }
-            if let Some(said) = in_quotes(words, unknown).or_else(|| rate_in_words(words, unknown))
-            {
+            let said = in_quotes(words, unknown).or_else(|| rate_in_words(words, unknown));
+            if let Some(said) = said.or_else(|| without_option(words, unknown)) {
                 return Some(said);
             }
             Some(match (unknown.starts_with('-'), word(ContextKind::SuggestedArg)) {
@@ -219,8 +240,13 @@ fn instead(error: &clap::Error, words: &[String]) -> Option<String> {
                     && missed.iter().all(|missed| missed.starts_with(argument))
             });
             Some(match known {
+                Some(("run", _, what)) => format!("{what}{}", rule_file(&RULE_FILES)),
                 Some((_, _, what)) => (*what).to_owned(),
-                None => format!("{} is missing: `{help}` has examples", missed.join(" and ")),
+                None => {
+                    let missed = missed.join(" and ");
+                    let example = example(words).unwrap_or_else(|| format!("see `{help}`"));
+                    format!("{missed} is missing: {example}")
+                }
             })
         }
         _ => None,
@@ -244,6 +270,36 @@ fn help_of(words: &[String]) -> String {
         Some(command) => format!("limiter {command} --help"),
         None => "limiter --help".to_owned(),
     }
+}
+
+/// The first example of the command.
+fn example(words: &[String]) -> Option<String> {
+    let (_, examples) =
+        EXAMPLES.iter().find(|(command, _)| words.iter().any(|at| at == command))?;
+    Some(format!("as in `limiter {}`", examples.first()?))
+}
+
+/// The first of these files that is there.
+fn rule_file(files: &[&str]) -> String {
+    let file = files.iter().find(|file| Path::new(file).exists());
+    file.map_or_else(String::new, |file| format!(", as in {file}"))
+}
+
+/// A value whose option was left out: `ban 192.0.2.7 10m`, `run eth0`.
+fn without_option(words: &[String], unknown: &str) -> Option<String> {
+    let is = |command: &str| words.iter().any(|word| word == command);
+    let option = if is("ban") && some_seconds(unknown).is_ok() {
+        "--for"
+    } else if !is("run") || unknown.starts_with('-') {
+        return None;
+    } else if Path::new(unknown).extension().is_some_and(|end| end == "yaml" || end == "yml") {
+        "--rules"
+    } else if RateText::parse(unknown).is_ok() {
+        "--limit"
+    } else {
+        "--iface"
+    };
+    Some(format!("{unknown:?} stands without its option: write {option} {unknown}"))
 }
 
 /// The commands that were probably meant.
@@ -352,6 +408,16 @@ mod tests {
                 "here: limits hold on all interfaces that `limiter run",
             ),
             ("limiter unlist --all", "`limiter lists` has the entries of lists"),
+            ("limiter list --all", "here: `limiter list --help` has all"),
+            ("limiter ls", "use `limiter list` for the rules in force"),
+            ("limiter rules", "use `limiter list` for the rules in force"),
+            ("limiter ban 192.0.2.7 10m", "write --for 10m"),
+            ("limiter ban 192.0.2.7 --for 10", "write one like 10s, 10m or 10h"),
+            ("limiter run eth0 --limit 5/s", "write --iface eth0"),
+            ("limiter run --iface eth0 5/s", "write --limit 5/s"),
+            ("limiter run rules.yaml", "write --rules rules.yaml"),
+            ("limiter sources --top 0", "--top 0: "),
+            ("limiter show", "<ADDRESS> is missing: as in `limiter show 192.0.2.7`"),
             ("limiter who", "`limiter top --once`"),
             ("limiter undo", "`limiter unset` for a limit"),
         ] {
@@ -376,17 +442,15 @@ mod tests {
                 "deny --file",
                 "--file needs a value: write one behind it, as `limiter deny --help` says",
             ),
-            ("ban", "--for <TIME> and <ADDRESS> is missing: `limiter ban --help` has examples"),
+            (
+                "ban",
+                "--for <TIME> and <ADDRESS> is missing: as in `limiter ban 192.0.2.7 --for 10m`",
+            ),
             (
                 "capture --dropped --passed",
                 "--dropped and --passed do not go together: leave one out",
             ),
             ("status --output json --output json", "--output stands here twice: keep one"),
-            (
-                "run --iface eth0",
-                "no rules are given: write a limit, as in `limiter run --limit 1000/s`, or a file \
-                 with --rules, as in /usr/share/doc/limiter/examples/ssh-box.yaml",
-            ),
             (
                 "run --limit udp/27015 128/s",
                 "--limit takes one word: write quotes, as in --limit 'udp/27015 128/s'",
@@ -399,6 +463,12 @@ mod tests {
             assert_eq!(reported(&format!("limiter {line}")).as_deref(), Some(said), "{line}");
         }
         assert_eq!(reported("limiter --help"), None);
+        let run = reported("limiter run --iface eth0").unwrap();
+        assert!(run.contains("`limiter run --limit 1000/s`, or a file with --rules"), "{run}");
+        // Only a file that is there is named.
+        let here = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        assert_eq!(rule_file(&["/nowhere.yaml", here]), format!(", as in {here}"));
+        assert_eq!(rule_file(&["/nowhere.yaml"]), "");
         let top = reported("limiter top --json").unwrap();
         assert!(top.contains("--once --output json"), "{top}");
     }
