@@ -27,9 +27,9 @@ fn hashlimit_is_read_in_every_spelling() {
         ("--hashlimit-above 6/minute", Ok("6/min burst 5")),
         ("--hashlimit-above 6/hour --hashlimit-burst 9", Ok("6/hour burst 9")),
         ("--hashlimit-above 6/day --hashlimit-burst 9", Ok("6/day burst 9")),
-        ("--hashlimit-above 512kb/s", Ok("512KiB/s burst 524288")),
-        ("--hashlimit-above 1mb/s --hashlimit-burst 1mb", Ok("1MiB/s burst 2097152")),
-        ("--hashlimit-above 100b/s", Ok("100B/s burst 1522")),
+        ("--hashlimit-above 512kb/s", Ok("512KiB/s burst 524288 bytes")),
+        ("--hashlimit-above 1mb/s --hashlimit-burst 1mb", Ok("1MiB/s burst 2097152 bytes")),
+        ("--hashlimit-above 100b/s", Ok("100B/s burst 1522 bytes")),
         (
             "--hashlimit-above 10/s --hashlimit-htable-size 4096 --hashlimit-htable-max 9",
             Ok("10/s burst 5"),

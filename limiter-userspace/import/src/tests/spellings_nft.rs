@@ -46,7 +46,7 @@ fn limits_of_nft_are_read_in_every_spelling() {
         (vec![port("udp", "53"), over.into(), r#"{"counter": null}"#.into(), drop.into()], Ok("protocol=udp destination_port=53: 10/s burst 9")),
         (
             vec![r#"{"limit": {"rate": 2, "rate_unit": "mbytes", "per": "second", "burst": 4, "burst_unit": "kbytes", "inv": true}}"#.into(), drop.into()],
-            Ok("every packet: 2MiB/s burst 2101248"),
+            Ok("every packet: 2MiB/s burst 2101248 bytes"),
         ),
         (
             vec![r#"{"limit": {"rate": 3, "per": "week", "burst": 2, "inv": true}}"#.into(), drop.into()],

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use limiter_common::wire::{Evidence, Full, OnLoss};
+use limiter_common::wire::{Count, Evidence, Full, OnLoss};
 use limiter_sharing::fnv::Fnv;
-use limiter_text::spoken::exact;
+use limiter_text::spoken::{exact, exact_bytes};
 
 use super::action::{Limits, Mark, Over, Terms};
 use super::limit::{Meter, RateLimit, RuleLimit};
@@ -14,19 +14,30 @@ use super::sharing::Sharing;
 use super::{RuleSet, Subject};
 use crate::compile::{display_rate, kept_rate};
 
-/// The form of lengths of time and of rates in a text.
+/// The form of lengths of time, of rates and of bursts in a text.
 #[derive(Clone, Copy)]
 struct Form {
     time: fn(Duration) -> String,
     rate: fn(&RateLimit) -> String,
+    burst: fn(&RateLimit) -> String,
 }
 
 /// For people.
-const SHOWN: Form = Form { time: exact, rate: display_rate };
+const SHOWN: Form = Form {
+    time: exact,
+    rate: display_rate,
+    burst: |rate| match rate.count {
+        Count::Bytes => exact_bytes(rate.burst.into()),
+        _ => rate.burst.to_string(),
+    },
+};
 
 /// In texts that are compared with those of other versions.
-const KEPT: Form =
-    Form { time: |time| humantime::format_duration(time).to_string(), rate: kept_rate };
+const KEPT: Form = Form {
+    time: |time| humantime::format_duration(time).to_string(),
+    rate: kept_rate,
+    burst: |rate| rate.burst.to_string(),
+};
 
 /// [`terms_text`] as all versions write it, to be kept on disk and compared.
 pub fn terms_kept(terms: &Terms) -> String {
@@ -65,12 +76,12 @@ fn limit_in(limit: &RuleLimit, form: Form) -> String {
     let mut text = meter_in(&limit.meter, form);
     // Writing to a `String` cannot fail.
     if let Meter::TokenBucket(rate) = &limit.meter {
-        let _: std::fmt::Result = write!(text, " burst {}", rate.burst);
+        let _: std::fmt::Result = write!(text, " burst {}", (form.burst)(rate));
     }
     if let Some(upper) = &limit.upper {
         let rate = upper.rate();
-        let (name, shown) = (upper.name(), (form.rate)(rate));
-        let _: std::fmt::Result = write!(text, ", {name} {shown} burst {}", rate.burst);
+        let (name, shown, burst) = (upper.name(), (form.rate)(rate), (form.burst)(rate));
+        let _: std::fmt::Result = write!(text, ", {name} {shown} burst {burst}");
         let mark = limit.mark.map_or_else(|| "counted only".to_owned(), mark_text);
         let _: std::fmt::Result = write!(text, ", between them {mark}");
     }

@@ -4,7 +4,7 @@ use crate::dialect::Dialect;
 
 /// Why a rate of 0 is refused, and what blocks instead.
 pub(crate) const ZERO: &str = "a rate of 0 passes nothing: to block, write `action: drop` in a \
-    rule, or `limiter deny ADDRESS`; a rate is at least 1 per week";
+    rule, in place of the rate, or `limiter deny ADDRESS`; a rate is at least 1 per week";
 
 /// Why a text is no rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -146,7 +146,7 @@ fn what_means_nothing_for_packets_is_refused_with_the_reason() {
          requests_per_unit: 0}}\n"
             .into(),
         "2:93: requests_per_unit: a rate of 0 passes nothing: to block, write `action: drop` in a \
-         rule, or `limiter deny ADDRESS`; "
+         rule, in place of the rate, or `limiter deny ADDRESS`; "
             .into(),
     ));
     // README, examples 7, 8 and 9, and its other fields.
