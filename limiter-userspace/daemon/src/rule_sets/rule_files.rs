@@ -97,13 +97,17 @@ pub(crate) fn read_each(
     documents
 }
 
-/// Joins the rules of documents. `max_frame` as in [`RuleFile::parse`].
+/// Joins the rules of documents; all mistakes in them are one error. `max_frame` as in
+/// [`RuleFile::parse`].
 pub fn parse(documents: &[Document], max_frame: u64) -> Result<RuleFiles, RuleFileError> {
     let mut files = Vec::with_capacity(documents.len());
+    let mut mistakes = Vec::new();
     for Document { name, text } in documents {
-        files.push((name.clone(), RuleFile::parse(name, text.as_bytes(), max_frame)?));
+        let (file, errors) = RuleFile::check(name, text.as_bytes(), max_frame);
+        mistakes.extend(errors);
+        files.push((name.clone(), file));
     }
-    RuleFiles::unite(files)
+    RuleFileError::joined(mistakes).map_or_else(|| RuleFiles::unite(files), Err)
 }
 
 /// Largest total size of rule files whose text is kept, in bytes: larger files are made by

@@ -86,6 +86,24 @@ fn links_are_followed_as_config_maps_need_it() {
     assert_eq!(names(&paths), ["rules.yaml"]);
 }
 
+/// As `limiter check` does: all of all files, up to ten.
+#[test]
+fn all_mistakes_of_the_files_are_named() {
+    let item = |key: &str| format!("  - {{key: {key}, rate_limit: {{rate: 1/s}}}}\n");
+    let wrong = format!("descriptors:\n{}{}", item("one"), item("two"));
+    let (_directory, paths) = directory(&[("a.yaml", &wrong), ("b.yaml", "domain: [\n")]);
+    let error = rule_files::load(&paths, 1522).unwrap_err().to_string();
+    let parts: Vec<_> = error.split("; /").collect();
+    assert_eq!(parts.len(), 3, "{error}");
+    assert!(parts[0].contains("/a.yaml:2:") && parts[0].contains("\"one\""), "{error}");
+    assert!(parts[1].contains("/a.yaml:3:") && parts[1].contains("\"two\""), "{error}");
+    assert!(parts[2].contains("/b.yaml:"), "{error}");
+    let many = format!("descriptors:\n{}", item("one").repeat(13));
+    let (_directory, paths) = directory(&[("a.yaml", &many)]);
+    let error = rule_files::load(&paths, 1522).unwrap_err().to_string();
+    assert!(error.ends_with("; and 3 more, which `limiter check` names"), "{error}");
+}
+
 #[test]
 fn what_is_no_rule_file_is_named() {
     let (directory, paths) =

@@ -25,8 +25,30 @@ pub struct RuleFileError {
     pub problem: Problem,
 }
 
+impl RuleFileError {
+    /// All of these as one; none of none.
+    pub fn joined(mut errors: Vec<Self>) -> Option<Self> {
+        if errors.len() < 2 {
+            return errors.pop();
+        }
+        let (file, place) = errors.first().map(|first| (first.file.clone(), first.place))?;
+        Some(Self { file, place, problem: Problem::Several(errors) })
+    }
+}
+
+/// Most mistakes that are named.
+const NAMED: usize = 10;
+
 impl fmt::Display for RuleFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Problem::Several(errors) = &self.problem {
+            let named: Vec<_> = errors.iter().take(NAMED).map(Self::to_string).collect();
+            f.write_str(&named.join("; "))?;
+            return match errors.len().saturating_sub(NAMED) {
+                0 => Ok(()),
+                more => write!(f, "; and {more} more, which `limiter check` names"),
+            };
+        }
         match self.place {
             Some(place) => write!(f, "{}:{place}: {}", self.file, self.problem),
             None => write!(f, "{}: {}", self.file, self.problem),
@@ -43,6 +65,9 @@ impl std::error::Error for RuleFileError {
 /// Problem of a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
+    /// Several of them.
+    #[error("{} mistakes", .0.len())]
+    Several(Vec<RuleFileError>),
     /// The operating system refused.
     #[error("cannot read the rule file: {reason}: {remedy}")]
     Read {
