@@ -147,8 +147,8 @@ pub(super) struct State {
     pub(super) message: Option<Message>,
     /// Error of the last question, if there is no answer.
     pub(super) lost: Option<ClientError>,
-    /// The time of day since which there is no answer.
-    pub(super) lost_since: Option<String>,
+    /// The time of day of the last answer.
+    pub(super) answered: Option<String>,
     pub(super) top: Top,
     pub(super) status: Option<Status>,
     pub(super) rules: Vec<RuleRow>,
@@ -182,7 +182,7 @@ impl State {
             dialog: None,
             message: None,
             lost: None,
-            lost_since: None,
+            answered: None,
             top: Top::default(),
             status: None,
             rules: Vec::new(),
@@ -202,9 +202,9 @@ impl State {
     /// Asks the daemon. Without an answer the last one stays, and the reason is shown.
     pub(super) fn refresh(&mut self, link: &dyn Link) {
         self.lost = self.try_refresh(link).err();
-        let since = self.lost_since.take();
-        let lost = self.lost.is_some();
-        self.lost_since = lost.then(|| since.unwrap_or_else(|| Zone::of_this_process().clock()));
+        if self.lost.is_none() {
+            self.answered = Some(Zone::of_this_process().clock());
+        }
     }
 
     fn try_refresh(&mut self, link: &dyn Link) -> Result<(), ClientError> {

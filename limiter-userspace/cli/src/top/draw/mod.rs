@@ -139,7 +139,7 @@ fn header(state: &State, theme: Theme, width: u16) -> Line<'static> {
         (4, vec![format!("up {}", seconds(top.uptime_seconds)).into()]),
         (6, vec![format!("generation {}", top.generation).into()]),
     ];
-    if let Some(since) = &state.lost_since {
+    if let Some(since) = state.answered.as_ref().filter(|_| state.lost.is_some()) {
         // Only that limits are off is worth the place then.
         line.retain(|(rank, _)| *rank > 0 || top.bypass);
         let lost = format!(" NO ANSWER since {since}: old numbers ");

@@ -232,21 +232,23 @@ class Page {
 
   healed() {
     this.failures = 0;
-    this.since = null;
+    this.answered = new Date();
     document.body.classList.remove("stale");
     this.badge("live", "good");
   }
 
-  // Says that there is no answer, and since when; the last numbers stay, and are marked as old.
+  // Says that there is no answer, when the last one came, and what to type; the last numbers stay,
+  // and are marked as old.
   lost(error) {
     this.failures += 1;
-    this.since ??= new Date();
     document.body.classList.add("stale");
-    const why = error instanceof Refused ? error.message : "no answer from the daemon";
-    const since = clock(this.since);
-    this.badge(`no answer since ${since}`, "bad");
-    tell(byId("headline"), `Since ${since}: ${why}. All numbers below are from before; the page`
-      + " goes on asking.");
+    const since = this.answered ? ` since ${clock(this.answered)}` : "";
+    const why = error instanceof Refused ? `: ${error.message}` : "";
+    this.badge(`no answer${since}`, "bad");
+    tell(byId("headline"), `No answer from the daemon${since}${why}. All numbers below are from`
+      + " before; the page goes on asking. Limits outlast the daemon, unless their rule says"
+      + " otherwise. If it ended, start it again: systemctl restart limiter, or limiter run. See"
+      + " what is wrong: limiter doctor.");
     byId("headline").classList.add("bad");
     title("no answer");
     const expected = [Refused, TypeError, DOMException].some((kind) => error instanceof kind);
