@@ -6,10 +6,11 @@ use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::sources::named;
 use super::sources::reach::Reach;
 use super::words;
 use crate::moment::{self, Zone};
-use crate::render::{Render, number, push, seconds, shown_reason, table, titled};
+use crate::render::{Render, dropper, number, push, seconds, shown_reason, table};
 
 /// `GET /v1/events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -73,12 +74,23 @@ pub struct Episode {
 }
 
 impl Episode {
+    /// The source, with the direction where that is not the usual one.
+    pub fn name(&self) -> String {
+        self.last.of(&self.source)
+    }
+
+    /// What drops: [`dropper`].
+    pub fn title(&self) -> String {
+        dropper(self.rule.as_deref(), self.rule_name.as_deref(), &self.reason)
+    }
+
     /// Its drops in a line.
     pub fn in_words(&self) -> String {
-        let by = titled(self.rule.as_deref(), self.rule_name.as_deref());
+        let by = self.title();
         let at = self.last.interface.as_deref();
         let at = at.map_or_else(String::new, |name| format!(", the last by {name}"));
-        format!("{} reported since {} by {by}: {}{at}", self.sampled, self.began, self.reason)
+        let since = moment::local(&self.began);
+        format!("{} reported since {since} by {by}: {}{at}", self.sampled, self.reason)
     }
 }
 
@@ -103,6 +115,13 @@ pub struct Sample {
     /// The receiver's port.
     #[schema(maximum = 65_535)]
     pub destination_port: Option<u16>,
+}
+
+impl Sample {
+    /// The source of the packet, with the direction where that is not the usual one.
+    fn of(&self, source: &str) -> String {
+        named(source, self.direction.as_deref().unwrap_or_default())
+    }
 }
 
 /// A line of `GET /v1/events?follow=true`, and what hooks get.
@@ -317,24 +336,24 @@ pub fn text(line: &Line) -> String {
     let name = line.name();
     let reported = match line {
         Line::Drop(at) => format!(
-            "{name}   {} {} rule {} {}",
-            at.source,
+            "{name}   {} {} by {} {}",
+            at.packet.of(&at.source),
             shown_reason(&at.reason),
-            titled(at.rule.as_deref(), at.rule_name.as_deref()),
+            dropper(at.rule.as_deref(), at.rule_name.as_deref(), &at.reason),
             packet(&at.packet)
         ),
         Line::Start(at) => format!(
-            "{name}  {} {} rule {} {}",
-            at.source,
+            "{name}  {} {} by {} {}",
+            at.name(),
             shown_reason(&at.reason),
-            titled(at.rule.as_deref(), at.rule_name.as_deref()),
+            at.title(),
             packet(&at.last)
         ),
         Line::Still(at) | Line::End(at) => format!(
-            "{name:5}  {} {} rule {} {} s, {} reported",
-            at.source,
+            "{name:5}  {} {} by {} {} s, {} reported",
+            at.name(),
             shown_reason(&at.reason),
-            titled(at.rule.as_deref(), at.rule_name.as_deref()),
+            at.title(),
             at.seconds,
             number(at.sampled)
         ),
@@ -373,11 +392,7 @@ pub fn packet(packet: &Sample) -> String {
 }
 
 fn row(episode: &Episode, zone: &Zone) -> Vec<String> {
-    let mut row = vec![
-        episode.source.clone(),
-        shown_reason(&episode.reason),
-        titled(episode.rule.as_deref(), episode.rule_name.as_deref()),
-    ];
+    let mut row = vec![episode.name(), shown_reason(&episode.reason), episode.title()];
     row.extend(zone.apart(&episode.began));
     row.extend([
         seconds(episode.seconds),
@@ -386,4 +401,49 @@ fn row(episode: &Episode, zone: &Zone) -> Vec<String> {
         packet(&episode.last),
     ]);
     row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words are those of rows of sources.
+    #[test]
+    fn an_episode_names_its_direction_and_what_dropped() {
+        let last = Sample {
+            interface: Some("eth0".to_owned()),
+            direction: Some("out".to_owned()),
+            bytes: 60,
+            protocol: Some(17),
+            source_port: Some(53),
+            destination_port: Some(4000),
+        };
+        let episode = |rule: Option<&str>, reason: &str| Episode {
+            source: "192.0.2.8".to_owned(),
+            rule: rule.map(str::to_owned),
+            rule_name: None,
+            reason: reason.to_owned(),
+            would_drop: false,
+            began: "2026-11-27T13:05:00Z".to_owned(),
+            seconds: 3,
+            sampled: 7,
+            ended: false,
+            last: last.clone(),
+        };
+        let denied = episode(None, "denied");
+        let port = episode(Some("protocol=udp destination_port=53"), "over-limit");
+        let lines = [text(&Line::Start(denied.clone())), text(&Line::End(port.clone()))];
+        assert_eq!(
+            lines,
+            [
+                "start  192.0.2.8 out denied by deny list out udp 53>4000 60 bytes eth0\n",
+                "end    192.0.2.8 out over-limit by 53/udp 3 s, 7 reported\n",
+            ]
+        );
+        let episodes = vec![denied, port];
+        let table = crate::render::text(&Events { episodes, ..Events::default() });
+        let words = |line: &str| line.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
+        let lines: Vec<_> = table.lines().map(words).collect();
+        assert_eq!(lines[1..], ["192.0.2.8 out denied deny", "192.0.2.8 out over-limit 53/udp"]);
+    }
 }

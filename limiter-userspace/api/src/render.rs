@@ -271,6 +271,35 @@ pub fn would_drop(reason: &str) -> bool {
     reason == Reason::Shadow.name()
 }
 
+/// What drops packets, in a column: the rule by its name or else by its keys in short; where no
+/// rule was asked, the list or the bans.
+pub fn dropper(rule: Option<&str>, name: Option<&str>, reason: &str) -> String {
+    match (rule, reason) {
+        (None, "denied") => "deny list".to_owned(),
+        (None, "banned") => "ban".to_owned(),
+        (None, "martian") => "martians".to_owned(),
+        _ => clean(&name.map_or_else(|| rule.map_or_else(|| "-".to_owned(), short), str::to_owned)),
+    }
+}
+
+/// The keys of a rule with its port as `--port` takes it: `27015/udp` in place of
+/// `protocol=udp destination_port=27015`.
+fn short(rule: &str) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for word in rule.split(' ') {
+        let protocol = words.last().and_then(|last| last.strip_prefix("protocol="));
+        match word.strip_prefix("destination_port=").zip(protocol) {
+            Some((port, protocol)) => {
+                let port = format!("{port}/{protocol}");
+                words.pop();
+                words.push(port);
+            }
+            None => words.push(word.to_owned()),
+        }
+    }
+    words.join(" ")
+}
+
 /// A rule in a column: the name that its author gave it, or else its keys.
 pub fn titled(rule: Option<&str>, name: Option<&str>) -> String {
     name.or(rule).unwrap_or("-").to_owned()
@@ -335,6 +364,23 @@ SOURCE         PASSED
         ] {
             assert_eq!(rate_of(limit, Some(per_second), "packets"), text, "{limit}");
         }
+    }
+
+    #[test]
+    fn a_rule_without_a_name_has_its_port_in_short() {
+        for (rule, text) in [
+            ("protocol=udp destination_port=27015", "27015/udp"),
+            ("direction=out protocol=tcp destination_port=80-90 x", "direction=out 80-90/tcp x"),
+            ("destination_port=53 remote_address", "destination_port=53 remote_address"),
+            ("protocol=udp remote_address", "protocol=udp remote_address"),
+            ("every source", "every source"),
+        ] {
+            assert_eq!(dropper(Some(rule), None, "over-limit"), text);
+            assert_eq!(dropper(Some(rule), Some("game"), "over-limit"), "game");
+        }
+        let without =
+            ["denied", "banned", "martian", "over-limit"].map(|why| dropper(None, None, why));
+        assert_eq!(without, ["deny list", "ban", "martians", "-"]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use crate::lists::ListName;
 use crate::moment::Zone;
-use crate::render::{Render, number, push, seconds, table, titled};
+use crate::render::{Render, dropper, number, push, seconds, table};
 use crate::words;
 
 /// Sources in one answer, unless it is said otherwise.
@@ -151,14 +151,9 @@ pub struct RuleDrops {
 }
 
 impl RuleDrops {
-    /// The rule by its name, else the list or the bans; clean for a terminal.
+    /// What drops: [`dropper`].
     pub fn title(&self) -> String {
-        match (&self.rule, self.reason.as_str()) {
-            (None, "denied") => "deny list".to_owned(),
-            (None, "banned") => "ban".to_owned(),
-            (None, "martian") => "martians".to_owned(),
-            _ => clean(&titled(self.rule.as_deref(), self.rule_name.as_deref())),
-        }
+        dropper(self.rule.as_deref(), self.rule_name.as_deref(), &self.reason)
     }
 
     /// The remark of a sample, and of what sources share.
@@ -301,6 +296,16 @@ pub fn state(row: &SourceRow) -> String {
     }
 }
 
+/// A source with the direction where that is not the usual one.
+pub fn named(source: &str, direction: &str) -> String {
+    let source = clean(source);
+    match direction {
+        "in" | "" => source,
+        "both" => format!("{source} in+out"),
+        direction => format!("{source} {}", clean(direction)),
+    }
+}
+
 impl SourceRow {
     /// True if packets of it are dropped now, or were where no rate is known.
     pub fn loses(&self) -> bool {
@@ -314,12 +319,7 @@ impl SourceRow {
 
     /// The source, with the direction where that is not the usual one.
     pub fn name(&self) -> String {
-        let source = clean(&self.source);
-        match self.direction.as_str() {
-            "in" | "" => source,
-            "both" => format!("{source} in+out"),
-            direction => format!("{source} {}", clean(direction)),
-        }
+        named(&self.source, &self.direction)
     }
 
     /// The name of what drops most of it, and the number of the others: of those that drop packets

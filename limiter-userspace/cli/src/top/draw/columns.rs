@@ -1,9 +1,9 @@
 //! Columns of a table, as many as fit.
 
 use ratatui::Frame;
-use ratatui::layout::{Alignment, Constraint, Rect};
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
-use ratatui::text::Text;
+use ratatui::text::{Span, Text};
 use ratatui::widgets::{Cell, Row, Table, TableState};
 
 use super::theme::Theme;
@@ -35,6 +35,23 @@ fn fitting(all: &[Column], width: u16) -> Vec<usize> {
     }
     kept.sort_unstable();
     kept
+}
+
+/// A text in a column of `width` cells, with a sign if not all of it fits.
+fn cut(text: String, width: u16) -> String {
+    let (width, cells) = (usize::from(width), |text: &str| Span::raw(text).width());
+    if cells(&text) <= width {
+        return text;
+    }
+    let mut kept = String::new();
+    for letter in text.chars().take(width) {
+        kept.push(letter);
+        if cells(&kept) >= width {
+            kept.pop();
+            break;
+        }
+    }
+    kept + "…"
 }
 
 /// The column that the rows are sorted by, empty for none; and whether the least is first.
@@ -70,17 +87,39 @@ pub(super) fn table<'a, T>(
         0 => Constraint::Fill(1),
         width => Constraint::Length(width),
     });
+    // Known here rather than in the table, which cuts a text without a sign.
+    let areas = Layout::horizontal(widths).spacing(1).split(area);
+    let widths = || areas.iter().map(|area| area.width);
     let lines = rows.iter().map(|row| {
-        Row::new(kept.iter().map(|index| {
+        Row::new(kept.iter().zip(widths()).map(|(index, width)| {
             let (text, style) = cell(row, *index);
-            aligned(index, text, style)
+            aligned(index, cut(text, width), style)
         }))
     });
-    let table = Table::new(lines, widths)
+    let table = Table::new(lines, widths().map(Constraint::Length))
         .header(Row::new(head))
         .row_highlight_style(theme.chosen())
         .column_spacing(1);
     let mut position = TableState::default();
     position.select(chosen.filter(|_| !rows.is_empty()));
     frame.render_stateful_widget(table, area, &mut position);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_does_not_fit_ends_with_a_sign() {
+        for (text, width, shown) in [
+            ("27015/udp", 9, "27015/udp"),
+            ("27015/udp", 8, "27015/u…"),
+            ("規則規則", 8, "規則規則"),
+            ("規則規則", 7, "規則規…"),
+            ("規則規則", 6, "規則…"),
+            ("ab", 1, "…"),
+        ] {
+            assert_eq!(cut(text.to_owned(), width), shown, "{text} {width}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use limiter_api::events::{Episode, packet};
 use limiter_api::lists::ListName;
 use limiter_api::moment::Zone;
-use limiter_api::render::{bits, number, seconds, titled};
+use limiter_api::render::{bits, number, seconds};
 use limiter_api::sources::{By, SourceRow};
 use limiter_api::sources::{folded, part, per_second, percent, state as beside};
 use limiter_api::status::history::Rates;
@@ -33,6 +33,17 @@ const V6: u16 = 24;
 
 /// Width of `255.255.255.255`.
 const V4: u16 = 15;
+
+/// Width of ` in+out`.
+const IN_OUT: u16 = 7;
+
+/// Width of a column of sources, with their directions: one of few, so that it seldom changes.
+fn source_width(names: impl Iterator<Item = String>) -> u16 {
+    let widest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+    let widths = [V4, V6, V6 + IN_OUT];
+    let fits = widths.into_iter().find(|width| widest <= usize::from(*width));
+    fits.unwrap_or(V6 + IN_OUT)
+}
 
 /// Sources, and in a line the number of those of which no drop was seen.
 pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Theme) {
@@ -65,7 +76,7 @@ pub(super) fn sources(frame: &mut Frame<'_>, area: Rect, state: &State, theme: T
         frame.render_widget(Paragraph::new(text).style(theme.quiet()), area);
         return;
     }
-    let width = if rows.iter().any(|row| row.source.len() > usize::from(V4)) { V6 } else { V4 };
+    let width = source_width(rows.iter().map(SourceRow::name));
     // The share of the burst is of the rule on the source, whatever drops.
     let used = if state.by == By::Utilization { 2 } else { 9 };
     let columns = [
@@ -212,10 +223,10 @@ pub(super) fn events(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Th
         return;
     }
     let zone = Zone::of_this_process();
-    let wide = rows.iter().any(|row| row.source.len() > usize::from(V4));
+    let width = source_width(rows.iter().map(Episode::name));
     let columns = [
         left("BEGAN", 19, 1),
-        left("SOURCE", if wide { V6 } else { V4 }, 0),
+        left("SOURCE", width, 0),
         right("LASTED", 12, 3),
         left("NOW", 7, 5),
         right("REPORTED", 9, 6),
@@ -232,13 +243,13 @@ pub(super) fn events(frame: &mut Frame<'_>, area: Rect, state: &State, theme: Th
         };
         match index {
             0 => (clean(&zone.short(&row.began)), Style::new()),
-            1 => (clean(&row.source), style),
+            1 => (row.name(), style),
             2 => (seconds(row.seconds), Style::new()),
             3 => (if row.ended { "ended" } else { "ongoing" }.to_owned(), style),
             4 => (number(row.sampled), Style::new()),
             5 if row.would_drop => ("would drop".to_owned(), theme.near()),
             5 => (clean(&row.reason), Style::new()),
-            6 => (clean(&titled(row.rule.as_deref(), row.rule_name.as_deref())), Style::new()),
+            6 => (row.title(), Style::new()),
             _ => (clean(&packet(&row.last)), theme.quiet()),
         }
     });

@@ -65,6 +65,24 @@ fn sources_are_listed() {
     assert!(lines[11].contains("q quit"), "{shown}");
 }
 
+/// Of a name that has no room the end is marked, and the direction has room.
+#[test]
+fn a_name_that_is_cut_is_marked() {
+    let fake = fake();
+    let mut top = seen(3);
+    let [row, ..] = top.sources.as_mut_slice() else { panic!("no source") };
+    row.direction = "out".to_owned();
+    row.by = vec![by("direction=out protocol=udp destination_port=27015 remote_address", None, 9)];
+    *fake.top.borrow_mut() = top;
+    let mut state = State::new(By::DropRate, None);
+    state.refresh(&fake);
+    let shown = text(&drawn(&state, 120, 12, false));
+    let row = shown.lines().find(|line| line.starts_with("192.0.2.1 out ")).unwrap();
+    assert!(row.contains(" direction=out 27") && row.contains("… over-limit"), "{shown}");
+    let shown = text(&drawn(&state, 200, 12, false));
+    assert!(shown.contains(" direction=out 27015/udp remote_address "), "{shown}");
+}
+
 /// A part of the packets is marked as one, and a rate that is not known is none, and no 0.
 #[test]
 fn a_part_is_no_whole_and_what_is_not_known_is_not_0() {

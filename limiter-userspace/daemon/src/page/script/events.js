@@ -31,7 +31,9 @@ function explaining({ source, last }) {
 class Events {
   constructor(open) {
     const name = (row) => {
-      const button = make("button", { type: "button", class: "name mono" }, clean(row.source));
+      const { direction } = row.last;
+      const button = make("button", { type: "button", class: "name mono" },
+        nameOf({ source: row.source, direction }));
       button.addEventListener("click", () => open(row.source, button));
       return button;
     };
