@@ -15,6 +15,9 @@ const WHOM: &str = "whom";
 #[cfg(feature = "clap")]
 const TO: &str = "to";
 
+/// Words of the daemon before the keys of a rule that was not looked at.
+const RULE_FOR: &str = "rule for ";
+
 /// The query of `GET /v1/explain`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
@@ -121,11 +124,10 @@ pub struct AskExplain {
 }
 
 impl AskExplain {
-    /// True if nothing is said of a packet.
+    /// True if nothing is said of a packet, but for which way it goes.
     pub fn is_of_source(&self) -> bool {
-        // Incoming is what a question without a direction is about.
-        let direction = self.direction.clone().filter(|word| word == "in");
-        *self == Self { from: self.from.clone(), direction, ..Self::default() }
+        let Self { from, direction, .. } = self;
+        *self == Self { from: from.clone(), direction: direction.clone(), ..Self::default() }
     }
 
     /// The facts that the question has fields for, with their values.
@@ -278,20 +280,45 @@ impl Here {
 
 impl ExplainedNow {
     /// The explanation with the rows of the source: a verdict about a packet of no port is none
-    /// about what the source sends, if rules on ports drop some of that now.
+    /// about what the source really sends, if some of that is dropped now. Rows of the other
+    /// direction have no part in the verdict; they are left out of an answer about what goes out.
     #[must_use]
-    pub fn with_drops(self, rows: Vec<SourceRow>) -> Self {
-        let drops: Vec<_> = rows.into_iter().filter(SourceRow::loses_now).collect();
-        if drops.is_empty() {
-            return self;
+    pub fn with_drops(self, rows: Vec<SourceRow>, direction: Option<&str>) -> Self {
+        let way = direction.unwrap_or("in");
+        let goes = |row: &SourceRow| match row.direction.as_str() {
+            "both" => true,
+            "" => way == "in",
+            direction => direction == way,
+        };
+        let (judged, others): (Vec<_>, Vec<_>) =
+            rows.into_iter().filter(SourceRow::loses_now).partition(goes);
+        let others = if way == "in" { others } else { Vec::new() };
+        let is_judged = !judged.is_empty();
+        let drops: Vec<_> = judged.into_iter().chain(others).collect();
+        if self.verdict == "drop" || !is_judged {
+            return Self { drops, ..self };
         }
-        let dropped_lately = Vec::new();
-        if self.verdict == "drop" {
-            return Self { dropped_lately, drops, ..self };
+        // What is seen to drop is no longer unknown.
+        let by = |rule: &str| drops.iter().flat_map(|row| &row.by).any(|by| by.is(rule));
+        let seen = |part: &String| part.strip_prefix(RULE_FOR).is_some_and(by);
+        let (seen, not_looked_at): (Vec<_>, Vec<_>) =
+            self.not_looked_at.into_iter().partition(seen);
+        let other = match (seen.as_slice(), not_looked_at.as_slice()) {
+            ([], _) => self.happens,
+            (_, []) => "it passes".to_owned(),
+            _ => "it may be dropped by what was not looked at".to_owned(),
+        };
+        let sent =
+            if way == "out" { "some of what is sent to it" } else { "some of what it sends" };
+        Self {
+            happens: format!("{sent} is dropped now; else {other}"),
+            verdict: "unknown".to_owned(),
+            exact: false,
+            dropped_lately: Vec::new(),
+            not_looked_at,
+            drops,
+            ..self
         }
-        let happens = format!("some of what it sends is dropped now; else {}", self.happens);
-        let verdict = "unknown".to_owned();
-        Self { drops, dropped_lately, verdict, happens, exact: false, ..self }
     }
 
     /// The rule that decides, with the name that its author gave it.
@@ -307,17 +334,20 @@ impl ExplainedNow {
 impl Render for ExplainedNow {
     fn render(&self, text: &mut String) {
         let verdict = match self.verdict.as_str() {
-            "unknown" => self.verdict.clone(),
+            "unknown" if self.drops.is_empty() => self.verdict.clone(),
+            "unknown" => "it depends on the packet".to_owned(),
             verdict => format!("{verdict}: {}", self.reason),
         };
-        let mut lines = vec![("packet", self.packet.clone()), ("verdict", verdict)];
+        let mut lines = vec![("packet", self.packet.clone())];
+        // What is seen comes before what would be.
+        lines.extend(self.drops.iter().map(|row| ("now", row.in_words())));
+        lines.push(("verdict", verdict));
         lines.extend(self.rule.as_deref().map(|rule| ("rule", self.titled(rule))));
         lines.push(("so", self.happens.clone()));
         if self.verdict == "drop" {
             let waits = self.steps.iter().flat_map(|step| &step.limits).any(waits_for_lease);
             lines.push(("passes in", time(self.passes_in_ns, waits)));
         }
-        lines.extend(self.drops.iter().map(|row| ("now", row.in_words())));
         lines.extend(self.dropped_lately.iter().map(|drops| ("dropped", drops.clone())));
         if let Some(left) = self.trial_seconds_left {
             lines.push(("on trial", format!("these rules, for {} more", seconds(left))));
@@ -414,4 +444,90 @@ pub fn waits_for_lease(limit: &ExplainLimit) -> bool {
 fn time(time: Option<u64>, leased: bool) -> String {
     let without = if leased { "with the next lease" } else { "never" };
     time.map_or_else(|| without.to_owned(), duration)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::RuleDrops;
+
+    fn row(direction: &str, rule: &str) -> SourceRow {
+        let by = RuleDrops {
+            rule: Some(rule.to_owned()),
+            rule_name: Some("game".to_owned()),
+            of: None,
+            reason: "over-limit".to_owned(),
+            passed: Some(5),
+            dropped: 9,
+            dropped_per_second: Some(205.0),
+            since: None,
+            keys: Some(1),
+            exact: true,
+            with_before: false,
+        };
+        SourceRow {
+            source: "192.0.2.8".to_owned(),
+            direction: direction.to_owned(),
+            by: vec![by],
+            dropped: 9,
+            passed_per_second: Some(300.0),
+            dropped_per_second: Some(205.0),
+            ..SourceRow::default()
+        }
+    }
+
+    fn explained(verdict: &str, not_looked_at: &[&str]) -> ExplainedNow {
+        ExplainedNow {
+            verdict: verdict.to_owned(),
+            happens: "it passes".to_owned(),
+            not_looked_at: not_looked_at.iter().map(|part| (*part).to_owned()).collect(),
+            exact: true,
+            ..ExplainedNow::default()
+        }
+    }
+
+    /// What goes out says nothing of what comes in, and the other way round.
+    #[test]
+    fn drops_of_the_other_direction_have_no_part_in_the_verdict() {
+        let out = || vec![row("out", "direction=out remote_address")];
+        let both = || vec![row("both", "direction=both remote_address")];
+        for (rows, direction, verdict, drops) in [
+            (out(), None, "pass", 1),
+            (out(), Some("in"), "pass", 1),
+            (out(), Some("out"), "unknown", 1),
+            (vec![row("in", "every source")], Some("out"), "pass", 0),
+            (both(), None, "unknown", 1),
+            (both(), Some("out"), "unknown", 1),
+        ] {
+            let said = explained("pass", &[]).with_drops(rows, direction);
+            assert_eq!(
+                (said.verdict.as_str(), said.drops.len()),
+                (verdict, drops),
+                "{direction:?}"
+            );
+            assert_eq!(said.exact, verdict == "pass");
+        }
+        let said = explained("pass", &[]).with_drops(out(), Some("out"));
+        assert_eq!(said.happens, "some of what is sent to it is dropped now; else it passes");
+        let text = crate::render::text(&said);
+        let now =
+            "\nnow        dropped of what goes out: 205/s by game (over-limit); passed 300/s\n";
+        assert!(text.contains(now), "{text}");
+    }
+
+    /// The rule that drops now was looked at.
+    #[test]
+    fn a_rule_that_is_seen_to_drop_is_not_unknown() {
+        let game = "protocol=udp destination_port=27015";
+        let (seen, other) = (format!("rule for {game}"), "rule for destination_port=53");
+        let said = explained("unknown", &[&seen, other]).with_drops(vec![row("in", game)], None);
+        assert_eq!(said.not_looked_at, [other]);
+        let happens = "some of what it sends is dropped now; else it may be dropped by what was \
+                       not looked at";
+        assert_eq!(said.happens, happens);
+        let said = explained("unknown", &[&seen]).with_drops(vec![row("in", game)], None);
+        assert_eq!(said.happens, "some of what it sends is dropped now; else it passes");
+        let text = crate::render::text(&said);
+        assert!(text.contains("\nverdict    it depends on the packet\n"), "{text}");
+    }
 }

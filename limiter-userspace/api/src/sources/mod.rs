@@ -156,6 +156,11 @@ impl RuleDrops {
         dropper(self.rule.as_deref(), self.rule_name.as_deref(), &self.reason)
     }
 
+    /// True if the rule of these keys drops packets now.
+    pub(crate) fn is(&self, rule: &str) -> bool {
+        self.rule.as_deref() == Some(rule) && self.dropped_per_second > Some(0.0)
+    }
+
     /// The remark of a sample, and of what sources share.
     pub fn said(&self) -> String {
         match &self.of {
@@ -350,7 +355,7 @@ impl SourceRow {
         }
     }
 
-    /// The drops now, in words: `dropped 65/s by game (over-limit)`.
+    /// The drops now, in words: `dropped: 65/s by game (over-limit); passed 50/s`.
     pub fn in_words(&self) -> String {
         let rate = |rate: Option<f64>, dropped: u64, exact: bool| match rate {
             Some(rate) => part(each_second(rate), !exact),
@@ -367,7 +372,9 @@ impl SourceRow {
             "out" => " of what goes out",
             _ => " of what comes in and goes out",
         };
-        format!("dropped{way}: {}", each.collect::<Vec<_>>().join(", "))
+        let passed = part(per_second(self.passed_per_second), self.passed_at_least);
+        let passed = if passed == "-" { String::new() } else { format!("; passed {passed}/s") };
+        format!("dropped{way}: {}{passed}", each.collect::<Vec<_>>().join(", "))
     }
 }
 

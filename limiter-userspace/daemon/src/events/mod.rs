@@ -240,14 +240,26 @@ impl Events {
         })
     }
 
-    /// Describes the first few drops of a source in current and recent episodes.
-    pub(super) fn dropped_lately(&self, of: &str, datapath: &dyn Datapath) -> Vec<String> {
+    /// Describes the first few drops of a source, in one direction, that go on: by rules in force.
+    /// Whether a list or a ban drops it now is known without events.
+    pub(super) fn dropped_lately(
+        &self,
+        (of, is_out): (&str, bool),
+        (datapath, effective): (&dyn Datapath, &EffectiveSet),
+    ) -> Vec<String> {
         const MOST: usize = 4;
-        let open = self.episodes.open();
-        let open = open.iter().filter(|(key, _)| source(key) == of);
-        let open = open.map(|(key, open)| view(key, open, false, datapath));
-        let ended = self.ended.iter().map(|(_, episode)| episode).filter(|at| at.source == of);
-        let drops = open.chain(ended.cloned()).filter(|episode| !episode.would_drop).take(MOST);
+        let mut open = self.episodes.open();
+        open.retain(|(key, _)| source(key) == of && key.is_out == is_out);
+        if open.is_empty() {
+            return Vec::new();
+        }
+        let names = views::rule_names(datapath, effective);
+        let is_in_force = |(key, open): &&(Key, &Open)| {
+            open.rule.is_some() && names.get(&key.rule) == open.rule.as_ref()
+        };
+        let drops = open.iter().filter(is_in_force);
+        let drops = drops.map(|(key, open)| view(key, open, false, datapath));
+        let drops = drops.filter(|episode| !episode.would_drop).take(MOST);
         drops.map(|episode| episode.in_words()).collect()
     }
 

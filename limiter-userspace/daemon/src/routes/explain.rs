@@ -32,6 +32,7 @@ pub(super) async fn explain(call: Call, Asked(asked): Asked<AskExplain>) -> Answ
 pub(crate) struct SourceExplained {
     /// `None` once it was reported.
     explained: Option<ExplainedNow>,
+    direction: Option<String>,
     source: SourceText,
 }
 
@@ -39,7 +40,7 @@ impl SourceExplained {
     pub(crate) fn begin(service: &mut Service, asked: &AskExplain) -> Result<Self, Refusal> {
         let explained = outcome(service, asked)?;
         let source = SourceText::begin(service, &explained.source)?;
-        Ok(Self { explained: Some(explained), source })
+        Ok(Self { explained: Some(explained), direction: asked.direction.clone(), source })
     }
 }
 
@@ -53,7 +54,9 @@ impl Sliced<Service> for SourceExplained {
             Read::After(time) => return Ok(Step::After(time)),
             Read::Done(view) => view,
         };
-        let explained = self.explained.take().map(|explained| explained.with_drops(view.rows));
+        let direction = self.direction.as_deref();
+        let explained =
+            self.explained.take().map(|explained| explained.with_drops(view.rows, direction));
         Ok(Step::Part(serde_json::to_vec(&explained)?.into()))
     }
 }
@@ -69,9 +72,12 @@ pub(crate) fn outcome(service: &mut Service, asked: &AskExplain) -> Result<Expla
     }
     let trial_seconds_left =
         service.rule_sets.trial(&service.datapath).map(|trial| trial.seconds_left);
-    let dropped_lately = match explained.verdict.as_str() {
-        "drop" => Vec::new(),
-        _ => service.events.dropped_lately(&explained.source, service.datapath()?),
+    let dropped_lately = if explained.verdict == "drop" {
+        Vec::new()
+    } else {
+        let of = (explained.source.as_str(), asked.direction.as_deref() == Some("out"));
+        let by = (service.datapath()?, &service.rule_sets.effective);
+        service.events.dropped_lately(of, by)
     };
     Ok(ExplainedNow { dropped_lately, trial_seconds_left, ..explained })
 }

@@ -2,7 +2,7 @@
 
 use limiter_api::explain::{AskExplain, ExplainedNow};
 use limiter_common::verdict::Reason;
-use limiter_common::wire::Event;
+use limiter_common::wire::{Event, RULE_NONE};
 use limiter_datapath::fake::Fake;
 use limiter_datapath::{Framing, Mode};
 use limiter_model::Packet;
@@ -71,7 +71,8 @@ fn the_only_interface_is_known() {
     assert_eq!((explained.verdict.as_str(), explained.exact), ("drop", true));
 }
 
-/// Reported drops of the source stand beside an uncertain verdict.
+/// Reported drops of the source that go on, by rules in force and in the direction of the packet,
+/// stand beside an uncertain verdict.
 #[test]
 fn drops_that_were_reported_are_named() {
     let rules = "descriptors:
@@ -80,23 +81,36 @@ fn drops_that_were_reported_are_named() {
     let mut daemon = Daemon::with_rules(Fake::default(), rules);
     let explained = daemon.explained(None);
     assert_eq!((explained.verdict.as_str(), explained.dropped_lately), ("unknown", vec![]));
-    let event = |last| Event {
+    let service = &daemon.service;
+    let names = crate::views::rule_names(service.datapath().unwrap(), &service.rule_sets.effective);
+    let ssh = *names.iter().find(|(_, title)| title.name.as_deref() == Some("ssh")).unwrap().0;
+    let event = |last, (rule, reason): (u32, Reason), known| Event {
         source: Source::V4([192, 0, 2, last]).trie_key(),
         time: 1,
         interface: 7,
         length: 60,
-        reason: Reason::OverLimit as u8,
+        reason: reason as u8,
         version: 4,
         packets: 1,
+        rule,
+        known,
         ..Event::default()
     };
-    daemon.fake.state().events.extend([event(7), event(7), event(8)]);
+    let by_ssh = (ssh, Reason::OverLimit);
+    // The ban is over, and what goes out is another question.
+    let others = [event(7, (RULE_NONE, Reason::Banned), 0), event(7, by_ssh, Event::OUT)];
+    let events = [event(7, by_ssh, 0), event(7, by_ssh, 0), event(8, by_ssh, 0)];
+    daemon.fake.state().events.extend(events.into_iter().chain(others));
     daemon.service.take_events();
     let explained = daemon.explained(None);
     assert_eq!(explained.verdict, "unknown");
     let [drops] = explained.dropped_lately.as_slice() else { panic!("{explained:?}") };
     assert!(drops.starts_with("2 reported since "), "{drops}");
-    assert!(drops.ends_with("over-limit, the last by fake0"), "{drops}");
+    assert!(drops.ends_with(" by ssh: over-limit, the last by fake0"), "{drops}");
     let text = limiter_api::render::text(&explained);
     assert!(text.contains("\ndropped    2 reported since "), "{text}");
+    // Of a rule that is gone nothing drops it any more.
+    daemon.write(&rules.replace("22", "23").replace("ssh", "telnet"));
+    daemon.service.reload().unwrap();
+    assert_eq!(daemon.explained(None).dropped_lately, Vec::<String>::new());
 }

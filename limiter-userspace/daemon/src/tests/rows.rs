@@ -150,7 +150,14 @@ fn every_answer_names_what_drops_most_of_a_source() {
     assert_eq!(player.drops.iter().map(short).collect::<Vec<_>>(), expected()[..1]);
     assert_eq!(player.verdict, "unknown");
     let text = limiter_api::render::text(&player);
-    assert!(text.contains("\nnow        dropped: 70/s by game (over-limit)\n"), "{text}");
+    let lines = "\nnow        dropped: 70/s by game (over-limit); passed 0/s\n\
+                 verdict    it depends on the packet\n";
+    assert!(text.contains(lines), "{text}");
+    // The rule that drops was looked at, and the other was not.
+    assert_eq!(player.not_looked_at, ["rule for protocol=tcp"]);
+    // The answer about the other direction is one about the source, too.
+    let out = AskExplain { direction: Some("out".into()), ..ask(PLAYER) };
+    assert!(out.is_of_source());
     let nobody = explained(&mut daemon.service, &ask("203.0.113.99")).unwrap();
     assert_eq!((nobody.drops, nobody.verdict.as_str()), (vec![], "unknown"));
 }
