@@ -19,7 +19,7 @@ use limiter_api::bypass::BypassNow;
 use limiter_api::limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
 use limiter_api::render;
 use limiter_api::sources::source::SourceView;
-use limiter_api::sources::{AskSources, SOURCES};
+use limiter_api::sources::{AskSources, By, SOURCES};
 use limiter_datapath::fake::Fake;
 
 use super::args::{Args, Command};
@@ -67,7 +67,7 @@ fn a_request_has_what_was_typed_and_the_defaults() {
     let Command::Sources(asked) = parse("limiter sources").unwrap().command else {
         panic!("no `sources`")
     };
-    assert_eq!(asked, AskSources { limit: Some(SOURCES), ..AskSources::default() });
+    assert_eq!(asked, AskSources { by: By::DropRate, limit: Some(SOURCES), prefix: None });
     for line in ["limiter explain 192.0.2.7", "limiter explain --from 192.0.2.7"] {
         let Command::Explain(what) = parse(line).unwrap().command else { panic!("{line}") };
         let asked = what.asked().unwrap();
@@ -395,7 +395,7 @@ fn drops_that_sources_do_not_have_are_reported() {
         let dropped_by = DroppedBy { sources, others, lists, removed: 7 };
         render::text(&SourceList { dropped_by, ..SourceList::default() })
     };
-    let none = "no drop of any source was seen\n\
+    let none = "no drop of any source was seen; try: limiter set ADDRESS 5/min\n\
                 0 IPv4 and 0 IPv6 sources are tracked\n";
     assert_eq!(by(Some(9), Some(0), 0), none);
     assert_eq!(

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 use crate::lists::ListName;
 use crate::moment::Zone;
-use crate::render::{Render, dropper, number, push, seconds, table};
+use crate::render::{Render, dropper, line, number, push, seconds, table};
 use crate::words;
 
 /// Sources in one answer, unless it is said otherwise.
@@ -70,7 +70,7 @@ pub struct AskSources {
     /// Measure that ranks the sources: the first has the most of it.
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(
-        long, value_enum, default_value_t = By::Dropped, help = "By what they stand out",
+        long, value_enum, default_value_t = By::DropRate, help = "By what they stand out",
     ))]
     pub by: By,
     /// Number of sources; 20 when left out.
@@ -430,10 +430,14 @@ pub fn folded(by: By, rows: usize, lose_nothing: u64, lists: u64) -> Option<Stri
 
 impl Render for SourceList {
     fn render(&self, text: &mut String) {
+        if let Some(headline) = &self.headline {
+            line(text, format_args!("{headline}"));
+            text.push('\n');
+        }
         if !self.sources.is_empty() {
             rows(text, &self.sources);
         } else if matches!(self.by, By::Dropped | By::DropRate) {
-            text.push_str("no drop of any source was seen\n");
+            text.push_str("no drop of any source was seen; try: limiter set ADDRESS 5/min\n");
         } else {
             text.push_str("no such source has a counter, and events reported no drops\n");
         }

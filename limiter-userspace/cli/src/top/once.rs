@@ -5,7 +5,6 @@ use limiter_api::render;
 use limiter_api::requests::Requests;
 use limiter_api::sources::{AskSources, By, SOURCES, SourceList};
 use limiter_api::status::Status;
-use limiter_text::plain::clean;
 
 use crate::answer::Answer;
 use crate::failure::Failure;
@@ -51,11 +50,10 @@ pub(super) fn once(
     }
     let status: Status = client.get("/v1/status")?;
     // Rows of an order without rates have none that could contradict.
-    let headline =
-        if by.is_rate() { list.headline.clone() } else { ask(By::DropRate, 1)?.headline };
-    let headline = headline.as_deref().map_or_else(String::new, clean);
+    let headline = if by.is_rate() { list.headline } else { ask(By::DropRate, 1)?.headline };
+    let list = SourceList { headline, ..list };
     let limits = if status.bypass { "limits off" } else { "limits on" };
-    let mut text = format!("{limits}, generation {}\n{headline}\n\n", status.generation);
+    let mut text = format!("{limits}, generation {}\n", status.generation);
     text.push_str(&render::text(&list));
     if !requests.processes.is_empty() {
         text.push('\n');
