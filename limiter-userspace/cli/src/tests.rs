@@ -19,7 +19,7 @@ use limiter_api::bypass::BypassNow;
 use limiter_api::limits::{LimitEntry, LimitView, Limits, Origin, UpperView};
 use limiter_api::render;
 use limiter_api::sources::source::SourceView;
-use limiter_api::sources::{AskSources, By, SOURCES};
+use limiter_api::sources::{AskSources, By, RuleDrops, SOURCES, SourceRow};
 use limiter_datapath::fake::Fake;
 
 use super::args::{Args, Command};
@@ -289,9 +289,8 @@ fn effective_rates_have_a_readable_unit() {
     }
 }
 
-#[test]
-fn a_source_is_shown_line_by_line() {
-    let view = SourceView {
+fn view() -> SourceView {
+    SourceView {
         source: "192.0.2.1".into(),
         tracked: true,
         rule: Some("192.0.2.0/24".into()),
@@ -325,7 +324,12 @@ fn a_source_is_shown_line_by_line() {
         other_rules_in_all: 0,
         by_rule: Vec::new(),
         rows: Vec::new(),
-    };
+    }
+}
+
+#[test]
+fn a_source_is_shown_line_by_line() {
+    let view = view();
     assert_eq!(
         render::text(&view),
         "\
@@ -385,6 +389,45 @@ others   may drop packets of it, too: destination_port=53 remote_address; vl\u{f
     assert!(!banned.contains("not limited"), "{banned}");
     assert!(banned.contains("ban      every packet is dropped for 1 min more"), "{banned}");
     assert!(banned.contains("no host can have this source"), "{banned}");
+}
+
+/// What comes in and what goes out are no sum, and what goes out is another question.
+#[test]
+fn a_source_is_shown_by_direction() {
+    // A rule of which nothing is counted has no row.
+    let before = RuleDrops {
+        rule: Some("(rules before)".into()),
+        rule_name: None,
+        of: None,
+        reason: "over-limit".into(),
+        passed: Some(0),
+        dropped: 0,
+        dropped_per_second: None,
+        since: None,
+        keys: Some(1),
+        exact: true,
+        with_before: false,
+    };
+    let text = render::text(&SourceView { by_rule: vec![before], ..view() });
+    assert!(!text.contains("BY RULE"), "{text}");
+    let way = |direction: &str, passed, dropped| SourceRow {
+        direction: direction.to_owned(),
+        passed,
+        dropped,
+        ..SourceRow::default()
+    };
+    let rows = vec![way("in", 2111, 1605), way("out", 900, 3338)];
+    let out = "direction=out destination_port=53 remote_address";
+    let other_rules = vec![out.to_owned(), format!("dns (1) ({out})")];
+    let ways = SourceView { rows, other_rules, other_rules_in_all: 2, ..view() };
+    let text = render::text(&ways);
+    assert!(
+        text.contains("\npassed     2,111 in, 900 out\ndropped    1,605 in, 3,338 out\n"),
+        "{text}"
+    );
+    assert!(text.contains("--to PORT/PROTOCOL --direction out`\n"), "{text}");
+    let text = render::text(&SourceView { other_rules_in_all: 3, ..ways });
+    assert!(text.contains("--to PORT/PROTOCOL [--direction out]`\n"), "{text}");
 }
 
 /// Sources without drops are no sign that nothing is dropped.

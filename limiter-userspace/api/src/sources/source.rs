@@ -167,10 +167,47 @@ pub fn other_rules(view: &SourceView) -> Option<String> {
     (all > 0).then(|| format!("may drop packets of it, too: {}{more}", named.join("; ")))
 }
 
-/// The question that says what such rules do.
+/// The question that says what such rules do; for rules on what goes out, with that direction, and
+/// in brackets where only some are.
 pub fn question(view: &SourceView) -> String {
     let address = view.source.split_once('/').map_or(view.source.as_str(), |(address, _)| address);
-    format!("limiter explain --from {} --to PORT/PROTOCOL", clean(address))
+    // A named rule has its keys in parentheses.
+    let keys = |rule: &String| rule.rsplit_once(" (").map_or(0, |(name, _)| name.len() + 2);
+    let goes_out =
+        |rule: &&String| rule.get(keys(rule)..).is_some_and(|keys| keys.starts_with(OUT_KEY));
+    let outgoing = view.other_rules.iter().filter(goes_out).count();
+    let direction = match outgoing {
+        0 => "",
+        all if u64::try_from(all) == Ok(view.other_rules_in_all) => " --direction out",
+        _ => " [--direction out]",
+    };
+    format!("limiter explain --from {} --to PORT/PROTOCOL{direction}", clean(address))
+}
+
+/// The first key of a rule for what goes out.
+const OUT_KEY: &str = "direction=out";
+
+/// What passed and what was dropped; for each direction, unless only packets that come in are
+/// counted: the two have nothing in common.
+pub fn totals(view: &SourceView) -> [String; 2] {
+    if view.rows.iter().all(|row| matches!(row.direction.as_str(), "in" | "")) {
+        return [
+            counted(view.passed, view.passed_at_least),
+            counted(view.dropped, view.dropped_at_least),
+        ];
+    }
+    let way = |row: &SourceRow| match row.direction.as_str() {
+        "both" => "in+out".to_owned(),
+        direction => clean(direction),
+    };
+    let each = |count: &dyn Fn(&SourceRow) -> String| {
+        let rows = view.rows.iter().map(|row| format!("{} {}", count(row), way(row)));
+        rows.collect::<Vec<_>>().join(", ")
+    };
+    [
+        each(&|row| counted(row.passed, row.passed_at_least)),
+        each(&|row| counted(row.dropped, row.dropped_at_least)),
+    ]
 }
 
 /// The author of an entry of a list, in words.
@@ -204,12 +241,12 @@ fn state_of(limit: &ExplainLimit) -> String {
 }
 
 /// A count of packets, which may be a part of them.
-pub fn counted(packets: u64, at_least: bool) -> String {
+fn counted(packets: u64, at_least: bool) -> String {
     let words = if at_least { "at least " } else { "" };
     format!("{words}{}", number(packets))
 }
 
-fn by_rule(text: &mut String, rules: &[RuleDrops]) {
+fn by_rule(text: &mut String, rules: &[&RuleDrops]) {
     if rules.is_empty() {
         return;
     }
@@ -308,8 +345,9 @@ impl Render for SourceView {
             let count = self.count.as_deref().unwrap_or("packets");
             row("over nodes", format!("{} {count} {}", number(left), here.words()));
         }
-        row("passed", counted(self.passed, self.passed_at_least));
-        row("dropped", counted(self.dropped, self.dropped_at_least));
+        let [passed, dropped] = totals(self);
+        row("passed", passed);
+        row("dropped", dropped);
         if !self.tracked {
             row("tracked", "no: it has no bucket for a rule on sources now".to_owned());
         }
@@ -321,7 +359,10 @@ impl Render for SourceView {
         *text = text.trim_start().to_owned();
         // One rule that has it all says nothing new.
         let is_all = |by: &RuleDrops| by.rule == self.rule && by.dropped == self.dropped;
-        match self.by_rule.as_slice() {
+        // Nor does one of which nothing is counted.
+        let counts = |by: &&RuleDrops| by.dropped > 0 || by.passed != Some(0);
+        let rules: Vec<_> = self.by_rule.iter().filter(counts).collect();
+        match rules.as_slice() {
             [one] if is_all(one) && one.passed == Some(self.passed) => {}
             rules => by_rule(text, rules),
         }

@@ -183,9 +183,12 @@ impl Account {
     }
 
     /// The total. Drops add up, because each packet was dropped by one rule only; a passed packet
-    /// was counted in each table that it was in.
+    /// was counted in each table that it was in, but comes in or goes out.
     pub(crate) fn total(&self) -> Total {
-        self.total_of(|_| true)
+        let [comes_in, goes_out, both] = [Direction::In, Direction::Out, Direction::Both]
+            .map(|direction| self.total_in(direction).passed);
+        let passed = both.max(comes_in.saturating_add(goes_out));
+        Total { passed, ..self.total_of(|_| true) }
     }
 
     /// The total of one direction.

@@ -4,7 +4,7 @@ use limiter_api::lists::ListName;
 use limiter_api::render::{number, seconds};
 use limiter_api::sources::SourceRow;
 use limiter_api::sources::source::SourceView;
-use limiter_api::sources::source::{counted, other_rules, question, rule_text};
+use limiter_api::sources::source::{other_rules, question, rule_text, totals};
 use limiter_text::plain::clean;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -122,8 +122,7 @@ fn describe(lines: &mut Vec<Line<'static>>, view: &SourceView, row: &SourceRow, 
         let count = clean(view.count.as_deref().unwrap_or("packets"));
         fact("over nodes", text(format!("{} {count} {}", number(left), here.words())));
     }
-    let passed = counted(view.passed, view.passed_at_least);
-    let dropped = counted(view.dropped, view.dropped_at_least);
+    let [passed, dropped] = totals(view);
     fact("in all", text(format!("{passed} passed, {dropped} dropped")));
     let drops = view.by_rule.iter().filter(|by| by.dropped > 0).take(RULES);
     for (index, by) in drops.enumerate() {

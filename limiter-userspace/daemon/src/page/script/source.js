@@ -114,6 +114,13 @@ function countOf(by) {
   return by.with_before ? "may include rules before" : "all packets";
 }
 
+// A count for each direction, unless only packets that come in are counted.
+function byWay(view, count) {
+  if ((view.rows ?? []).every((row) => row.direction === "in")) return count(view);
+  const way = { both: "in+out" };
+  return view.rows.map((row) => `${count(row)} ${way[row.direction] ?? row.direction}`).join(", ");
+}
+
 // What is known of a source, as `limiter show` has it.
 function factsOf(view) {
   const others = view.other_rules_in_all;
@@ -138,8 +145,8 @@ function factsOf(view) {
       + (view.banned_by ? `, by ${clean(view.banned_by)}` : "")],
     ["martian", view.martian ? "no host can have this address: dropped" : null],
     ["left of its limits", left.length > 0 ? left.join("; ") : null],
-    ["passed", passedOf(view, number(view.passed))],
-    ["dropped", droppedOf(view, number(view.dropped))],
+    ["passed", byWay(view, (of) => passedOf(of, number(of.passed)))],
+    ["dropped", byWay(view, (of) => droppedOf(of, number(of.dropped)))],
     ["bucket", view.tracked ? null : "none now: nothing of its limit is used"],
     ["may drop packets, too", others > 0
       ? clean(view.other_rules.join("; ")) + (more > 0 ? ` and ${number(more)} more` : "") : null],

@@ -55,6 +55,23 @@ fn drops_add_up_and_what_passed_several_tables_counts_once() {
     assert!(in_part.total().dropped_at_least);
 }
 
+/// No packet comes in and goes out; a rule for both counts each once.
+#[test]
+fn what_comes_in_and_what_goes_out_passed_both() {
+    let ways = [Direction::In, Direction::Out, Direction::Both];
+    for (packets, passed) in [([5, 7, 0], 12), ([5, 7, 20], 20), ([5, 7, 11], 12)] {
+        let mut account = account(&[
+            (key(7, 1), packets[0], 1),
+            (key(8, 1), packets[1], 2),
+            (key(9, 1), packets[2], 3),
+        ]);
+        for (line, direction) in account.lines.iter_mut().zip(ways) {
+            line.direction = direction;
+        }
+        assert_eq!((account.total().passed, account.total().dropped), (passed, 6));
+    }
+}
+
 #[test]
 fn a_rate_is_of_counters_that_both_readings_have() {
     let from = account(&[(Counter::Source, 10, 5), (key(7, 1), 4, 20)]);
