@@ -141,10 +141,10 @@ fn every_packet_is_explained_and_counted_once() {
         let mut explainer = Explainer::new(&set, settings).unwrap();
         let packets = packets(&path);
         for packet in &packets {
-            let reported = explainer.packet(packet).unwrap();
+            let (decided, matches) = explainer.packet(packet).unwrap();
             let source = ours(&packet.frame).map(|(_, facts)| facts.source());
-            assert_eq!(reported.source, source.ok(), "{}: {}", path.display(), packet.number);
-            assert_eq!(reported.source.is_none(), reported.matches.is_empty());
+            assert_eq!(decided.source, source.ok(), "{}: {}", path.display(), packet.number);
+            assert_eq!(decided.source.is_none(), matches.is_empty());
         }
         let seen = explainer.seen();
         let reasons = explainer.reasons();

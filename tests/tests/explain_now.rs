@@ -1,6 +1,7 @@
 //! `limiter explain --from --to`, asked of a running daemon, and then the packet that was asked
 //! about.
 
+use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,9 +9,11 @@ use anyhow::{Context as _, Result, ensure};
 use limiter_tests::limiter::Limiter;
 use limiter_tests::packet::{Frame, Transport};
 use limiter_tests::packet_socket::PacketSocket;
+use limiter_tests::pcap::{header, record};
 use limiter_tests::root::require_root;
 use limiter_tests::testbed::Testbed;
 use limiter_tests::veth::{RECEIVER, SENDER};
+use limiter_tests::work_dir::WorkDir;
 use serde_json::Value;
 
 const RULES: &str = "domain: test
@@ -197,27 +200,37 @@ fn what_is_said_of_a_packet_becomes_of_it() -> Result<()> {
     bed.close()
 }
 
+/// The rules, with the names of their authors, that are named of a packet.
+fn named(rules: &Value) -> Result<BTreeSet<(String, String)>> {
+    let rules = rules.as_array().context("no rules")?.iter();
+    let rules = rules.filter(|rule| !rule["rule"].is_null());
+    Ok(rules.map(|rule| (rule["rule"].to_string(), rule["name"].to_string())).collect())
+}
+
 #[test]
-fn what_is_not_given_is_said() -> Result<()> {
+fn live_and_offline_the_same_rules_are_named() -> Result<()> {
     require_root();
     let bed = Testbed::create("explain-words")?;
     let mut limiter = bed.limiter(RULES)?;
     limiter.start()?;
-    let said = limiter.json(&["explain", "--from", "203.0.113.1", "--to", "80/tcp"])?;
-    ensure!(said["exact"] == false, "{said}");
-    ensure!(said["assumed"][0] == "TCP flags not given; assumed SYN", "{said}");
-    let said = limiter.json(&["explain", "--from", "203.0.113.1"])?;
-    ensure!(said["exact"] == false, "{said}");
-    let missing = said["not_looked_at"].to_string();
-    ensure!(missing.contains("destination_port=22 remote_address"), "{said}");
-    let text = limiter.ok(["explain", "--from", "203.0.113.1", "--to", "22/tcp"])?;
-    for word in [
-        "conforming",
-        "destination_port=22 remote_address (ssh)",
-        "rules.yaml:9:19",
-        "remote_address",
+    let dir = WorkDir::create("explained-offline")?;
+    let rules = dir.write("rules.yaml", RULES)?;
+    for (question, frame, count) in [
+        (["203.0.113.1", "--to", "9/udp"], udp(from(1), 9), 1),
+        (["203.0.113.9", "--to", "9/udp"], udp(from(9), 9), 1),
+        (["203.0.113.30", "--to", "53/udp"], udp(from(30), 53), 2),
+        (["203.0.113.2", "--to", "22/tcp"], tcp(2, 22, SYN), 2),
+        (["203.0.113.2", "--to", "80/tcp"], tcp(2, 80, SYN), 2),
+        (["198.51.100.8", "--to", "8080/udp"], udp([198, 51, 100, 8], 8080), 1),
     ] {
-        ensure!(text.contains(word), "{word}: {text}");
+        let live = limiter.json(&[&["explain", "--from"], question.as_slice()].concat())?;
+        let capture = dir.write("one.pcap", [header(), record(0, &frame)].concat())?;
+        let (capture, rules) = (capture.to_str().context("path")?, rules.to_str().context("path")?);
+        let lines = limiter.ok(["explain", "--pcap", capture, "--rules", rules, "--json"])?;
+        let offline: Value = serde_json::from_str(lines.lines().next().context("no line")?)?;
+        let both = [named(&live["steps"])?, named(&offline["matches"])?];
+        ensure!(both[0] == both[1] && both[0].len() == count, "{question:?}: {both:?}");
+        ensure!(live["reason"] == offline["reason"], "{question:?}: {live} {offline}");
     }
     for (words, wrong) in [
         (&["--to", "22"][..], "write 22/tcp or 22/udp for the port, protocol/22 for the protocol"),

@@ -1,6 +1,7 @@
 //! All counters.
 
-use limiter_common::wire::RuleCounters;
+use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::wire::{RuleCounters, Tally};
 use limiter_text::plain::clean;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -128,7 +129,29 @@ impl Render for Stats {
     }
 }
 
+/// The verdict of a reason, as it is written.
+pub const fn verdict(reason: Reason) -> &'static str {
+    match reason.verdict() {
+        Verdict::Pass => "pass",
+        Verdict::Drop => "drop",
+    }
+}
+
+impl ReasonCounts {
+    /// The packets that left with a reason.
+    pub fn new(reason: Reason, Tally { packets, bytes }: Tally) -> Self {
+        let (reason, verdict) = (reason.name().to_owned(), verdict(reason).to_owned());
+        Self { reason, verdict, packets, bytes }
+    }
+}
+
 impl RuleCounts {
+    /// The counts of a rule or budget, with the name that its author gave it.
+    pub fn new(rule: String, rule_name: Option<String>, counters: RuleCounters) -> Self {
+        let Outcomes { passed, dropped, shadowed, marked } = counters.into();
+        Self { rule, rule_name, passed, dropped, shadowed, marked }
+    }
+
     /// True if it never counted a packet.
     const fn is_zero(&self) -> bool {
         let Self { passed, dropped, shadowed, marked, .. } = self;

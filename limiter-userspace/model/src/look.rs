@@ -3,6 +3,7 @@
 use limiter_common::bucket::{Generation, Resolved, Slot};
 use limiter_common::bucket_key::BucketKey;
 use limiter_common::compact;
+use limiter_common::frame_size::FrameSize;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
 use limiter_common::verdict::Reason;
@@ -144,6 +145,21 @@ pub struct LookedLimit {
     /// Time until the limit is completely unused; `None` for never, or if other nodes use a part of
     /// it.
     pub full_in: Option<Ticks>,
+}
+
+impl LookedLimit {
+    /// How full a bucket of the source table is at `now` under its limit, for a packet of some
+    /// size that finds this TAT.
+    pub fn of_source(limit: &Limit, tat: Ticks, now: Ticks, size: FrameSize) -> Self {
+        let conforms = |at| Charge::of_frame(limit, at, size).apply(tat).is_some();
+        Self {
+            standing: Standing::Node,
+            remaining: gcra::remaining(limit, tat, now),
+            conforms_in: wait_until(now, conforms),
+            waits: None,
+            full_in: Some(tat.since(now)),
+        }
+    }
 }
 
 impl Model {
@@ -425,15 +441,8 @@ impl Model {
             }
             None => debt(self, bucket_key, slot),
         };
-        let conforms =
-            |at| Charge::of_frame(&limit, at, scratch.size::<Self>()).apply(tat).is_some();
-        let meter = (!limit.is_unlimited()).then(|| LookedLimit {
-            standing: Standing::Node,
-            remaining: gcra::remaining(&limit, tat, now),
-            conforms_in: wait_until(now, conforms),
-            waits: None,
-            full_in: Some(tat.since(now)),
-        });
+        let size = scratch.size::<Self>();
+        let meter = (!limit.is_unlimited()).then(|| LookedLimit::of_source(&limit, tat, now, size));
         Some((bucket, meter))
     }
 }

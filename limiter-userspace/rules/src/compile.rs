@@ -32,7 +32,7 @@ pub use ranges::values_of_class;
 pub use record::{Compiled, Failure, compile, counts_flows, effective_of_spec};
 pub use rule_error::{CompileError, CompileErrors, RangeError, RuleError};
 pub use rule_id::{RuleId, TableForm};
-pub use set::{BANS, CompiledSet, DEFAULT_BANS, REPLIES, compile_set};
+pub use set::{BANS, CompiledSet, DEFAULT_BANS, OWN_BUDGETS, REPLIES, compile_set};
 pub(super) use set::{CompiledKeyed, CompiledLimits, CompiledOver, CompiledTerms};
 pub use shared::{SharedRequests, share_of_requests};
 pub use two_rate::{Upper, two_rate};

@@ -15,6 +15,7 @@ mod installed;
 mod largest;
 mod left;
 mod records;
+mod rulebook;
 mod shared;
 mod step;
 mod tables;
@@ -28,6 +29,7 @@ pub use error::{PlaceError, PlanError};
 pub use installed::{Installed, InstalledRule, InstalledTables, Retired};
 pub use left::Slots;
 pub use records::{MAX_BUDGETS, MAX_INTERFACES, budget_tag, everything};
+pub use rulebook::{Rulebook, Title, Written};
 pub use tables::TablesPlan;
 pub use used::{Holder, Used};
 

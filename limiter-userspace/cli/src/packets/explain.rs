@@ -5,19 +5,18 @@ use std::io::{BufWriter, Write};
 
 use limiter_api::Counts;
 use limiter_api::render::{self, duration, exact, number, push, table};
-use limiter_api::stats::outcomes;
-use limiter_api::stats::{ReasonCounts, RuleCounts};
+use limiter_api::stats::{ReasonCounts, RuleCounts, outcomes, verdict};
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_daemon::rule_files;
 use limiter_replay::explain::{
-    Arrivals, BySource, Captured, Explained, Explainer, Incoming, LeftOut, Match, Settings,
+    Arrivals, BySource, Captured, Decision, Explainer, Incoming, LeftOut, Match, Settings,
 };
-use limiter_rules::model::Over;
+use limiter_rules::model::{Over, Terms};
 use limiter_rules::warnings::not_judged_in_captures;
 use limiter_text::plain::clean;
 use serde::Serialize;
 
-use super::explain_summary::{Sources, source_text, verdict};
+use super::explain_summary::{Sources, source_text};
 use super::progress::{INTERRUPTED, Progress};
 use super::reading::{AS_ONE, Lengths, Times, left_out};
 use crate::args::explain::Explain;
@@ -47,9 +46,9 @@ struct PacketLine<'a> {
 #[derive(Debug, Serialize)]
 struct MatchLine<'a> {
     table: u32,
-    rule: &'a str,
+    rule: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
+    name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     budget: Option<&'a str>,
 }
@@ -182,10 +181,10 @@ fn each<W: Write>(
             in_the_end.cut += u64::from(captured.is_cut());
             continue;
         }
-        let reported = explainer.packet(&captured).map_err(full)?;
+        let decided = explainer.packet(&captured).map_err(full)?;
         in_the_end.cut += u64::from(captured.is_cut());
         let began = *began.get_or_insert(captured.nanos);
-        out.packet(&captured, began, &reported, explainer)?;
+        out.packet(&captured, began, &decided, explainer)?;
     }
     Ok(())
 }
@@ -196,23 +195,14 @@ fn summary(explainer: &Explainer, in_the_end: &InTheEnd) -> Summary {
         .into_iter()
         .zip(tallies)
         .filter(|(_, tally)| tally.packets > 0)
-        .map(|(reason, tally)| ReasonCounts {
-            reason: reason.name().to_owned(),
-            verdict: verdict(reason).to_owned(),
-            packets: tally.packets,
-            bytes: tally.bytes,
-        })
+        .map(|(reason, tally)| ReasonCounts::new(reason, tally))
         .collect();
     let rules = explainer
         .rules()
         .into_iter()
-        .map(|(number, counters)| RuleCounts {
-            rule: explainer.rule_name(number).unwrap_or_default().to_owned(),
-            rule_name: explainer.called(number).map(str::to_owned),
-            passed: counters.passed.into(),
-            dropped: counters.dropped.into(),
-            shadowed: counters.shadowed.into(),
-            marked: counters.marked.into(),
+        .map(|(number, counters)| {
+            let rule = explainer.rule_name(number).unwrap_or_default().to_owned();
+            RuleCounts::new(rule, explainer.called(number).map(str::to_owned), counters)
         })
         .collect();
     let left_out = &in_the_end.left_out;
@@ -253,23 +243,23 @@ impl<W: Write> Out<W> {
         &mut self,
         captured: &Captured,
         began: u64,
-        reported: &Explained,
+        (decided, matches): &(Decision, Vec<Match>),
         explainer: &Explainer,
     ) -> Result<(), Failure> {
-        let reason = reported.reason;
-        let rule = explainer.rule_name(reported.rule);
-        let waits = Some(reported.waits.as_nanos_rounded_up()).filter(|wait| *wait > 0);
+        let reason = decided.reason;
+        let rule = explainer.rule_name(decided.rule);
+        let waits = Some(decided.waits.as_nanos_rounded_up()).filter(|wait| *wait > 0);
         if self.form != Output::Table {
-            let matches = reported.matches.iter().map(|found| MatchLine {
+            let matches = matches.iter().map(|found| MatchLine {
                 table: found.table,
-                rule: &found.rule,
-                name: found.name.as_deref(),
+                rule: found.rule.path.to_string(),
+                name: found.rule.called(),
                 budget: budget(found, explainer),
             });
             return self.document(&PacketLine {
                 packet: captured.number,
                 time: seconds(captured.nanos),
-                source: reported.source.map(source_text),
+                source: decided.source.map(source_text),
                 bytes: captured.length,
                 captured: captured.frame.len(),
                 verdict: verdict(reason),
@@ -283,10 +273,10 @@ impl<W: Write> Out<W> {
             Some(since) => ("", since),
             None => ("-", began.saturating_sub(captured.nanos)),
         };
-        let mut rules: Vec<String> = Vec::with_capacity(reported.matches.len());
-        for found in &reported.matches {
-            let mut text = found.rule.clone();
-            if let Some(name) = &found.name {
+        let mut rules: Vec<String> = Vec::with_capacity(matches.len());
+        for found in matches {
+            let mut text = found.rule.path.to_string();
+            if let Some(name) = found.rule.called() {
                 text = format!("{text} ({name})");
             }
             if let Some(budget) = budget(found, explainer) {
@@ -295,12 +285,12 @@ impl<W: Write> Out<W> {
             rules.push(text);
         }
         let by = match (reason.verdict(), rule) {
-            (Verdict::Drop, Some(rule)) if reported.matches.len() > 1 => {
+            (Verdict::Drop, Some(rule)) if matches.len() > 1 => {
                 clean(&format!("; dropped by {rule}"))
             }
             _ => String::new(),
         };
-        let wait = match (waits, reason, explainer.limits(reported.rule).map(|of| &of.over)) {
+        let wait = match (waits, reason, explainer.limits(decided.rule).map(|of| &of.over)) {
             (Some(wait), ..) => format!("; waits {}", duration(wait)),
             (None, Reason::OverLimit, Some(Over::Delay(delay))) => {
                 format!("; it would have to wait longer than {}", exact(delay.longest))
@@ -311,7 +301,7 @@ impl<W: Write> Out<W> {
             "{:>8}  {:>16}  {:<22}  {:>6}  {:<7}  {:<19}  {}{by}{wait}",
             captured.number,
             format!("{sign}{}", seconds(since)),
-            reported.source.map(source_text).as_deref().unwrap_or("-"),
+            decided.source.map(source_text).as_deref().unwrap_or("-"),
             captured.length,
             verdict(reason),
             reason.name(),
@@ -405,7 +395,7 @@ impl<W: Write> Out<W> {
 
 /// The budget that a rule is charged to.
 fn budget<'a>(found: &Match, explainer: &'a Explainer) -> Option<&'a str> {
-    explainer.rule_name(found.number).filter(|name| *name != found.rule)
+    explainer.rule_name(found.number).filter(|_| matches!(found.rule.terms, Terms::Budget(_)))
 }
 
 fn seconds(nanos: u64) -> String {

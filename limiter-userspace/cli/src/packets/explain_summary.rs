@@ -2,8 +2,8 @@
 
 use limiter_api::Counts;
 use limiter_api::render::{line, number, push, table, titled};
+use limiter_api::stats::verdict;
 use limiter_common::source::Source;
-use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Tally;
 use limiter_replay::explain::{BySource, Explainer, MAX_REPORTED, Others, SourceSums};
 use limiter_replay::tune::{FEW_PACKETS, Seldom};
@@ -182,13 +182,5 @@ impl CauseLine {
         let titled = |rule| format!("{}, ", titled(Some(rule), rule_name.as_deref()));
         let by = rule.as_deref().map_or_else(String::new, titled);
         format!("{by}{reason} {}", number(*packets))
-    }
-}
-
-/// The verdict of a reason, as it is written.
-pub(crate) const fn verdict(reason: Reason) -> &'static str {
-    match reason.verdict() {
-        Verdict::Pass => "pass",
-        Verdict::Drop => "drop",
     }
 }

@@ -59,6 +59,12 @@ pub(crate) struct EffectiveSet {
     read_back: Option<BTreeMap<String, (u64, Known)>>,
 }
 
+impl AsRef<Rule> for Effective {
+    fn as_ref(&self) -> &Rule {
+        &self.rule
+    }
+}
+
 impl Effective {
     /// How exactly the rule's text describes the rule in force.
     pub(crate) fn known(&self) -> Known {

@@ -196,6 +196,17 @@ fn what_was_not_looked_at_is_said() {
             vec!["rule for destination_port=22"],
         ),
         (
+            // A shadow, and a destination of the other family: neither drops a packet of the source.
+            format!(
+                "descriptors: [{{key: remote_address, rate_limit: {rate}}}, {{key: \
+                 destination_port, value: '22', budget: b}}, {{key: destination_address, value: \
+                 '2001:db8::1', rate_limit: {rate}}}]\nbudgets: [{{name: b, shadow_mode: true, \
+                 rate_limit: {rate}}}]"
+            ),
+            "conforming",
+            vec![],
+        ),
+        (
             format!(
                 "descriptors: [{{key: remote_address, rate_limits: [{rate}, {{unit: hour, \
                  requests_per_unit: 9}}]}}]"

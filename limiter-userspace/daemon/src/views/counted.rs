@@ -8,10 +8,10 @@ use limiter_api::sources::DroppedBy;
 use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::{ActionKind, RULE_NONE, RULE_RETIRED, RuleCounters, Tally};
 use limiter_datapath::Observed;
-use limiter_rules::compile::{BANS, REPLIES};
+use limiter_rules::compile::OWN_BUDGETS;
 use limiter_rules::model::Limits;
-use limiter_rules::place::InstalledTables;
-use limiter_rules::{Installed, Selector, Subject, Terms};
+use limiter_rules::place::{InstalledTables, Title};
+use limiter_rules::{Installed, Subject, Terms};
 
 use super::reported::Result;
 use crate::error::ServiceError;
@@ -149,17 +149,6 @@ pub(super) fn budget(
     datapath.rule_counters(record.rule).map(Some).map_err(ServiceError::Datapath)
 }
 
-/// The title of a rule or budget in reports.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Title {
-    /// Sources or keys of the rule; `budget` and the name for a budget.
-    pub(crate) rule: String,
-    /// The name that its author gave it.
-    pub(crate) name: Option<String>,
-    /// True if it is for one source alone.
-    pub(crate) of_one: bool,
-}
-
 /// The rules in force that packets can reach, with their numbers: those of their budgets, if they
 /// are charged to one.
 pub(crate) fn numbered<'a>(
@@ -175,23 +164,9 @@ pub(crate) fn numbered<'a>(
 
 /// The rules and budgets in force, by number.
 pub(crate) fn names(datapath: &dyn Observed, effective: &EffectiveSet) -> BTreeMap<u32, Title> {
-    let installed = datapath.installed();
-    let mut names = BTreeMap::new();
-    for (number, Effective { rule, .. }) in numbered(datapath, effective) {
-        let net = || rule.path.source().and_then(|(_, net)| net).map(Selector::Prefix);
-        names.entry(number).or_insert_with(|| Title {
-            rule: rule.path.to_string(),
-            name: rule.called(),
-            of_one: rule.path.selector().or_else(net).is_some_and(|at| at.is_source()),
-        });
-    }
-    for budget in &effective.budgets {
-        if let Some((_, record)) = installed.tables.budget(effective.tag(&budget.name)) {
-            let rule = format!("budget {}", budget.name);
-            names.insert(record.rule, Title { rule, name: None, of_one: false });
-        }
-    }
-    names
+    let budgets = effective.budgets.iter().map(|of| (of.name.as_str(), effective.tag(&of.name)));
+    let rules = effective.rules.iter().map(AsRef::as_ref);
+    datapath.installed().titles(rules, budgets, &|name| datapath.interface_index(name))
 }
 
 /// The rules in shadow mode, by number. For a packet that one of them would have dropped, the
@@ -237,7 +212,7 @@ pub(super) fn budgets(
 ) -> Result<Vec<(String, RuleCounters)>> {
     let named = effective.budgets.iter().map(|budget| (budget.name.as_str(), budget.name.as_str()));
     let mut budgets = Vec::new();
-    for (shown, name) in named.chain([("(replies)", REPLIES), ("(bans)", BANS)]) {
+    for (shown, name) in named.chain(OWN_BUDGETS) {
         if let Some(counters) = budget(datapath, effective, name)? {
             budgets.push((shown.to_owned(), counters));
         }

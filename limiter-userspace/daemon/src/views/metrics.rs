@@ -11,11 +11,11 @@ use std::sync::Arc;
 use limiter_api::Counts;
 use limiter_api::limits::{LimitEntry, LimitView};
 use limiter_api::lists::ListsChanged;
-use limiter_api::stats::{InterfaceCounts, Outcomes};
+use limiter_api::stats::{InterfaceCounts, Outcomes, verdict};
 use limiter_api::status::Reloads;
 use limiter_api::utilization::{Fit, RuleUtilization, Utilization};
 use limiter_cluster::Status;
-use limiter_common::verdict::{Reason, Verdict};
+use limiter_common::verdict::Reason;
 use limiter_common::wire::{EntryKind, RULE_RETIRED};
 use limiter_datapath::{Attachment, Datapath, DatapathError, Refused};
 use limiter_text::exposition::{Exposition, Kind};
@@ -186,10 +186,6 @@ fn packets(
 ) -> std::result::Result<(), DatapathError> {
     let tallies = datapath.reasons()?;
     let by_reason: Vec<_> = Reason::ALL.into_iter().zip(tallies).collect();
-    let verdict = |reason: Reason| match reason.verdict() {
-        Verdict::Pass => "pass",
-        Verdict::Drop => "drop",
-    };
     let mut packets =
         page.metric("limiter_packets_total", Kind::Counter, "Packets that the program saw.");
     for (reason, tally) in &by_reason {

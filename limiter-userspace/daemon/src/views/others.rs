@@ -52,7 +52,7 @@ pub(crate) fn with_others(
 }
 
 /// Returns true if a rule may drop packets of a source, and does not only count them.
-fn may_drop(rule: &Rule, effective: &EffectiveSet, address: IpAddr) -> bool {
+pub(crate) fn may_drop(rule: &Rule, effective: &EffectiveSet, address: IpAddr) -> bool {
     let shadow = match &rule.terms {
         Terms::Unlimited => return false,
         Terms::Limits(limits) => limits.shadow,

@@ -7,12 +7,13 @@ use limiter_api::lists::RULE_FILE;
 use limiter_api::sources::RuleDrops;
 use limiter_api::sources::source::{SourceView, Total};
 use limiter_common::bucket::{Generation, Slot};
+use limiter_common::frame_size::FrameSize;
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
-use limiter_common::wire::{Bucket, Count, Limit, ListEntry};
+use limiter_common::wire::{Bucket, ListEntry};
 use limiter_datapath::Observed;
-use limiter_decision::{engine, gcra};
-use limiter_model::Holder;
+use limiter_decision::engine;
+use limiter_model::{Holder, LookedLimit};
 use limiter_rules::Selector;
 
 use super::described::describe;
@@ -104,30 +105,10 @@ pub(crate) fn view(
         return Ok(view);
     };
     let now = datapath.now();
-    let tat = bucket.map(|bucket| arrival(datapath, &bucket, rule.slot, now));
-    // The compiled tolerance may round to a unit more than the burst; people know the burst.
-    let burst = first.burst.unwrap_or(u64::MAX);
-    let least = gcra::cost(&rule.limit, shortest(&rule.limit));
-    let remaining = tat.map_or(burst, |tat| gcra::remaining(&rule.limit, tat, now).min(burst));
-    let left = tat.map_or(Ticks::ZERO, |tat| tat.since(now));
-    let over = left.plus(least).since(Ticks::new(rule.limit.tolerance));
-    let limit = ExplainLimit {
-        limit: first.text.clone(),
-        count: first.count.clone(),
-        size: first.burst,
-        here: None,
-        remaining,
-        conforms: over == Ticks::ZERO,
-        conforms_in_ns: Some(nanos_up(over)),
-        waits_ns: None,
-        full_in_ns: Some(nanos_up(left)),
-    };
+    let tat = bucket.map_or(Ticks::ZERO, |bucket| arrival(datapath, &bucket, rule.slot, now));
+    let meter = LookedLimit::of_source(&rule.limit, tat, now, FrameSize::of_packet(SHORTEST));
+    let limit = why::line(first.text.clone(), first.burst, rule.limit.counts(), meter);
     Ok(with_left(view, vec![limit]))
-}
-
-/// Units of the shortest packet.
-fn shortest(limit: &Limit) -> u64 {
-    if limit.counts() == Count::Bytes { SHORTEST } else { 1 }
 }
 
 /// Adds the remainder of each limit, and that of the limit with the least left.
@@ -191,12 +172,6 @@ fn arrival(datapath: &dyn Observed, bucket: &Bucket, slot: u32, now: Ticks) -> T
     // A moment that cannot be read counts as unknown.
     let moment = |generation| datapath.moment(generation).ok().flatten().unwrap_or_default();
     engine::arrival(bucket, (Slot::new(slot), generation), limit_in, moment, now)
-}
-
-/// Rounds up, so that "0 ns" means full.
-fn nanos_up(ticks: Ticks) -> u64 {
-    let whole = ticks.as_nanos();
-    whole + u64::from(Ticks::from_nanos(whole) < ticks)
 }
 
 /// The entry that decides on a source before any rule, found as the program does.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use limiter_api::Counts;
 use limiter_api::stats::{Outcomes, ReasonCounts, RuleCounts};
 use limiter_common::verdict::{Reason, Verdict};
-use limiter_common::wire::{RULE_RETIRED, RuleCounters, Tally};
+use limiter_common::wire::{RULE_RETIRED, Tally};
 use limiter_datapath::Observed;
 use limiter_rules::Terms;
 
@@ -36,22 +36,11 @@ impl StatsText {
         let (mut passed, mut dropped) = (Tally::default(), Tally::default());
         let mut reasons = Vec::with_capacity(Reason::COUNT);
         for (reason, tally) in Reason::ALL.into_iter().zip(tallies) {
-            let verdict = match reason.verdict() {
-                Verdict::Pass => {
-                    passed.merge(tally);
-                    "pass"
-                }
-                Verdict::Drop => {
-                    dropped.merge(tally);
-                    "drop"
-                }
-            };
-            reasons.push(ReasonCounts {
-                reason: reason.name().to_owned(),
-                verdict: verdict.to_owned(),
-                packets: tally.packets,
-                bytes: tally.bytes,
-            });
+            match reason.verdict() {
+                Verdict::Pass => passed.merge(tally),
+                Verdict::Drop => dropped.merge(tally),
+            }
+            reasons.push(ReasonCounts::new(reason, tally));
         }
         self.parts.member("generation", &datapath.generation())?;
         let mut seen = passed;
@@ -64,8 +53,9 @@ impl StatsText {
             .member("interfaces", &super::interfaces::interfaces(datapath, &datapath.labels())?)?;
         self.parts.open_array("rules")?;
         let counted = counted::budgets(datapath, self.census.effective())?;
+        let counted = counted.into_iter();
         let budgets =
-            counted.into_iter().map(|(rule, counters)| counts(rule, None, counters)).collect();
+            counted.map(|(rule, counters)| RuleCounts::new(rule, None, counters)).collect();
         let removed = datapath.rule_counters(RULE_RETIRED)?;
         self.rest = Some((budgets, removed.into()));
         Ok(())
@@ -100,7 +90,7 @@ impl Reported for StatsText {
             if matches!(rule.terms, Terms::Budget(_)) {
                 continue;
             }
-            parts.item(&counts(rule.path.to_string(), rule.called(), counters))?;
+            parts.item(&RuleCounts::new(rule.path.to_string(), rule.called(), counters))?;
             if parts.is_part() {
                 return Ok(Step::Part(parts.take()));
             }
@@ -113,16 +103,5 @@ impl Reported for StatsText {
         parts.end();
         self.ended = true;
         Ok(Step::Part(self.parts.take()))
-    }
-}
-
-fn counts(rule: String, rule_name: Option<String>, counters: RuleCounters) -> RuleCounts {
-    RuleCounts {
-        rule,
-        rule_name,
-        passed: counters.passed.into(),
-        dropped: counters.dropped.into(),
-        shadowed: counters.shadowed.into(),
-        marked: counters.marked.into(),
     }
 }

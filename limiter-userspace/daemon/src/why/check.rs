@@ -7,7 +7,7 @@ use limiter_common::verdict::{Reason, Verdict};
 use limiter_common::wire::Listed;
 
 use super::Found;
-use super::in_force::{InForce, nanos_up};
+use super::in_force::InForce;
 use super::question::Question;
 use super::steps::BY_SOURCE;
 use crate::error::ServiceError;
@@ -23,7 +23,7 @@ impl InForce<'_> {
             reason = Reason::OverLimit;
         }
         let passes = matches!(reason.verdict(), Verdict::Pass);
-        let retry = found.wait.map(|wait| seconds(nanos_up(wait)).max(1));
+        let retry = found.wait.map(|wait| seconds(wait.as_nanos_rounded_up()).max(1));
         let mut checked = Checked {
             source: found.selector.to_string(),
             passes,

@@ -4,12 +4,12 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::{Count, field};
 use limiter_datapath::interfaces_of;
 use limiter_model::{Held, Judged, Looked};
-use limiter_rules::model::{Direction, Fact, Path};
-use limiter_rules::{Rule, Selector, Terms};
+use limiter_rules::model::{Direction, Fact};
 
 use super::frame::{DESTINATION_V4, DESTINATION_V6};
 use super::in_force::{InForce, family};
 use super::question::Question;
+use crate::views::may_drop;
 
 /// Most rules that are named among those not looked at.
 const NAMED: usize = 16;
@@ -151,31 +151,15 @@ fn counted(looked: &Looked, count: Count) -> bool {
 
 /// The rules of skipped tables that may stop a packet of the source.
 fn left_out(in_force: &InForce<'_>, question: &Question, looked: &Looked) -> Vec<String> {
-    let source = Selector::address(question.source);
-    let may = |path: &Path| {
-        if !path.direction.meets(question.direction) {
-            return false;
-        }
-        let net = path.source().and_then(|(_, net)| net);
-        net.is_none_or(|net| {
-            Selector::Prefix(net).contains(&source) || source.contains(&Selector::Prefix(net))
-        })
-    };
-    let stops = |rule: &&Rule| match &rule.terms {
-        Terms::Unlimited => false,
-        Terms::Budget(_) => true,
-        Terms::Limits(limits) => !limits.shadow,
-    };
-    let known = fields(question);
-    let unknown = |rule: &&Rule| rule.path.parts.iter().any(|part| part.field() & !known != 0);
     if looked.left_out.is_empty() {
         return Vec::new();
     }
-    let rules = in_force
-        .effective
-        .on_other_keys()
-        .map(|effective| &*effective.rule)
-        .filter(stops)
-        .filter(unknown);
-    rules.filter(|rule| may(&rule.path)).map(|rule| format!("rule for {}", rule.path)).collect()
+    let known = fields(question);
+    let effective = in_force.effective;
+    let rules = effective.on_other_keys().map(|of| &*of.rule).filter(|rule| {
+        rule.path.direction.meets(question.direction)
+            && rule.path.parts.iter().any(|part| part.field() & !known != 0)
+            && may_drop(rule, effective, question.source)
+    });
+    rules.map(|rule| format!("rule for {}", rule.path)).collect()
 }

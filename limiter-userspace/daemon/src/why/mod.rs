@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use humantime::format_rfc3339_millis;
 use limiter_api::explain::{ExplainedNow, waits_for_lease};
 use limiter_api::render::{duration, exact};
+use limiter_api::stats::verdict;
 use limiter_common::header::{self, TCP};
 use limiter_common::time::Ticks;
 use limiter_common::verdict::{Reason, Verdict};
@@ -27,11 +28,10 @@ use limiter_rules::model::{Direction, Fact};
 
 use super::error::ServiceError;
 use crate::machine::clocks::Clocks;
-use in_force::nanos_up;
 
 pub(super) use in_force::InForce;
 pub(super) use question::Question;
-pub(super) use steps::{BANS, lines};
+pub(super) use steps::{BANS, line, lines};
 
 /// Most interfaces that are tried for a packet whose interface is unknown.
 const MOST_INTERFACES: usize = 64;
@@ -65,8 +65,8 @@ impl InForce<'_> {
             reason: reason.name().to_owned(),
             happens: open.unwrap_or_else(|| found.happens()),
             rule: rule.and_then(|step| step.reported.rule.clone()),
-            passes_in_ns: found.wait.map(nanos_up),
-            waits_ns: found.waits().map(nanos_up),
+            passes_in_ns: found.wait.map(Ticks::as_nanos_rounded_up),
+            waits_ns: found.waits().map(Ticks::as_nanos_rounded_up),
             departs_at: found.departs_at(),
             exact: found.is_exact(),
             generation: self.datapath.generation(),
@@ -255,7 +255,7 @@ impl Found {
         let decided = self.decided();
         let action = decided.and_then(|step| step.reported.action.clone()).unwrap_or_default();
         if let Some((wait, until)) = self.waits().zip(self.departs_at()) {
-            let wait = duration(nanos_up(wait));
+            let wait = duration(wait.as_nanos_rounded_up());
             return match &self.at_once {
                 Some(why) => format!("{why} it would wait {wait}, until {until}"),
                 None => format!("it waits {wait}, until {until}, and then passes"),
@@ -312,13 +312,6 @@ fn named(names: &[&str]) -> String {
     match names.len().saturating_sub(MOST) {
         0 => first,
         more => format!("{first} and {more} more"),
-    }
-}
-
-const fn verdict(reason: Reason) -> &'static str {
-    match reason.verdict() {
-        Verdict::Pass => "pass",
-        Verdict::Drop => "drop",
     }
 }
 

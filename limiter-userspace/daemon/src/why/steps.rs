@@ -20,8 +20,8 @@ use limiter_rules::model::{
 use limiter_rules::{Budget, Selector};
 use limiter_text::plain::clean;
 
-use super::in_force::{InForce, nanos_up, plain};
-use super::named::Named;
+use super::in_force::InForce;
+use crate::rule_sets::effective::Effective;
 
 pub(crate) const BANS: &str = "bans";
 
@@ -42,7 +42,8 @@ pub(super) struct Step {
 impl Step {
     /// A step without a rule.
     fn plain(name: &str, at: limiter_model::Step, trail: &Trail, says: &str) -> Self {
-        let reported = plain(name, trail.reaches(at), says);
+        let (step, says) = (name.to_owned(), says.to_owned());
+        let reported = ExplainStep { step, reached: trail.reaches(at), says, ..Default::default() };
         Self { at, reported, reason: None, bans: false, longest_wait: None }
     }
 
@@ -61,17 +62,20 @@ pub(super) fn list(
 ) -> Vec<Step> {
     let trail = &judged.trail;
     let mut steps = before_rules(looked, trail, in_force, source);
+    let book = in_force.book(source, looked);
     // A source has one rule by source alone, in whichever of two tables.
     let mut found = false;
     for table in &looked.tables {
         let of_sources = table.table.is_of_sources();
         found |= of_sources && table.reported.is_some();
         if !of_sources || table.reported.is_some() {
-            steps.push(keyed(in_force, source, table, trail));
+            let rule = book.of_key(table.table.id, &table.key, table.slot);
+            steps.push(keyed(in_force, source, (table, rule.map(|written| written.rule)), trail));
         }
     }
-    if let Some(rule) = &looked.rule {
-        steps.push(of_source(in_force, source, rule, trail));
+    if let Some(looked) = &looked.rule {
+        let rule = book.of_source(looked.slot).map(|written| written.rule);
+        steps.push(of_source(in_force, source, (looked, rule), trail));
     } else if !found {
         steps.push(Step::no_rule(BY_SOURCE, limiter_model::Step::Sources, trail));
     }
@@ -94,7 +98,7 @@ fn before_rules(
 ) -> Vec<Step> {
     let [reason, by] = lists.words_of(source, now);
     let ends = |time: Ticks| {
-        let left = nanos_up(time.since(now)).div_ceil(1_000_000_000);
+        let left = time.since(now).as_nanos_rounded_up().div_ceil(1_000_000_000);
         format!("for {}", seconds(left))
     };
     let step = |name: &str, at: limiter_model::Step, says: &str| Step::plain(name, at, trail, says);
@@ -142,16 +146,20 @@ fn before_rules(
     steps
 }
 
-fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, trail: &Trail) -> Step {
+fn keyed(
+    in_force: &InForce<'_>,
+    source: &Selector,
+    (looked, rule): (&LookedTable, Option<&Effective>),
+    trail: &Trail,
+) -> Step {
     let at = limiter_model::Step::Table(looked.index);
     let of_sources = looked.table.is_of_sources();
     let name =
         if of_sources { BY_SOURCE.to_owned() } else { format!("table {}", looked.index + 1) };
-    let Some(named) = in_force.table_rule(source, looked) else {
+    let Some(effective) = rule else {
         return Step::no_rule(&name, at, trail);
     };
     let reason = looked.reported.map_or(Reason::NoRule, |(reason, _)| reason);
-    let Named { terms, step } = named;
     let mut reported = ExplainStep {
         step: name,
         reached: trail.reaches(at),
@@ -159,12 +167,13 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, trail:
         key: Some(if of_sources { source.to_string() } else { key_text(looked) }),
         passed: looked.counted.map(|[passed, _]| passed),
         dropped: looked.counted.map(|[_, dropped]| dropped),
-        ..step
+        ..in_force.named(effective)
     };
     let (mut bans, mut longest_wait) = (false, None);
     if let Some(held) = &looked.held {
         let budget = in_force.budget(&held.record);
-        let limits = budget.map(|budget| &budget.limits).or_else(|| terms.limits());
+        let limits = budget.map(|budget| &budget.limits);
+        let limits = limits.or_else(|| effective.rule.terms.limits());
         if let Some(limits) = limits {
             // The program uses the action of the budget that is charged.
             reported.action = Some(over_text(&limits.over));
@@ -195,11 +204,10 @@ fn keyed(in_force: &InForce<'_>, source: &Selector, looked: &LookedTable, trail:
 fn of_source(
     in_force: &InForce<'_>,
     source: &Selector,
-    looked: &LookedSource,
+    (looked, rule): (&LookedSource, Option<&Effective>),
     trail: &Trail,
 ) -> Step {
     let at = limiter_model::Step::Sources;
-    let named = in_force.source_rule(source, looked.slot);
     let none = looked.meter.is_none() && looked.limit.rule == RULE_NONE;
     let reason = if none { Reason::NoRule } else { looked.reason };
     let mut reported = ExplainStep {
@@ -209,11 +217,11 @@ fn of_source(
         key: Some(source.to_string()),
         passed: looked.counted.map(|[passed, _]| passed),
         dropped: looked.counted.map(|[_, dropped]| dropped),
-        ..named.as_ref().map(|named| named.step.clone()).unwrap_or_default()
+        ..rule.map(|effective| in_force.named(effective)).unwrap_or_default()
     };
     let (mut bans, mut longest_wait) = (false, None);
-    if let (Some(named), Some(meter)) = (&named, looked.meter)
-        && let Some(limits) = named.terms.limits()
+    if let (Some(effective), Some(meter)) = (rule, looked.meter)
+        && let Some(limits) = effective.rule.terms.limits()
         && let Some(limit) = limits.limits.first()
     {
         reported.action = Some(over_text(&limits.over));
@@ -269,7 +277,13 @@ fn class<'a>(in_force: &'a InForce<'_>, class: Option<&'a Held>) -> Option<(&'a 
     class.and_then(|held| Some((held, in_force.budget(&held.record)?)))
 }
 
-fn line(limit: String, size: Option<u64>, count: Count, meter: LookedLimit) -> ExplainLimit {
+/// A line for a limit in the words of its rule.
+pub(crate) fn line(
+    limit: String,
+    size: Option<u64>,
+    count: Count,
+    meter: LookedLimit,
+) -> ExplainLimit {
     let LookedLimit { standing, remaining, conforms_in, waits, full_in } = meter;
     ExplainLimit {
         limit,
@@ -279,9 +293,9 @@ fn line(limit: String, size: Option<u64>, count: Count, meter: LookedLimit) -> E
         remaining: size.map_or(remaining, |size| remaining.min(size)),
         here: here(standing),
         conforms: conforms_in == Some(Ticks::ZERO),
-        conforms_in_ns: conforms_in.map(nanos_up),
-        waits_ns: waits.map(nanos_up),
-        full_in_ns: full_in.map(nanos_up),
+        conforms_in_ns: conforms_in.map(Ticks::as_nanos_rounded_up),
+        waits_ns: waits.map(Ticks::as_nanos_rounded_up),
+        full_in_ns: full_in.map(Ticks::as_nanos_rounded_up),
     }
 }
 

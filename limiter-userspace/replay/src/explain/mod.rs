@@ -11,15 +11,16 @@ mod capture;
 mod error;
 mod interface;
 mod link;
+mod matches;
 mod obsolete;
 mod opening;
 mod own;
-mod rulebook;
 mod summary;
 mod twice;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use limiter_common::source::Source;
@@ -34,15 +35,15 @@ pub(crate) use bound::{LOOK, MAX_BYTES};
 pub use bound::{MAX_MEGABYTES, MAX_REPORTED};
 pub use capture::{Capture, Captured};
 pub use error::{CaptureError, ExplainError};
+pub use matches::{Bucket, Charge, Match};
 pub use own::Own;
-pub use rulebook::{Bucket, Charge, Match};
 pub use summary::{BySource, Others, SourceSums};
 
 use limiter_model::{Model, Packet};
+use limiter_rules::compile::OWN_BUDGETS;
 use limiter_rules::model::{Limits, Listing};
-use limiter_rules::{Environment, Installed, PlanError, RuleSet, Selector};
-
-use rulebook::Rulebook;
+use limiter_rules::place::{Rulebook, Title, budget_tag};
+use limiter_rules::{Environment, Installed, PlanError, Rule, RuleSet, Selector};
 
 /// Capacity for sources and keys: the defaults of `limiter run`.
 const MAX_SOURCES: u32 = 262_144;
@@ -77,23 +78,6 @@ pub struct Settings {
 }
 
 /// Decision on one packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explained {
-    /// The source that the packet is charged to; `None` if it is exempt.
-    pub source: Option<Source>,
-    /// The rules that apply to the packet, beginning with the rule for its source alone. Empty if
-    /// the packet is exempt.
-    pub matches: Vec<Match>,
-    /// Why the packet passed or was dropped.
-    pub reason: Reason,
-    /// The number of the rule under which the packet was counted; for a dropped packet, the rule
-    /// that dropped it.
-    pub rule: u32,
-    /// How long the packet waits before it is sent; zero unless a limit holds it back.
-    pub waits: Ticks,
-}
-
-/// Decision on one packet, without the names of its rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The source that the packet is charged to; `None` if it is exempt.
@@ -124,7 +108,10 @@ impl Interfaces {
 #[derive(Debug)]
 pub struct Explainer {
     model: Model,
-    book: Rulebook,
+    book: Rulebook<Arc<Rule>>,
+    /// Rules and budgets by number.
+    titles: BTreeMap<u32, Title>,
+    limits: BTreeMap<u32, Limits>,
     interfaces: Interfaces,
     incoming: Option<Incoming>,
     /// Time of the first packet, in nanoseconds since 1970.
@@ -165,12 +152,24 @@ impl Explainer {
             model.list(selector, ListEntry::of_rule_file(entry.verdict(), None));
         }
         let listed = ends.into_iter().map(|(at, entry)| (*at, entry.clone())).collect();
-        let book = Rulebook::new(set, model.installed(), &index);
+        let installed = model.installed();
+        let book = Rulebook::new(installed, set.rules.iter().cloned(), &index);
+        let named = set.budgets.iter().map(|budget| (budget.name.as_str(), budget.name.as_str()));
+        let budgets = named.chain(OWN_BUDGETS).map(|(shown, name)| (shown, budget_tag(name)));
+        let titles = installed.titles(set.rules.iter().map(AsRef::as_ref), budgets, &index);
+        let of_rules = book.rules().filter_map(|of| Some((of.number, of.rule.terms.limits()?)));
+        let of_budgets = set.budgets.iter().filter_map(|budget| {
+            let (_, record) = installed.tables.budget(budget_tag(&budget.name))?;
+            Some((record.rule, &budget.limits))
+        });
+        let limits = of_rules.chain(of_budgets).map(|(number, of)| (number, of.clone())).collect();
         let incoming = settings.interface;
         let seen = Tally::default();
         Ok(Self {
             model,
             book,
+            titles,
+            limits,
             interfaces,
             incoming,
             began: None,
@@ -181,20 +180,19 @@ impl Explainer {
         })
     }
 
-    /// Judges the next packet of a capture.
+    /// Judges the next packet of a capture. Also returns the rules that apply to it, beginning with
+    /// the rule for its source alone; none if it is exempt.
     ///
     /// # Errors
     ///
     /// If there are more sources and keys than can be kept.
-    pub fn packet(&mut self, captured: &Captured) -> Result<Explained, ExplainError> {
+    pub fn packet(&mut self, captured: &Captured) -> Result<(Decision, Vec<Match>), ExplainError> {
         let (now, interface) = self.arrival(captured)?;
         let found = self.model.rules_of(captured.framing, &captured.frame, interface, now);
-        let matches = self.book.matches(&found);
-        let Decision { source, reason, rule, waits } = self.judge(captured, now, interface);
-        Ok(Explained { source, matches, reason, rule, waits })
+        Ok((self.judge(captured, now, interface), self.matches(&found)))
     }
 
-    /// Like [`Explainer::packet`], without the names of the rules.
+    /// Like [`Explainer::packet`], without the rules.
     ///
     /// # Errors
     ///
@@ -218,8 +216,7 @@ impl Explainer {
         let (now, interface) = self.arrival(captured)?;
         let found = self.model.rules_of(captured.framing, &captured.frame, interface, now);
         let decision = self.judge(captured, now, interface);
-        charges.clear();
-        self.book.charges(&found, decision.source, charges);
+        self.charges(&found, decision.source, charges);
         Ok(decision)
     }
 
@@ -294,23 +291,23 @@ impl Explainer {
 
     /// Counters of every rule and every budget, by number.
     pub fn rules(&self) -> Vec<(u32, RuleCounters)> {
-        let counted = self.book.numbers().filter(|(number, _)| *number != RULE_NONE);
-        counted.map(|(number, _)| (number, self.model.rule_counters(number))).collect()
+        let numbers = self.titles.keys().filter(|number| **number != RULE_NONE);
+        numbers.map(|number| (*number, self.model.rule_counters(*number))).collect()
     }
 
     /// The name that a rule's author gave it, by number.
     pub fn called(&self, number: u32) -> Option<&str> {
-        self.book.called(number)
+        self.titles.get(&number)?.name.as_deref()
     }
 
     /// The limits of a rule or budget, by number; `None` if everything passes.
     pub fn limits(&self, number: u32) -> Option<&Limits> {
-        self.book.limits(number)
+        self.limits.get(&number)
     }
 
     /// The sources or keys of a rule, or a budget with its name, by number.
     pub fn rule_name(&self, number: u32) -> Option<&str> {
-        self.book.name(number)
+        self.titles.get(&number).map(|title| title.rule.as_str())
     }
 }
 

@@ -129,7 +129,7 @@ fn the_lists_of_a_file_are_asked_first() {
     let mut explainer = explainer(rules, None);
     let mut reason = |source: u8, seconds: u64| {
         let packet = captured(1, began + seconds * 1_000_000_000, frame(source, 9));
-        explainer.packet(&packet).unwrap().reason.name()
+        explainer.decide(&packet).unwrap().reason.name()
     };
     assert_eq!([reason(1, 0), reason(1, 1), reason(1, 2)], ["allowed"; 3]);
     assert_eq!([reason(2, 3), reason(2, 4)], ["allowed"; 2]);
@@ -257,23 +257,21 @@ fn limits_go_by_the_time_of_the_capture() {
         .into_iter()
         .zip(1..)
         .map(|(after, number)| {
-            explainer.packet(&captured(number, start + after, frame(1, 9))).unwrap().reason
+            explainer.decide(&captured(number, start + after, frame(1, 9))).unwrap().reason
         })
         .collect();
     let (yes, no) = (Reason::Conforming, Reason::OverLimit);
     assert_eq!(reasons, [yes, no, no, yes, no]);
     // An older one, of another queue: as if no time had gone by.
-    assert_eq!(explainer.packet(&captured(6, start - 5, frame(1, 9))).unwrap().reason, no);
-    let reported = explainer.packet(&captured(7, start, frame(2, 9))).unwrap();
-    let [found] = reported.matches.as_slice() else { panic!("{reported:?}") };
-    assert_eq!(
-        (found.table, &*found.rule, found.name.as_deref()),
-        (0, "192.0.2.0/24", Some("net"))
-    );
-    assert_eq!(explainer.rule_name(reported.rule), Some("192.0.2.0/24"));
+    assert_eq!(explainer.decide(&captured(6, start - 5, frame(1, 9))).unwrap().reason, no);
+    let (decided, matches) = explainer.packet(&captured(7, start, frame(2, 9))).unwrap();
+    let [found] = matches.as_slice() else { panic!("{matches:?}") };
+    let (rule, name) = (found.rule.path.to_string(), found.rule.called());
+    assert_eq!((found.table, &*rule, name.as_deref()), (0, "192.0.2.0/24", Some("net")));
+    assert_eq!(explainer.rule_name(decided.rule), Some("192.0.2.0/24"));
     assert_eq!(explainer.seen().packets, 7);
     let [(rule, counters)] = explainer.rules()[..] else { panic!() };
-    assert_eq!((rule, counters.passed.packets, counters.dropped.packets), (reported.rule, 3, 4));
+    assert_eq!((rule, counters.passed.packets, counters.dropped.packets), (decided.rule, 3, 4));
     assert_eq!(explainer.called(rule), Some("net"));
 }
 
@@ -288,7 +286,7 @@ fn windows_of_the_wall_clock_are_those_of_the_capture() {
     for start in [minute - 1_000_000_000, 59_000_000_000] {
         let mut explainer = explainer(rules, None);
         let mut at = |after: u64, number| {
-            explainer.packet(&captured(number, start + after, frame(1, 9))).unwrap().reason
+            explainer.decide(&captured(number, start + after, frame(1, 9))).unwrap().reason
         };
         assert_eq!(at(0, 1), Reason::Conforming);
         assert_eq!(at(999_999_999, 2), Reason::OverLimit);
@@ -308,10 +306,10 @@ descriptors:
                  requests_per_unit: 99}]}\n";
     let mut explainer = explainer(rules, None);
     let mut rules_of = |number, port| {
-        let reported = explainer.packet(&captured(number, 1, frame(1, port))).unwrap();
-        let rules: Vec<_> =
-            reported.matches.iter().map(|found| (found.table > 0, found.rule.clone())).collect();
-        (rules, reported.reason, explainer.rule_name(reported.rule).map(str::to_owned))
+        let (decided, matches) = explainer.packet(&captured(number, 1, frame(1, port))).unwrap();
+        let rules = matches.iter().map(|found| (found.table > 0, found.rule.path.to_string()));
+        let rules: Vec<_> = rules.collect();
+        (rules, decided.reason, explainer.rule_name(decided.rule).map(str::to_owned))
     };
     let source = (false, "every source".to_owned());
     let port = |port| (true, format!("destination_port={port}"));
@@ -323,6 +321,19 @@ descriptors:
     assert_eq!(by.as_deref(), Some("budget shared"));
 }
 
+/// The rule on all packets is placed as a budget, and has the name that its author gave it.
+#[test]
+fn a_rule_without_keys_keeps_its_name() {
+    let limit = "rate_limit: {unit: second, requests_per_unit: 1}";
+    let mut explainer =
+        explainer(&format!("descriptors: [{{key: generic_key, value: uplink, {limit}}}]"), None);
+    let (decided, matches) = explainer.packet(&captured(1, 1, frame(1, 9))).unwrap();
+    let [found] = matches.as_slice() else { panic!("{matches:?}") };
+    assert_eq!((found.number, found.rule.called().as_deref()), (decided.rule, Some("uplink")));
+    assert_eq!(explainer.rule_name(decided.rule), Some("every packet"));
+    assert_eq!(explainer.called(decided.rule), Some("uplink"));
+}
+
 #[test]
 fn the_interface_is_the_one_that_was_named_or_the_capture_s() {
     let rules = "descriptors:
@@ -331,7 +342,7 @@ fn the_interface_is_the_one_that_was_named_or_the_capture_s() {
         let mut explainer = explainer(rules, interface);
         let mut packet = captured(1, 1, frame(1, 9));
         packet.interface = of_capture.map(std::rc::Rc::from);
-        explainer.packet(&packet).unwrap().matches.len()
+        explainer.packet(&packet).unwrap().1.len()
     };
     assert_eq!(matches(None, None), 0);
     assert_eq!(matches(None, Some("eth1")), 1);
@@ -344,12 +355,12 @@ fn the_interface_is_the_one_that_was_named_or_the_capture_s() {
 fn exempt_packets_have_no_source_and_no_rule() {
     let mut explainer = explainer("", None);
     let arp = [&frame(1, 9)[..12], &[8, 6], &[0; 28]].concat();
-    let reported = explainer.packet(&captured(1, 1, arp)).unwrap();
-    assert_eq!((reported.source, reported.reason), (None, Reason::NotIp));
-    assert!(reported.matches.is_empty());
+    let (decided, matches) = explainer.packet(&captured(1, 1, arp)).unwrap();
+    assert_eq!((decided.source, decided.reason), (None, Reason::NotIp));
+    assert!(matches.is_empty());
     // The whole length counts, also of what was not captured.
     let cut = Captured { length: 9000, ..captured(2, 1, frame(1, 9)) };
-    assert_eq!(explainer.packet(&cut).unwrap().reason, Reason::NoRule);
+    assert_eq!(explainer.decide(&cut).unwrap().reason, Reason::NoRule);
     assert_eq!(explainer.seen().bytes, 9042);
 }
 
@@ -392,7 +403,7 @@ fn captures_of_raw_ip_are_explained_alike() {
         packets.iter().map(|packet| explainer.packet(packet).unwrap()).collect::<Vec<_>>()
     };
     let ethernet = explained(ETHERNET);
-    assert_eq!(ethernet[1].reason, Reason::OverLimit);
+    assert_eq!(ethernet[1].0.reason, Reason::OverLimit);
     for link in [12, 14, 101, 228, 229] {
         assert_eq!(explained(link), ethernet, "link type {link}");
     }

@@ -24,6 +24,8 @@ use crate::model::{
 pub const REPLIES: &str = "limiter:replies";
 /// The budget of new bans.
 pub const BANS: &str = "limiter:bans";
+/// The budgets of replies and bans, as reports show them and by name.
+pub const OWN_BUDGETS: [(&str, &str); 2] = [("(replies)", REPLIES), ("(bans)", BANS)];
 
 /// New bans that there may be unless the rule set says otherwise.
 pub const DEFAULT_BANS: RateLimit =

@@ -14,7 +14,7 @@ fn weeks_begin_on_monday_as_the_daemon_s_do() {
     for first in [thursday - 1, thursday, monday - 1] {
         let mut explainer = explainer(rules, None);
         let mut reason =
-            |number, nanos| explainer.packet(&captured(number, nanos, frame(1, 9))).unwrap().reason;
+            |number, nanos| explainer.decide(&captured(number, nanos, frame(1, 9))).unwrap().reason;
         assert_eq!(reason(1, first), Reason::Conforming);
         assert_eq!(reason(2, thursday.max(first)), Reason::OverLimit);
         assert_eq!(reason(3, monday - 1), Reason::OverLimit);

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::compile::RuleError;
-use crate::model::{Fact, Part, Rule, SOURCE_MASKS, Terms};
+use crate::model::{Budget, Fact, Limits, Part, Rule, SOURCE_MASKS, Terms};
 
 /// Packet, as far as these tables ask.
 #[derive(Clone, Debug)]
@@ -329,6 +329,61 @@ proptest! {
             }
         }
         prop_assert_eq!(forgetful(&maps.adopted()), forgetful(&maps.installed));
+    }
+}
+
+proptest! {
+    /// Rules of one budget have one slot, so the key of a packet alone says which of them is meant.
+    #[test]
+    fn the_rulebook_names_the_rule_by_which_a_packet_is_charged(
+        paths in vec(any_path(), 1..12),
+        order in Just(vec![0usize, 1, 2, 3, 4]).prop_shuffle(),
+        keys in 1usize..=5,
+        direction in any_direction(),
+        packets in vec(any_packet(), 1..40),
+    ) {
+        let (name, mut seen) = ("shared".to_owned(), BTreeSet::new());
+        let rate = crate::model::Quota::new(Count::Packets, 1, crate::Period::one(crate::Unit::Day));
+        let budget = Budget { name: name.clone(), limits: Limits::new(rate.with_burst(1)) };
+        let mut set = RuleSet { budgets: vec![budget], ..RuleSet::default() };
+        for parts in paths {
+            let kept: Vec<Part> =
+                order.iter().take(keys).map(|index| parts[*index].clone()).collect();
+            let path = Path::of(kept).going(direction);
+            if seen.insert(path.clone()) {
+                set.rules.push(Arc::new(Rule::new(path, Terms::Budget(name.clone()))));
+            }
+        }
+        let mut maps = Maps::default();
+        if let Err(PlanError::Compile(error)) = maps.plan(&set)
+            && error.error == RuleError::TooManyShapes
+        {
+            return Err(TestCaseError::reject("shapes"));
+        }
+        let plan = maps.apply(&set);
+        let book = Rulebook::new(&maps.installed, set.rules.iter().cloned(), &interface);
+        let slot = maps.installed.tables.budget(budget_tag(&name)).unwrap().0;
+        let titles = maps.installed.titles(
+            set.rules.iter().map(AsRef::as_ref),
+            [("shared", budget_tag(&name))],
+            &interface,
+        );
+        for packet in packets {
+            let key = TableKey {
+                vlan: packet.vlan,
+                destination_port: packet.port,
+                flags: packet.flags as u8,
+                version: if packet.source.is_ipv4() { 4 } else { 6 },
+                destination: words(packet.destination),
+                source: words(packet.source),
+                ..TableKey::EMPTY
+            };
+            let named = book.of_key(plan.tables.tables[0].0.id, &key, Slot::new(slot));
+            let wanted = naive(&set.rules, &packet).map(|index| &set.rules[index]);
+            prop_assert_eq!(named.map(|named| &named.rule), wanted, "{:?}", packet);
+            let title = named.map(|named| titles[&named.number].rule.as_str());
+            prop_assert_eq!(title, wanted.map(|_| "budget shared"));
+        }
     }
 }
 
