@@ -76,7 +76,7 @@ pub(crate) fn outcome(service: &mut Service, asked: &AskExplain) -> Result<Expla
         Vec::new()
     } else {
         let of = (explained.source.as_str(), asked.direction.as_deref() == Some("out"));
-        let by = (service.datapath()?, &service.rule_sets.effective);
+        let by = (service.datapath()?, service.rule_sets.effective.as_ref());
         service.events.dropped_lately(of, by)
     };
     Ok(ExplainedNow { dropped_lately, trial_seconds_left, ..explained })
