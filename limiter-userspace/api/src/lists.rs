@@ -85,6 +85,10 @@ pub struct Timed {
     /// Seconds until it expires.
     #[schema(examples(1, 60, 86400))]
     pub seconds: u64,
+    /// The reason for this one, in the place of that of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::Reason>)]
+    pub reason: Option<String>,
 }
 
 /// The query of `DELETE /v1/lists`: one of the first two.

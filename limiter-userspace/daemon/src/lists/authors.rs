@@ -85,20 +85,32 @@ impl ListStore {
     ) -> Result<Wanted, ServiceError> {
         let listed = verdict(request.list);
         let reason = request.reason.as_deref().map(reason::checked).transpose()?;
-        let mut named: BTreeMap<Selector, Option<u64>> = BTreeMap::new();
-        let sources = request.sources.iter().map(|source| (source, request.seconds));
-        let timed = request.timed.iter().map(|timed| (&timed.source, Some(timed.seconds)));
-        for (source, seconds) in sources.chain(timed) {
+        // Many sources have the same reason.
+        let mut reasons: BTreeMap<&str, Arc<str>> = BTreeMap::new();
+        let mut named: BTreeMap<Selector, (Option<u64>, Option<Arc<str>>)> = BTreeMap::new();
+        let sources = request.sources.iter().map(|source| (source, request.seconds, None));
+        let timed = request.timed.iter();
+        let timed = timed.map(|it| (&it.source, Some(it.seconds), it.reason.as_deref()));
+        for (source, seconds, own) in sources.chain(timed) {
             if seconds == Some(0) {
                 return Err(ServiceError::NoTime);
             }
+            let reason = match own {
+                None => reason.clone(),
+                Some(own) => Some(match reasons.get(own) {
+                    Some(known) => Arc::clone(known),
+                    None => Arc::clone(reasons.entry(own).or_insert(reason::checked(own)?)),
+                }),
+            };
             let selector = source_text::parse(source)?;
             // Two addresses of one /64: the longer time applies to both.
-            let known = named.entry(selector).or_insert(seconds);
-            *known = known.zip(seconds).map(|(one, other)| one.max(other));
+            let known = named.entry(selector).or_insert_with(|| (seconds, reason.clone()));
+            if known.0.is_some_and(|known| seconds.is_none_or(|seconds| seconds > known)) {
+                *known = (seconds, reason);
+            }
         }
         let mut wanted = Wanted::default();
-        for (selector, seconds) in named {
+        for (selector, (seconds, reason)) in named {
             if listed == Listed::Deny
                 && let Some(prefix) = managed(&selector)
             {
@@ -134,8 +146,7 @@ impl ListStore {
                     }
                 }
             }
-            let (reason, by) = (reason.clone(), by.cloned());
-            wanted.put.insert(selector, Entry { listed: entry, reason, by });
+            wanted.put.insert(selector, Entry { listed: entry, reason, by: by.cloned() });
         }
         wanted.gone = self.going(request, by.map(|by| &**by), &wanted.put, now);
         self.check_room(&wanted)?;

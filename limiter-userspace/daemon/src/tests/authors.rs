@@ -63,7 +63,7 @@ fn a_feed_replaces_and_shortens_nothing_of_a_person() {
     daemon.person(ListName::Deny, &["192.0.2.67"], Some(60));
     let mut tonight = feed("night", &["192.0.2.200", "198.51.100.7", "203.0.113.80", "192.0.2.67"]);
     tonight.sources.push("203.0.113.250".into());
-    tonight.timed.push(Timed { source: "192.0.2.66".into(), seconds: 60 });
+    tonight.timed.push(Timed { source: "192.0.2.66".into(), seconds: 60, ..Timed::default() });
     let changed = daemon.lists(&tonight);
     assert_eq!(
         skipped(&changed),
@@ -293,4 +293,37 @@ fn a_denial_of_everybody_behind_an_address_is_reported() {
     daemon.service.reload().unwrap();
     let warnings = daemon.service.status().unwrap().warnings.join("\n");
     assert!(warnings.contains("list entry 100.64.0.0/10 denies everybody behind it"), "{warnings}");
+}
+
+/// Each source of a feed has its own reason, also over a restart; of two addresses of a /64, that of
+/// the one that is listed for longer.
+#[test]
+fn each_source_of_a_feed_has_its_own_reason() {
+    let mut daemon = Daemon::start(&[]);
+    let timed = |source: &str, seconds, reason: Option<&str>| Timed {
+        source: source.to_owned(),
+        seconds,
+        reason: reason.map(str::to_owned),
+    };
+    let request = SetList {
+        timed: vec![
+            timed("192.0.2.7", 60, Some("ssh-bf")),
+            timed("192.0.2.8", 60, Some("http-probing")),
+            timed("192.0.2.9", 60, None),
+            timed("2001:db8::1", 60, Some("short")),
+            timed("2001:db8::2", 600, Some("long")),
+        ],
+        reason: Some("feed".to_owned()),
+        ..feed("crowdsec", &[])
+    };
+    daemon.lists(&request);
+    let mut daemon = daemon.restart(&[]);
+    let entries = daemon.service.lists().unwrap().entries;
+    let reasons: Vec<_> = entries.iter().map(|entry| entry.reason.as_deref()).collect();
+    let wanted = ["ssh-bf", "http-probing", "feed", "long"];
+    assert_eq!(reasons, wanted.map(Some));
+    // A reason that cannot be kept is a refusal of all.
+    let steering = vec![timed("192.0.2.10", 60, Some("a\u{1b}[2J"))];
+    daemon.service.list(&SetList { timed: steering, ..feed("crowdsec", &[]) }).unwrap_err();
+    assert_eq!(daemon.service.lists().unwrap().entries.len(), 4);
 }
