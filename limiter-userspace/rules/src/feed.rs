@@ -1,6 +1,7 @@
 //! Lists of sources as others publish them: a source a line, blocks with their first and last
 //! address, JSON, and what CrowdSec prints. A line that cannot be read hides no other.
 
+mod decision;
 mod json;
 
 use std::net::IpAddr;
@@ -11,6 +12,8 @@ use serde_json::Value;
 
 use crate::model::Selector;
 use crate::source_text;
+
+pub use decision::{Decision, Unlisted};
 
 /// Most prefixes that a range of addresses may take.
 const MOST_OF_RANGE: usize = 256;
@@ -123,38 +126,20 @@ impl Feed {
 
     /// Reads a decision of CrowdSec, by the names of its fields.
     fn decision(&mut self, line: usize, field: &dyn Fn(&str) -> Option<String>) {
-        let mut passed_over = |problem: &str| {
-            self.passed_over.push(Bad { line, problem: problem.to_owned() });
+        let decision = Decision {
+            kind: field("type").or_else(|| field("action")).unwrap_or_else(|| "ban".to_owned()),
+            scope: field("scope"),
+            value: field("value").or_else(|| field("ip")).unwrap_or_default(),
+            duration: field("duration").or_else(|| field("expiration")).unwrap_or_default(),
+            simulated: field("simulated").as_deref() == Some("true"),
         };
-        let kind = field("type").or_else(|| field("action")).unwrap_or_else(|| "ban".to_owned());
-        if kind != "ban" {
-            return passed_over(&format!("its remedy is {kind}, and a list drops"));
-        }
-        if field("simulated").as_deref() == Some("true") {
-            return passed_over("it is simulated");
-        }
-        let value = field("value").or_else(|| field("ip")).unwrap_or_default();
-        let (scope, value) = match (field("scope"), value.split_once(':')) {
-            (Some(scope), _) => (scope, value.as_str()),
-            // `Ip:192.0.2.7`: no address begins like that.
-            (None, Some((scope, value))) if scope.chars().all(char::is_alphabetic) => {
-                (scope.to_owned(), value)
-            }
-            (None, _) => ("Ip".to_owned(), value.as_str()),
-        };
-        if !["ip", "range"].contains(&scope.to_lowercase().as_str()) {
-            return passed_over(&format!("its scope is {scope}, and a list is of addresses"));
-        }
-        let time = field("duration").or_else(|| field("expiration")).unwrap_or_default();
-        if time.starts_with('-') {
-            return passed_over("it has ended");
-        }
-        match sources(value).and_then(|sources| Ok((sources, seconds(&time)?))) {
+        match decision.entry() {
             Ok((sources, seconds)) => {
                 let entry = |source| Entry { line, source, seconds };
                 self.entries.extend(sources.into_iter().map(entry));
             }
-            Err(problem) => self.bad.push(Bad { line, problem }),
+            Err(Unlisted::PassedOver(problem)) => self.passed_over.push(Bad { line, problem }),
+            Err(Unlisted::Bad(problem)) => self.bad.push(Bad { line, problem }),
         }
     }
 }
