@@ -24,12 +24,13 @@ mod service;
 mod sources;
 mod utilization;
 mod views;
+pub mod web;
 mod why;
 
 pub use disk::own_files;
 pub use disk::state_dir::StateError;
 pub use error::StartError;
-pub use events::{EventOptions, HookOptions, HookUrl};
+pub use events::{EventOptions, HookOptions};
 pub use machine::ssh;
 pub use rule_sets::warnings::delays_warning;
 pub use rule_sets::watch::Watch;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use limiter_api::arguments::interval;
 use limiter_api::client::Client;
 use limiter_api::events::{AskEvents, Line, text};
-use limiter_daemon::{EventOptions, HookOptions, HookUrl};
+use limiter_daemon::web::WebUrl;
+use limiter_daemon::{EventOptions, HookOptions};
 use limiter_decision::event::{MAX_PER_SECOND, MIN_PER_SECOND};
 
 use crate::failure::Failure;
@@ -67,7 +68,7 @@ pub(crate) struct Reporting {
     hook_command: Option<PathBuf>,
     /// URL to POST the same JSON to: `https://HOST/PATH` or `http://HOST/PATH`
     #[arg(long, value_name = "URL")]
-    hook_url: Option<HookUrl>,
+    hook_url: Option<WebUrl>,
     /// How long a call of a hook may take
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
     hook_timeout: Duration,

@@ -14,7 +14,8 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::webhook::{HookUrl, Webhook};
+use super::webhook::Webhook;
+use crate::web::WebUrl;
 
 pub(super) const WAITING: usize = 64;
 
@@ -24,7 +25,7 @@ pub struct HookOptions {
     /// A program, without arguments.
     pub command: Option<PathBuf>,
     /// Address of a webhook.
-    pub url: Option<HookUrl>,
+    pub url: Option<WebUrl>,
     /// Longest time that a call may take.
     pub timeout: Duration,
 }

@@ -40,7 +40,6 @@ use reported::{reason, sample, source, view};
 
 pub use hook::HookOptions;
 pub(crate) use search::Search;
-pub use webhook::HookUrl;
 
 /// Most episodes under way at once.
 const MOST_OPEN: usize = 4096;

@@ -1,92 +1,42 @@
 //! A webhook: a POST to a server, over TCP or TLS.
-//!
-//! The certificate of an `https` server must be valid for its name and issued by an authority that
-//! this machine trusts.
-
-use std::str::FromStr;
-use std::sync::Arc;
 
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
 use hyper::{Request, Uri};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
+
+use crate::web::{WebClient, WebUrl};
 
 /// Most bytes of an answer that are read; none of them is used.
 const MOST_ANSWER: usize = 64 << 10;
 
-/// Form of a URL, for error messages.
-const FORM: &str = "write https://HOST/PATH or http://HOST/PATH";
-
-/// URL of a webhook: `http` or `https`, without a name and password.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HookUrl(Uri);
-
-impl FromStr for HookUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let uri: Uri = text.parse().map_err(|error| format!("{error}: {FORM}"))?;
-        if !matches!(uri.scheme_str(), Some("http" | "https")) {
-            return Err(FORM.to_owned());
-        }
-        let authority = uri.authority().ok_or(FORM)?;
-        if authority.as_str().contains('@') {
-            return Err("a name and password are not supported: use --hook-command".to_owned());
-        }
-        Ok(Self(uri))
-    }
-}
-
-/// A client for one URL. Each call has a connection of its own.
+/// A client for one URL.
 pub(super) struct Webhook {
-    url: HookUrl,
-    /// An error if the TLS library cannot encrypt.
-    client: Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, rustls::Error>,
+    url: WebUrl,
+    client: WebClient,
 }
 
 impl Webhook {
-    /// Makes a client that trusts this machine's authorities, which are read now if the URL needs
-    /// them.
-    pub(super) fn new(url: HookUrl) -> Self {
-        let https = url.0.scheme_str() == Some("https");
-        let roots = if https { authorities() } else { RootCertStore::empty() };
-        Self::trusting(roots, url)
+    pub(super) fn new(url: WebUrl) -> Self {
+        Self { client: WebClient::new(&url, "--hook-url"), url }
     }
 
-    fn trusting(roots: RootCertStore, url: HookUrl) -> Self {
-        let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions();
-        let client = tls.map(|tls| {
-            let tls = tls.with_root_certificates(roots).with_no_client_auth();
-            let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
-            Client::builder(TokioExecutor::new())
-                .pool_max_idle_per_host(0)
-                .build(connector.enable_http1().build())
-        });
-        Self { url, client }
+    #[cfg(test)]
+    fn trusting(roots: rustls::RootCertStore, url: WebUrl) -> Self {
+        Self { client: WebClient::trusting(roots), url }
     }
 
     pub(super) const fn url(&self) -> &Uri {
-        &self.url.0
+        self.url.uri()
     }
 
     /// Sends JSON. A status from 200 to 299 is a success.
     pub(super) async fn post(&self, text: Vec<u8>) -> Result<(), String> {
-        let client = self.client.as_ref().map_err(ToString::to_string)?;
         let request = Request::post(self.url())
             .header("content-type", "application/json")
             .header("connection", "close")
             .body(Full::new(Bytes::from(text)))
             .map_err(|error| error.to_string())?;
-        // The outer error alone says neither that nobody listens nor what is wrong with a
-        // certificate.
-        let response = client.request(request).await;
-        let response = response.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+        let response = self.client.send(request).await?;
         let status = response.status();
         if let Err(error) = Limited::new(response.into_body(), MOST_ANSWER).collect().await {
             tracing::debug!(%error, "the rest of a webhook's answer is not read");
@@ -95,42 +45,28 @@ impl Webhook {
     }
 }
 
-/// Authorities that this machine trusts: from the file in `SSL_CERT_FILE` and the directories in
-/// `SSL_CERT_DIR`, or, without both, from the usual places of distributions.
-fn authorities() -> RootCertStore {
-    let found = rustls_native_certs::load_native_certs();
-    for error in found.errors {
-        tracing::warn!("certificates for --hook-url cannot be read: {error}");
-    }
-    let mut roots = RootCertStore::empty();
-    if roots.add_parsable_certificates(found.certs).0 == 0 {
-        tracing::warn!(
-            "--hook-url cannot work: this machine has no certificate authorities: install \
-             ca-certificates, or name a file with some in SSL_CERT_FILE"
-        );
-    }
-    roots
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead as _, BufReader, Read, Write};
     use std::net::TcpListener;
+    use std::sync::Arc;
     use std::thread::{self, JoinHandle};
     use std::time::Duration;
 
     use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use rustls::crypto::ring;
     use rustls::pki_types::PrivateKeyDer;
-    use rustls::{ServerConfig, ServerConnection, StreamOwned};
+    use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
     use tokio::runtime::{Builder, Runtime};
     use tokio::time::timeout;
 
     use super::*;
+    use crate::web::FORM;
 
     #[test]
     fn urls_that_cannot_be_reported_are_refused() {
         for url in ["http://[::1]:8080/a?b=c", "https://hooks.example/x", "http://hooks.example"] {
-            assert!(url.parse::<HookUrl>().is_ok(), "{url}");
+            assert!(url.parse::<WebUrl>().is_ok(), "{url}");
         }
         for (text, part) in [
             ("ftp://hooks.example/", FORM),
@@ -138,7 +74,7 @@ mod tests {
             ("/x", FORM),
             ("https://user:secret@hooks.example/", "password"),
         ] {
-            let error = text.parse::<HookUrl>().unwrap_err();
+            let error = text.parse::<WebUrl>().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
     }
