@@ -111,8 +111,16 @@ const WATCH: Page = Page {
     ],
 };
 
-const RECIPES: Page =
-    Page { path: "docs/recipes.md", peers: &["192.0.2.7/32", "192.0.2.8/32"], not_typed: &[] };
+const CROWDSEC: &str = "tests/partners/crowdsec.rs types it beside CrowdSec";
+
+const RECIPES: Page = Page {
+    path: "docs/recipes.md",
+    peers: &["192.0.2.7/32", "192.0.2.8/32"],
+    not_typed: &[
+        ("(umask 077; cscli bouncers add limiter -o raw > /etc/limiter/crowdsec.key)", CROWDSEC),
+        ("limiter crowdsec --key-file /etc/limiter/crowdsec.key", CROWDSEC),
+    ],
+};
 
 const DEVICES: Page =
     Page { path: "docs/where-to-attach.md", peers: &["192.0.2.7/32"], not_typed: &[] };

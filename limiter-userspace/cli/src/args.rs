@@ -23,6 +23,8 @@ use self::lists::{Listing, Whom};
 use self::pinned::{Detach, On, Pinned, WITHOUT_DAEMON};
 use self::run::Run;
 use self::set::Set;
+#[cfg(feature = "import")]
+use super::crowdsec::Ask as AskCrowdsec;
 use super::demo::Ask as AskDemo;
 use super::doctor::Ask as AskDoctor;
 use super::files::check::Check;
@@ -107,7 +109,7 @@ const GENERAL: &str = "General options";
 /// in any case, and the help of the command does not show it.
 const UNUSED: [(&str, &[&str]); 2] = [
     ("socket", &["check", "completions", "demo", "import", "man", "schema", "simulate"]),
-    ("output", &["capture", "completions", "man", "run", "serve"]),
+    ("output", &["capture", "completions", "crowdsec", "man", "run", "serve"]),
 ];
 
 /// Limit what each source may send, before the network stack sees it.
@@ -272,6 +274,21 @@ pub(super) enum Command {
     Unlist(Whom),
     /// List who is allowed and who is denied
     Lists,
+    /// Deny whom CrowdSec bans, as a bouncer of its local API. Needs no privilege but to change the
+    /// lists
+    #[cfg(feature = "import")]
+    #[command(
+        after_help = "Runs until a signal ends it. Decisions of the type `ban` on addresses and \
+        ranges become entries of the deny list by `crowdsec`: each ends with its decision, and its \
+        reason is the scenario. Other types are counted and passed over. What may not be on the \
+        list is reported and left out, as for every list.\n\
+        While the local API or the daemon does not answer, or answers something else, entries \
+        stay until their own ends. Then, and at each start, all decisions are read, and replace \
+        the entries. An answer without any ban replaces nothing: it takes off those that it names \
+        as deleted.\n\
+        LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug."
+    )]
+    Crowdsec(AskCrowdsec),
     /// List who is banned, for how long and by which rule
     Bans,
     /// Ban an address for a time: drop all that comes from it

@@ -80,6 +80,11 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Allow(listing) => print.noted(&lists::set(&client, ListName::Allow, listing)?),
         Command::Deny(listing) => print.noted(&lists::set(&client, ListName::Deny, listing)?),
         Command::Unlist(whom) => print.answer(&lists::unset(&client, whom)?),
+        #[cfg(feature = "import")]
+        Command::Crowdsec(ask) => {
+            start_log()?;
+            match super::crowdsec::run(ask, &client)? {}
+        }
         Command::Lists => print.answer(&client.get::<Lists>("/v1/lists")?),
         Command::Bans => print.answer(&client.get::<Bans>("/v1/bans")?),
         Command::Ban(ban) => {

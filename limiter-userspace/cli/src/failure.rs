@@ -85,6 +85,10 @@ pub enum Failure {
         /// The reason, and the remedy.
         why: String,
     },
+    /// The key of a bouncer.
+    #[cfg(feature = "import")]
+    #[error("{0}")]
+    Key(String),
     /// A capture that cannot be read.
     #[cfg(feature = "replay")]
     #[error(transparent)]
@@ -217,7 +221,7 @@ impl Failure {
             | Self::Plan { .. }
             | Self::Filter(_) => false,
             #[cfg(feature = "import")]
-            Self::Import { .. } => false,
+            Self::Import { .. } | Self::Key(_) => false,
             #[cfg(feature = "replay")]
             Self::Capture(_) | Self::Explain { .. } | Self::Load(_) | Self::Replay(_) => false,
         };

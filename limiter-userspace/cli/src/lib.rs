@@ -6,6 +6,8 @@ mod answer;
 mod args;
 mod changes;
 mod commands;
+#[cfg(feature = "import")]
+mod crowdsec;
 mod demo;
 mod doctor;
 mod failure;

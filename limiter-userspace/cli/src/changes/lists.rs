@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{fs, io};
 
-use limiter_api::client::Client;
+use limiter_api::client::{Client, ClientError};
 use limiter_api::lists::{ListName, ListsChanged, SetList, Timed, UnsetList};
 use limiter_api::rules::Session;
 use limiter_daemon::ssh;
@@ -63,7 +63,7 @@ pub(crate) fn set(
         for entry in feed.entries {
             let source = entry.source.to_string();
             match entry.seconds {
-                Some(seconds) => request.timed.push(Timed { source, seconds }),
+                Some(seconds) => request.timed.push(Timed { source, seconds, reason: None }),
                 None => request.sources.push(source),
             }
         }
@@ -152,14 +152,7 @@ pub(crate) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failur
     if let ([name], None) = (names.as_slice(), &whom.file) {
         return Ok(client.delete("/v1/lists", &UnsetList { source: Some(name.clone()), ..asked })?);
     }
-    let mut changed = ListsChanged::default();
-    for batch in names.chunks(BATCH) {
-        let ListsChanged { not_listed, skipped, .. } = changed;
-        let asked = UnsetList { sources: Some(batch.join(",")), ..asked.clone() };
-        changed = client.delete("/v1/lists", &asked)?;
-        changed.not_listed += not_listed;
-        changed.skipped.extend(skipped);
-    }
+    let mut changed = take_off(client, &names, &asked)?;
     if whom.file.is_some() {
         // Of a file the sums are reported, and not each of its sources.
         let off = names.len().saturating_sub(changed.not_listed + changed.skipped.len());
@@ -168,8 +161,25 @@ pub(crate) fn unset(client: &Client, whom: &Whom) -> Result<ListsChanged, Failur
     Ok(changed)
 }
 
+/// Takes sources off their lists, in as many requests as they need. `asked` has the rest of each.
+pub(crate) fn take_off(
+    client: &Client,
+    names: &[String],
+    asked: &UnsetList,
+) -> Result<ListsChanged, ClientError> {
+    let mut changed = ListsChanged::default();
+    for batch in names.chunks(BATCH) {
+        let ListsChanged { not_listed, skipped, .. } = changed;
+        let asked = UnsetList { sources: Some(batch.join(",")), ..asked.clone() };
+        changed = client.delete("/v1/lists", &asked)?;
+        changed.not_listed += not_listed;
+        changed.skipped.extend(skipped);
+    }
+    Ok(changed)
+}
+
 /// True if the session in which the command is typed is within a source.
-fn is_around(source: &Selector, session: Option<Session>) -> bool {
+pub(crate) fn is_around(source: &Selector, session: Option<Session>) -> bool {
     session.is_some_and(|session| source.contains(&Selector::address(session.peer)))
 }
 

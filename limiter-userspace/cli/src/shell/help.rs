@@ -44,6 +44,8 @@ const GROUPS: &[Group] = &[
         &[
             ("allow, deny", "Let addresses pass, or drop them, before any rule"),
             ("lists, unlist", "Show these lists, and take addresses off"),
+            #[cfg(feature = "import")]
+            ("crowdsec", "Deny whom CrowdSec bans, as its bouncer"),
             ("ban, bans, unban", "Ban an address for a time, list bans, end one"),
         ],
     ),
@@ -128,6 +130,8 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     ("deny", &["deny 192.0.2.0/24 --for 2h --reason scan"]),
     ("unlist", &["unlist 192.0.2.7"]),
     ("lists", &["lists"]),
+    #[cfg(feature = "import")]
+    ("crowdsec", &["crowdsec --key-file /etc/limiter/crowdsec.key"]),
     ("ban", &["ban 192.0.2.7 --for 10m"]),
     ("bans", &["bans"]),
     ("unban", &["unban 192.0.2.7"]),

@@ -33,6 +33,21 @@ fn the_service_starts_and_reloads_as_the_binary_is_started_and_reloaded() {
     assert!(matches!(reload.command, Command::Reload(_)), "{reload:?}");
 }
 
+/// The unit of the bouncer, which a page shows.
+#[cfg(feature = "import")]
+#[test]
+fn the_bouncer_starts_as_the_binary_is_started_as_the_user_of_the_daemon() {
+    let page = include_str!("../../../../docs/recipes.md");
+    let (_, unit) = page.split_once("# /etc/systemd/system/limiter-crowdsec.service\n").unwrap();
+    let (unit, _) = unit.split_once("```").unwrap();
+    let start = value(unit, "ExecStart");
+    let args = parse(start).unwrap_or_else(|error| panic!("{start}: {error}"));
+    assert!(matches!(args.command, Command::Crowdsec(_)), "{start}: {args:?}");
+    // The daemon takes changes from its own user, and from root.
+    assert_eq!(value(unit, "User"), value(UNIT, "User"));
+    assert_eq!(value(unit, "CapabilityBoundingSet"), "");
+}
+
 #[cfg(feature = "requests")]
 const SERVE: &str = include_str!("../../../../dist/systemd/limiter-serve.service");
 
