@@ -21,7 +21,7 @@ pub enum Listed {
 #[repr(C)]
 pub struct ListEntry {
     /// The instant at which the entry expires, in ticks since boot; 0 for never. The lowest bit is
-    /// set in entries of rule files, for which never is [`NEVER`]. The program need not distinguish
+    /// set in entries of rule files, for which never is `NEVER`. The program need not distinguish
     /// them; a daemon that adopts the maps does, if they have [`super::LISTS_AUTHORS`].
     pub expires: u64,
     /// The verdict: a [`Listed`].

@@ -148,15 +148,8 @@ mod tests {
             write!(stream, "{head}{:x}\r\n{line}\r\n", line.len()).unwrap();
         });
         let client = Client::new(socket.clone(), Duration::from_mins(1));
-        let ask = Ask {
-            follow: true,
-            episodes: true,
-            source: None,
-            rule: None,
-            since: None,
-            until: None,
-            json: false,
-        };
+        let asked = AskEvents { follow: true, ..AskEvents::default() };
+        let ask = Ask { asked, json: false };
         let mut printed = Vec::new();
         let failure = follow(&client, &ask, Output::Table, &mut printed).unwrap_err();
         daemon.join().unwrap();

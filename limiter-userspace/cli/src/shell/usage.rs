@@ -12,7 +12,6 @@ use limiter_text::stderr::say;
 use super::help::EXAMPLES;
 use crate::args::Args;
 
-
 /// Commands that people try, and what to type instead.
 const TRIED: [(&str, &str); 27] = [
     ("who", WHO),

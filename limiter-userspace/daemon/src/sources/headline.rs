@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limiter_api::render::{number, titled};
+use limiter_api::render::{dropper, number};
 use limiter_api::sources::{RuleDrops, SourceRow, part, per_second};
 use limiter_common::source::Source;
 use limiter_common::time::Ticks;
+use limiter_common::verdict::Reason;
 use limiter_datapath::Observed;
 use limiter_rules::model::Direction;
 use limiter_text::plain::clean;
@@ -139,7 +140,7 @@ impl DroppedNow {
         let rules = Rules::of(known.datapath, known.effective);
         let other = self.by_other.and_then(|(number, rate)| {
             let Title { rule, name, .. } = rules.title(number)?;
-            Some((titled(Some(rule), name.as_deref()), rate))
+            Some((dropper(Some(rule), name.as_deref(), Reason::OverLimit.name()), rate))
         });
         self.sentence(rows, other)
     }
@@ -216,8 +217,6 @@ fn sampled(row: &SourceRow, rate: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use limiter_common::verdict::Reason;
-
     use super::*;
 
     fn row(rate: f64, rule: Option<&str>) -> SourceRow {

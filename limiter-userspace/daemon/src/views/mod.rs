@@ -22,8 +22,8 @@ mod unmet;
 pub(crate) use attachments::{interface, mode, other_program, refused_interface, then_program};
 pub(crate) use census::Census;
 pub(crate) use counted::{
-    BEFORE_RULES, CountsEach, Shadows, counts_each, dropped_by, dropped_by_lists,
-    dropped_by_rules, marked, names as rule_names, numbered, verdicts,
+    BEFORE_RULES, CountsEach, Shadows, counts_each, dropped_by, dropped_by_lists, dropped_by_rules,
+    marked, names as rule_names, numbered, verdicts,
 };
 pub(crate) use described::describe;
 pub(crate) use events::EventLog;

@@ -15,7 +15,7 @@ struct ModelSourceBucket {
     dropped: AtomicU64,
 }
 
-/// A shared [`ModelSourceBucket`].
+/// A bucket of a source, as the tables share it.
 #[derive(Clone, Debug)]
 pub struct ModelSourceBucketRef(Arc<ModelSourceBucket>);
 

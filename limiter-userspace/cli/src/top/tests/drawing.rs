@@ -238,7 +238,7 @@ fn a_daemon_that_is_gone_is_said_in_the_first_line() {
     let mut state = looked(&fake);
     fake.gone = true;
     // It is the last answer that counts, however long the next one was waited for.
-    let since = "03:04:05".to_owned();
+    let since = "25:04:05".to_owned();
     state.answered = Some(since.clone());
     state.refresh(&fake);
     state.refresh(&fake);

@@ -242,13 +242,13 @@ class Page {
   lost(error) {
     this.failures += 1;
     document.body.classList.add("stale");
-    const since = this.answered ? ` since ${clock(this.answered)}` : "";
-    const why = error instanceof Refused ? `: ${error.message}` : "";
-    this.badge(`no answer${since}`, "bad");
-    tell(byId("headline"), `No answer from the daemon${since}${why}. All numbers below are from`
-      + " before; the page goes on asking. Limits outlast the daemon, unless their rule says"
-      + " otherwise. If it ended, start it again: systemctl restart limiter, or limiter run. See"
-      + " what is wrong: limiter doctor.");
+    const why = error instanceof Refused ? error.message : "no answer from the daemon";
+    const since = this.answered ? clock(this.answered) : "the page was opened";
+    this.badge(`no answer since ${since}`, "bad");
+    tell(byId("headline"), `Since ${since}: ${why}. All numbers below are from before; the page`
+      + " goes on asking. Limits outlast the daemon, unless their rule says otherwise. If it ended,"
+      + " start it again: systemctl restart limiter, or limiter run. See what is wrong: limiter"
+      + " doctor.");
     byId("headline").classList.add("bad");
     title("no answer");
     const expected = [Refused, TypeError, DOMException].some((kind) => error instanceof kind);

@@ -110,11 +110,11 @@ function nameOf(row) {
 // The name of what drops: a rule, a budget, a list or a ban.
 function dropper(by) {
   const list = { denied: "deny list", banned: "ban", martian: "martians" }[by.reason];
-  return clean(by.rule_name ?? short(by.rule) ?? list ?? "-");
+  return clean(by.rule_name ?? inShort(by.rule) ?? list ?? "-");
 }
 
 // The keys of a rule with its port as `--port` takes it: `27015/udp`.
-const short = (rule) => rule?.replace(/\bprotocol=(\S+) destination_port=(\S+)/, "$2/$1");
+const inShort = (rule) => rule?.replace(/\bprotocol=(\S+) destination_port=(\S+)/, "$2/$1");
 
 // The name of what drops most of a source, and the number of the others: of those that drop packets
 // of it now, where any does.
