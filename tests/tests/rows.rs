@@ -96,7 +96,8 @@ fn everywhere(limiter: &Limiter) -> Result<()> {
     // The number of the row, rounded: both are of the same readings.
     let rate = top["sources"][0]["dropped_per_second"].as_f64().context("no rate")?;
     ensure!(headline.contains(&format!(", {rate:.0} of them from {PLAYER} by game")), "{top}");
-    ensure!(headline.ends_with(" by lists and bans (≥1 source)"), "{headline}");
+    ensure!(headline.contains(" by lists and bans (≥1 source, ≥"), "{headline}");
+    ensure!(headline.contains(&format!(" from {DENIED})")), "{headline}");
     let list = limiter.json(&["sources", "--by", "drop-rate"])?;
     is_of_the_player(row(&list["sources"], PLAYER)?)?;
     is_of_the_denied(row(&list["sources"], DENIED)?)?;

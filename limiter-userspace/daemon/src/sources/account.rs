@@ -15,11 +15,10 @@ use limiter_rules::Selector;
 use limiter_rules::model::Direction;
 
 use super::counters::{Counters, Rates};
-use super::headline::Unreported;
 use super::keys::{self, KeyLine};
 use super::rules::Rules;
 use crate::machine::clocks::rfc3339;
-use crate::views::Title;
+use crate::views::{BEFORE_RULES, Title};
 
 /// A counter. Only two readings of the same counter can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +29,37 @@ pub(super) enum Counter {
     Key(TableKey),
     /// The drops of an episode that events reported; only part of all drops.
     Reported { rule: u32, reason: u8, is_out: bool, began: SystemTime },
+}
+
+/// How many drops stand behind one that events report: of those by lists and bans, and of those by
+/// rules that do not count every source by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unreported {
+    pub(super) lists: f64,
+    pub(super) others: f64,
+}
+
+impl Default for Unreported {
+    fn default() -> Self {
+        Self { lists: 1.0, others: 1.0 }
+    }
+}
+
+impl Unreported {
+    /// The drops behind one of a counter.
+    pub(super) fn of(self, counter: &Counter) -> f64 {
+        match counter {
+            Counter::Reported { .. } if is_before_rules(counter) => self.lists,
+            Counter::Reported { .. } => self.others,
+            Counter::Source | Counter::Key(_) => 1.0,
+        }
+    }
+}
+
+/// True for reported drops by lists, bans and `martians`.
+pub(super) fn is_before_rules(counter: &Counter) -> bool {
+    let Counter::Reported { reason, .. } = counter else { return false };
+    BEFORE_RULES.iter().any(|before| before.index() == u32::from(*reason))
 }
 
 /// A counter of a source with its reading.

@@ -5,8 +5,7 @@ use std::collections::{HashMap, HashSet};
 use limiter_api::sources::By;
 use limiter_common::source::Source;
 
-use super::account::Account;
-use super::headline::Unreported;
+use super::account::{Account, Unreported};
 use super::merit::{Best, Measure, measure};
 
 /// Number of outstanding sources that are kept for each measure.

@@ -11,7 +11,7 @@ use limiter_datapath::Observed;
 use limiter_rules::model::Direction;
 use limiter_text::plain::clean;
 
-use super::account::Counter;
+use super::account::{Counter, Unreported, is_before_rules};
 use super::counters::{Counters, Rates};
 use super::known::Known;
 use super::ledger::Ledger;
@@ -46,37 +46,6 @@ pub(super) struct DroppedNow {
     /// The rule or budget that drops most of those that do not count every source by itself.
     by_other: Option<(u32, f64)>,
     pub(super) unreported: Unreported,
-}
-
-/// How many drops stand behind one that events report: of those by lists and bans, and of those by
-/// rules that do not count every source by itself.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Unreported {
-    lists: f64,
-    others: f64,
-}
-
-impl Default for Unreported {
-    fn default() -> Self {
-        Self { lists: 1.0, others: 1.0 }
-    }
-}
-
-impl Unreported {
-    /// The drops behind one of a counter.
-    pub(super) fn of(self, counter: &Counter) -> f64 {
-        match counter {
-            Counter::Reported { .. } if is_before_rules(counter) => self.lists,
-            Counter::Reported { .. } => self.others,
-            Counter::Source | Counter::Key(_) => 1.0,
-        }
-    }
-}
-
-/// True for reported drops by lists, bans and `martians`.
-fn is_before_rules(counter: &Counter) -> bool {
-    let Counter::Reported { reason, .. } = counter else { return false };
-    BEFORE_RULES.iter().any(|before| before.index() == u32::from(*reason))
 }
 
 impl AllPackets {

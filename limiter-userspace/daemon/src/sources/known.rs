@@ -11,9 +11,8 @@ use limiter_datapath::{Datapath, Sweep, of_key};
 use limiter_rules::Selector;
 use limiter_rules::model::{Direction, Martians};
 
-use super::account::Account;
+use super::account::{Account, Unreported};
 use super::counters::Counters;
-use super::headline::Unreported;
 use super::ledger::{Ledger, own_table};
 use super::rules::Rules;
 use super::wanted::Wanted;

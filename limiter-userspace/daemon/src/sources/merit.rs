@@ -10,9 +10,8 @@ use limiter_common::time::Ticks;
 use limiter_common::wire::Algorithm;
 use limiter_datapath::Datapath;
 
-use super::account::Account;
+use super::account::{Account, Unreported};
 use super::counters::Rates;
-use super::headline::Unreported;
 use super::known::Entry;
 
 /// Value by which a source stands out, followed by values that order sources with the same first

@@ -7,10 +7,10 @@ use limiter_api::sources::{By, SourceList, SourceRow};
 use limiter_common::source::Source;
 use limiter_datapath::Sweep;
 
-use super::account::Account;
+use super::account::{Account, Unreported};
 use super::accounts::Accounts;
 use super::counters::Counters;
-use super::headline::{AllPackets, FIRST, Unreported};
+use super::headline::{AllPackets, FIRST};
 use super::known::Known;
 use super::merit::{Best, Used, measure};
 use super::sums::Sums;

@@ -12,10 +12,10 @@ use limiter_datapath::Datapath;
 use limiter_datapath::Sweep;
 use limiter_rules::Selector;
 
-use super::account::Account;
+use super::account::{Account, Unreported};
 use super::candidate::{Candidate, KEPT, keep};
 use super::counters::Counters;
-use super::headline::{AllPackets, DroppedNow, FIRST, Unreported};
+use super::headline::{AllPackets, DroppedNow, FIRST};
 use super::key_slice::KeySlice;
 use super::known::Known;
 use super::ledger::Ledger;

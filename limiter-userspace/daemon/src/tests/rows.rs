@@ -120,7 +120,8 @@ fn every_answer_names_what_drops_most_of_a_source() {
     assert_eq!(shown, expected(), "{top:?}");
     assert_eq!(top.lose_nothing, 2000);
     let said = top.headline.clone().unwrap();
-    let end = "70 of them from 203.0.113.21 by game, 50 by lists and bans (≥2 sources)";
+    let end = "70 of them from 203.0.113.21 by game, 50 by lists and bans (≥2 sources, ≥30 from \
+               203.0.113.22), 10 by budget uplink (all its sources together, ≥10 from 203.0.113.24)";
     assert!(said.ends_with(end), "{said}");
     assert_eq!(top.sources[0].by[0].since, None, "no event was sent of it");
     assert!(top.sources[1].by[0].since.is_some());
