@@ -21,7 +21,7 @@ sed -i 's/daemonize: true/daemonize: false/; /online_client/d; /online_api/d' \
 touch /etc/crowdsec/console.yaml
 cscli machines add --auto --force 2>&1";
 
-/// Waits until the sources of the author `crowdsec` on the deny list, with their reasons, are these.
+/// Waits until these are the sources of the author `crowdsec` on the deny list, with reasons.
 fn denies(machine: &Machine, wanted: &[(&str, &str)]) -> Result<()> {
     until("the bouncer has changed the list", || {
         let said = machine.run("limiter lists")?;

@@ -1,7 +1,7 @@
-//! limiter beside the real things: proxies, clients, stores, container engines and others, each started
-//! from its package in namespaces of its own, with the lines of the pages in `docs`. Each is tried
-//! alive, dead, hanging and restarting. `cargo xtask partners` runs them; `cargo xtask test` does
-//! not.
+//! limiter beside the real things: proxies, clients, stores, container engines and others, each
+//! started from its package in namespaces of its own, with the lines of the pages in `docs`. Each
+//! is tried alive, dead, hanging and restarting. `cargo xtask partners` runs them; `cargo xtask
+//! test` does not.
 
 mod caddy;
 mod containers;

@@ -1,9 +1,9 @@
 //! `limiter crowdsec`: a bouncer of CrowdSec. It reads the stream of decisions of the local API and
-//! keeps its bans on the deny list, as entries of the author `crowdsec`. `limiter ban` would not do:
-//! it bans no ranges, has no reasons, and a ban makes the next one longer.
+//! keeps its bans on the deny list, as entries of the author `crowdsec`. `limiter ban` would not
+//! do: it bans no ranges, has no reasons, and a ban makes the next one longer.
 //!
-//! Every failure, of the API or of the daemon, leaves the list as it is. The next round asks for all
-//! decisions, which replace the author's entries in one request.
+//! Every failure, of the API or of the daemon, leaves the list as it is. The next round asks for
+//! all decisions, which replace the author's entries in one request.
 
 mod held;
 mod stream;

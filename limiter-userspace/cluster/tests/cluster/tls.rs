@@ -13,6 +13,9 @@ use tokio::runtime::Runtime;
 use crate::server::{Server, runtime};
 use crate::shards::{Shards, free_port};
 
+/// Time of a call, which has a CPU for a part of it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 fn openssl(directory: &Path, arguments: &str) {
     let mut command = Command::new("openssl");
     let output = command.args(arguments.split_whitespace()).current_dir(directory).output();
@@ -51,7 +54,7 @@ fn options(certificates: &TempDir) -> Vec<String> {
 }
 
 fn call(runtime: &Runtime, settings: RedisSettings, shard: u16) -> Result<(), StoreError> {
-    let settings = RedisSettings { timeout: Duration::from_secs(5), ..settings };
+    let settings = RedisSettings { timeout: PATIENCE, ..settings };
     let store = RedisStore::new(settings).expect("a good prefix");
     let batch = Batch { shard, deadline: None, hot_since: None, asks: Vec::new() };
     runtime.block_on(store.exchange(&batch)).map(|_| ())
@@ -91,7 +94,8 @@ fn a_cluster_is_reached_by_tls_alone() {
         let authority = Some(files.path().join(authority));
         let port = shards.servers[0].port;
         let seed = Address::Tls { host: "127.0.0.1".to_owned(), port, authority };
-        RedisSettings { servers: Servers::Cluster(vec![seed]), ..shards.settings(&[0]) }
+        let servers = Servers::Cluster(vec![seed]);
+        RedisSettings { servers, timeout: PATIENCE, ..shards.settings(&[0]) }
     };
     for shard in [0, 1] {
         call(&shards.runtime, settings("ca.pem"), shard).expect("an answer");

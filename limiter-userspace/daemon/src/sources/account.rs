@@ -80,11 +80,11 @@ impl Line {
         matches!(self.counter, Counter::Reported { .. })
     }
 
-    /// Packets since the line is there. The first packet of an episode tells no rate: it takes two
-    /// for a time between them.
-    const fn since_new(&self) -> Counters {
-        let Counters { passed, dropped } = self.counters;
-        Counters { passed, dropped: dropped.saturating_sub(self.is_reported() as u64) }
+    /// Packets since the earlier reading, for a rate. The only packet of an episode tells none: it
+    /// takes two for a time between them, and forged senders send one each.
+    fn for_rate(&self) -> Option<Counters> {
+        let is_only = self.is_reported() && self.counters.dropped == 1;
+        self.since.map(|since| if is_only { Counters::default() } else { since })
     }
 }
 
@@ -258,7 +258,7 @@ impl Account {
             .iter()
             .map(|line| match before.find(&line.counter) {
                 Some(before) => line.counters.since(before),
-                None => before.knew_of(&line.counter).then(|| line.since_new()),
+                None => before.knew_of(&line.counter).then_some(line.counters),
             })
             .collect();
         let lines = self.lines.iter().zip(&since).filter(|(_, since)| since.is_none());
@@ -288,10 +288,10 @@ impl Account {
         let mut since = Counters::default();
         let mut passed = Passed::default();
         let lines = self.lines.iter().filter(|line| line.direction == direction);
-        for Line { counter, since: delta, .. } in lines {
-            let delta = (*delta)?;
+        for line in lines {
+            let delta = line.for_rate()?;
             since.dropped = since.dropped.saturating_add(delta.dropped);
-            passed.add(counter, delta.passed);
+            passed.add(&line.counter, delta.passed);
         }
         Rates::of(Counters { passed: passed.most(), ..since }, self.over)
     }
@@ -306,7 +306,7 @@ impl Account {
         }
         let lines = self.lines.iter().filter(|line| line.direction == direction);
         let dropped = lines.map(|line| {
-            line.since.map_or(0.0, |since| since.dropped as f64 * unreported.of(&line.counter))
+            line.for_rate().map_or(0.0, |since| since.dropped as f64 * unreported.of(&line.counter))
         });
         dropped.sum::<f64>() / seconds
     }

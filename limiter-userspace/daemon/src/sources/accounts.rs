@@ -82,7 +82,7 @@ impl Accounts {
         let account = |(source, lines): (Source, Vec<KeyLine>)| {
             Ok((source, ledger.account(&source, &lines, whole)?))
         };
-        // In the order of the other reading, so that as much time lies between two readings of each.
+        // In the order of the other reading: as much time lies between two readings of each.
         let mut of: Vec<_> = self.of.into_iter().collect();
         of.sort_by_key(|(source, _)| *source);
         of.into_iter().map(account).collect()

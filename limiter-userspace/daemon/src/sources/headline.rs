@@ -119,7 +119,7 @@ impl DroppedNow {
         let is_listed = |by: &RuleDrops| BEFORE_RULES.iter().any(|of| of.name() == by.reason);
         let first = |wanted: &dyn Fn(&RuleDrops) -> bool| {
             rows.iter().find_map(|row| {
-                let by = row.by.first().filter(|by| wanted(by))?;
+                let by = row.by.first().filter(|by| row.loses_now() && wanted(by))?;
                 let rate = by.dropped_per_second.filter(|rate| *rate > 0.0)?;
                 Some((row, by.title(), rate))
             })

@@ -22,9 +22,6 @@ use crate::lists::ListStore;
 use crate::rule_sets::effective::EffectiveSet;
 use crate::views;
 
-/// Reported packets of a source that forged senders may have sent each.
-const FEW: u64 = 3;
-
 /// The parts of the daemon from which sources are described.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'a> {
@@ -130,8 +127,7 @@ impl Known<'_> {
     }
 
     /// The first rows of these sources, which are ordered by the measure. In an order by drops,
-    /// rows without drops are left out; in one by drops now, beside a source that loses packets
-    /// now, also those of which events once reported a few.
+    /// rows without drops are left out.
     pub(super) fn first_rows(
         &self,
         mut sources: Vec<(Source, &Account)>,
@@ -155,10 +151,6 @@ impl Known<'_> {
         }
         if matches!(by, By::Dropped | By::DropRate) {
             rows.retain(|(_, row)| row.dropped > 0);
-        }
-        if by == By::DropRate && rows.iter().any(|(_, row)| row.loses_now()) {
-            let counted = |row: &SourceRow| row.by.iter().any(|by| by.exact);
-            rows.retain(|(_, row)| row.loses_now() || row.dropped > FEW || counted(row));
         }
         // Among equal sources, the smaller address comes first.
         rows.sort_by(|(one, a), (other, b)| {

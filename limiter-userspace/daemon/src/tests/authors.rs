@@ -295,8 +295,8 @@ fn a_denial_of_everybody_behind_an_address_is_reported() {
     assert!(warnings.contains("list entry 100.64.0.0/10 denies everybody behind it"), "{warnings}");
 }
 
-/// Each source of a feed has its own reason, also over a restart; of two addresses of a /64, that of
-/// the one that is listed for longer.
+/// Each source of a feed has its own reason, also over a restart; of two addresses of a /64, that
+/// of the one that is listed for longer.
 #[test]
 fn each_source_of_a_feed_has_its_own_reason() {
     let mut daemon = Daemon::start(&[]);

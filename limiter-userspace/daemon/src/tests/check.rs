@@ -196,7 +196,7 @@ fn what_was_not_looked_at_is_said() {
             vec!["rule for destination_port=22"],
         ),
         (
-            // A shadow, and a destination of the other family: neither drops a packet of the source.
+            // A shadow, and a destination of the other family: neither drops packets of it.
             format!(
                 "descriptors: [{{key: remote_address, rate_limit: {rate}}}, {{key: \
                  destination_port, value: '22', budget: b}}, {{key: destination_address, value: \

@@ -94,9 +94,8 @@ pub(crate) fn counts_each(installed: &Installed) -> BTreeMap<u32, CountsEach> {
         let Some(record) = installed.tables.records.get(slot) else { continue };
         // In a family that the table is not for, nothing is dropped.
         let is_for = |net: &IpNet| rule.form.source.is_none_or(|masks| masks.of(net).is_some());
-        // A block has no buckets, and rules that are charged to a budget share its own.
-        let keeps = record.budget == 0 && !record.is_block();
-        let has = |net: &IpNet| keeps && rule.form.distinguishes_sources(net);
+        // A block has no buckets.
+        let has = |net: &IpNet| rule.form.distinguishes_sources(net) && !record.is_block();
         let counts = |net: &IpNet| Some(has(net) || !is_for(net));
         let counts = CountsEach { v4: counts(&v4), v6: counts(&v6) };
         rules.entry(record.rule).and_modify(|known| *known = known.and(counts)).or_insert(counts);

@@ -1,5 +1,5 @@
-//! The doors: connections, and the wire formats of HTTP, gRPC, quotas and Redis. Everything here turns a
-//! wire format into a question, and a decision into an answer in that format.
+//! The doors: connections, and the wire formats of HTTP, gRPC, quotas and Redis. Everything here
+//! turns a wire format into a question, and a decision into an answer in that format.
 
 pub(crate) mod check;
 pub(crate) mod connections;

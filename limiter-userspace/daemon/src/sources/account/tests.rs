@@ -105,6 +105,9 @@ fn an_episode_is_a_counter_of_its_own() {
     assert_eq!(rates(&from, &account(&[(reported(1), 0, 130)])), Some((0.0, 30.0)));
     // Another episode began; the first is forgotten.
     assert_eq!(rates(&from, &account(&[(reported(2), 0, 20)])), Some((0.0, 20.0)));
+    // One packet tells no rate.
+    assert_eq!(rates(&from, &account(&[(reported(2), 0, 1)])), Some((0.0, 0.0)));
+    assert_eq!(rates(&from, &account(&[(reported(2), 0, 2)])), Some((0.0, 2.0)));
 }
 
 /// A counter of a rule: its number, its key, drops at the first reading, and drops since then.
