@@ -144,15 +144,23 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         }
         Command::Off(pinned) => bypass(&client, pinned, backend, None, print),
         Command::On(On { pinned, force }) => bypass(&client, pinned, backend, Some(*force), print),
-        Command::Detach(Detach { pinned: Pinned { pin_dir }, iface }) => {
-            let pin_dir = pin_dir.as_deref();
-            let (detached, notes) = match iface {
-                Some(iface) => pinned::free(&client, pin_dir, backend, iface)?,
-                None => pinned::detach(&client, pin_dir, backend)?,
-            };
-            Ok(Answer { errors: notes, ..print.answer(&detached)? })
-        }
+        Command::Detach(what) => detach(&client, what, backend, print),
     }
+}
+
+/// Takes the programs off an interface, or off all.
+fn detach(
+    client: &Client,
+    Detach { pinned: Pinned { pin_dir }, iface }: &Detach,
+    backend: &dyn Backend,
+    print: Printer,
+) -> Result<Answer, Failure> {
+    let pin_dir = pin_dir.as_deref();
+    let (detached, notes) = match iface {
+        Some(iface) => pinned::free(client, pin_dir, backend, iface)?,
+        None => pinned::detach(client, pin_dir, backend)?,
+    };
+    Ok(Answer { errors: notes, ..print.answer(&detached)? })
 }
 
 /// The state with the names of others' programs, as far as this process may ask the kernel:

@@ -41,6 +41,7 @@ pub(crate) fn foreign(_ctx: XdpContext) -> u32 {
 }
 
 /// Counts, and drops the datagrams to one port.
+#[expect(clippy::needless_pass_by_value, reason = "the xdp macro passes the context so")]
 #[xdp(frags)]
 pub(crate) fn foreign_port(ctx: XdpContext) -> u32 {
     count(0);

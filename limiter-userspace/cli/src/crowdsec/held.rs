@@ -13,7 +13,7 @@ use limiter_text::plain::clean;
 use super::stream::{Heard, News};
 
 /// Longest ban, ten years; the end of a longer one might be no time that the clock has.
-const LONGEST: Duration = Duration::from_secs(10 * 366 * 86_400);
+const LONGEST: Duration = Duration::from_hours(10 * 366 * 24);
 
 /// Kinds of problems that are told apart; further ones are one kind.
 const MOST_KINDS: usize = 10;

@@ -103,7 +103,7 @@ pub(super) fn run(ask: &Ask, client: &Client) -> Result<Infallible, Failure> {
 fn pause(interval: Duration, failures: u32, random: f64) -> Duration {
     let Some(doublings) = failures.checked_sub(1) else { return interval };
     let grown = interval.saturating_mul(2u32.saturating_pow(doublings));
-    grown.min(LONGEST_PAUSE.max(interval)).mul_f64((1.0 + random) / 2.0)
+    grown.min(LONGEST_PAUSE.max(interval)).mul_f64(f64::midpoint(1.0, random))
 }
 
 /// Reason why a round did nothing, or not all.

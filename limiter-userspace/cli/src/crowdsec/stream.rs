@@ -63,8 +63,8 @@ impl Heard {
 impl Lapi {
     pub(super) fn new(url: &WebUrl, key: String, patience: Duration) -> Self {
         let uri = url.uri();
-        let [scheme, host] = [uri.scheme_str(), uri.authority().map(|at| at.as_str())]
-            .map(Option::unwrap_or_default);
+        let scheme = uri.scheme_str().unwrap_or_default();
+        let host = uri.authority().map_or("", |authority| authority.as_str());
         let base = format!("{scheme}://{host}{}", uri.path().trim_end_matches('/'));
         Self { base, key, web: WebClient::new(url, "--url"), patience }
     }

@@ -82,7 +82,8 @@ impl Fakes {
     }
 
     fn start_daemon(&self) {
-        let (listener, told) = (UnixListener::bind(&self.socket).unwrap(), self.changed.clone());
+        let (listener, told) =
+            (UnixListener::bind(&self.socket).unwrap(), Arc::clone(&self.changed));
         thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 let Some((head, body)) = request(&mut stream) else { continue };
