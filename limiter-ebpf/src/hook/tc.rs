@@ -131,11 +131,18 @@ pub(crate) fn hold(ctx: *mut Context, departure: u64, ifb: u32) -> u32 {
     // SAFETY: the context is the kernel's, which checks the rest; the other helper takes numbers.
     unsafe {
         if bpf_skb_set_tstamp(ctx, departure, DELIVERY_MONO) == 0 {
-            (bpf_redirect(ifb, 0) & 0xffff_ffff) as u32
+            low(bpf_redirect(ifb, 0))
         } else {
             PASS
         }
     }
+}
+
+/// The verdict in the answer of a helper.
+#[inline(always)]
+#[expect(clippy::cast_sign_loss, reason = "the lower half is the verdict")]
+const fn low(answer: i64) -> u32 {
+    (answer & 0xffff_ffff) as u32
 }
 
 /// The kernel itself runs the next program at tc.
@@ -146,5 +153,5 @@ pub(crate) const fn go_on(_: *mut Context) {}
 #[inline(always)]
 pub(crate) fn answered(ctx: *mut Context) -> u32 {
     // SAFETY: the helper takes two numbers.
-    (unsafe { bpf_redirect(interface(ctx), 0) } & 0xffff_ffff) as u32
+    low(unsafe { bpf_redirect(interface(ctx), 0) })
 }

@@ -6,6 +6,7 @@ use limiter_common::frame_size::FrameSize;
 use limiter_common::header::Direction;
 use limiter_common::wire::Control;
 use limiter_decision::maps::Maps as _;
+use limiter_decision::table::Scratch;
 
 use crate::call::call;
 use crate::context::Frame;
@@ -65,7 +66,7 @@ pub(crate) fn super_frame<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> FrameS
 /// Delays a passing packet until it conforms. Returns its verdict.
 #[inline(always)]
 pub(crate) fn delay<const LAYER_3: bool>(frame: &Frame<LAYER_3>) -> u32 {
-    let Some(departure) = maps::scratch().and_then(|scratch| scratch.departure()) else {
+    let Some(departure) = maps::scratch().and_then(Scratch::departure) else {
         return PASS;
     };
     let departure = departure.as_nanos_rounded_up();

@@ -26,24 +26,24 @@ const _: () = assert!(size_of::<Bucket>() == size_of::<LineEntry>());
 #[inline(always)]
 pub(crate) fn at(value: *mut Bucket, bucket_key: &BucketKey) -> Option<MapStored> {
     let value = NonNull::new(value)?;
-    if lines::are_used() { lined(value, bucket_key.name()?) } else { hashed(value) }
+    Some(if lines::are_used() { lined(value, bucket_key.name()?) } else { hashed(value) })
 }
 
 /// Like [`at`], by the name of the source, without a lock.
 #[inline(always)]
 pub(crate) fn named(value: *mut Bucket, name: u64) -> Option<MapStored> {
     let value = NonNull::new(value)?;
-    if lines::are_used() { lined(value, name) } else { hashed(value) }
+    Some(if lines::are_used() { lined(value, name) } else { hashed(value) })
 }
 
 #[inline(always)]
-fn lined(value: NonNull<Bucket>, name: u64) -> Option<MapStored> {
-    Some(Stored::Lined(LineBucket::resume(MapEntry(value.cast()), name)))
+fn lined(value: NonNull<Bucket>, name: u64) -> MapStored {
+    Stored::Lined(LineBucket::resume(MapEntry(value.cast()), name))
 }
 
 #[inline(always)]
-fn hashed(value: NonNull<Bucket>) -> Option<MapStored> {
-    Some(Stored::Hashed(MapBucket::new(value)))
+fn hashed(value: NonNull<Bucket>) -> MapStored {
+    Stored::Hashed(MapBucket::new(value))
 }
 
 /// The value of a map that has a bucket of the tables of sources.
