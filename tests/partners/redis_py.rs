@@ -33,7 +33,8 @@ if __name__ == "__main__":
 
 /// Asks with little patience: whether an answer comes.
 const ASK: &str = "python3 -c 'import redis; print(redis.Redis(port=6380, socket_timeout=1, \
-                   retry=None).execute_command(\"LIMITER.ASK\", \"mail\", \"sender\", \"bob\")[0])'";
+                   retry=None).execute_command(\"LIMITER.ASK\", \"mail\", \"sender\", \
+                   \"bob\")[0])'";
 
 fn try_it(version: &mut String) -> Result<()> {
     let machine = Machine::create("redis-py", [Some(modules(&PACKAGES)?), debian("redis-tools")?])?;

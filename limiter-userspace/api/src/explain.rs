@@ -52,7 +52,7 @@ pub struct AskExplain {
     /// Flags of TCP, as in `SYN` or `SYN,ACK`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::TcpFlags>)]
-    #[cfg_attr(feature = "clap", arg(long, requires = "to"))]
+    #[cfg_attr(feature = "clap", arg(long, requires = TO))]
     #[cfg_attr(feature = "clap", arg(help = "TCP flags of the packet, as in SYN or SYN,ACK"))]
     pub flags: Option<String>,
     /// The type of ICMP or `ICMPv6`: a name as in rule files, or a number.
@@ -67,13 +67,13 @@ pub struct AskExplain {
     /// The source port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::SourcePort>)]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "PORT", requires = "to"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "PORT", requires = TO))]
     #[cfg_attr(feature = "clap", arg(help = "Source port of the packet"))]
     pub source_port: Option<u16>,
     /// The time to live of IPv4, the hop limit of IPv6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::TimeToLive>)]
-    #[cfg_attr(feature = "clap", arg(long, requires = "whom"))]
+    #[cfg_attr(feature = "clap", arg(long, requires = WHOM))]
     #[cfg_attr(
         feature = "clap",
         arg(help = "Time to live of the packet, or its hop limit [default: 64]")
@@ -82,13 +82,13 @@ pub struct AskExplain {
     /// The destination address of a packet that comes in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Destination>)]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS", requires = "whom"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS", requires = WHOM))]
     #[cfg_attr(feature = "clap", arg(help = "Destination address of the packet"))]
     pub destination: Option<String>,
     /// The source address of a packet that goes out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Destination>)]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS", requires = "whom"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS", requires = WHOM))]
     #[cfg_attr(feature = "clap", arg(help = "Source address of a packet that goes out"))]
     pub source: Option<String>,
     /// The interface that it comes in by, or goes out by.
@@ -99,12 +99,12 @@ pub struct AskExplain {
     /// The id of its VLAN tag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::VlanId>)]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "ID", requires = "whom"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ID", requires = WHOM))]
     pub vlan: Option<u16>,
     /// DSCP of the packet: a name or a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::Dscp>)]
-    #[cfg_attr(feature = "clap", arg(long, requires = "whom"))]
+    #[cfg_attr(feature = "clap", arg(long, requires = WHOM))]
     #[cfg_attr(feature = "clap", arg(help = "DSCP of the packet: a name as in ef, or a number"))]
     pub dscp: Option<String>,
     /// `whole`, `first` or `later`.
@@ -118,7 +118,7 @@ pub struct AskExplain {
     /// Bytes of the frame; the shortest of Ethernet when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<words::FrameLength>)]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", requires = "whom"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", requires = WHOM))]
     #[cfg_attr(feature = "clap", arg(help = "The bytes of its frame [default: 60, the shortest]"))]
     pub length: Option<u64>,
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use limiter_api::arguments::seconds;
 use limiter_api::lists::Timed;
 use limiter_rules::Selector;
 use limiter_rules::feed::{Decision, Unlisted};
@@ -15,7 +16,7 @@ use super::stream::{Heard, News};
 /// Longest ban, ten years; the end of a longer one might be no time that the clock has.
 const LONGEST: Duration = Duration::from_hours(10 * 366 * 24);
 
-/// Kinds of problems that are told apart; further ones are one kind.
+/// Most kinds of problems that are counted apart; further ones count as one kind.
 const MOST_KINDS: usize = 10;
 
 /// Bans of CrowdSec.
@@ -111,9 +112,7 @@ impl Held {
     /// The entry for a source: of the ban that lasts longest.
     pub(super) fn entry(&self, source: &Selector, now: Instant) -> Option<Timed> {
         let ban = self.0.get(source)?.iter().max_by_key(|ban| ban.until)?;
-        let left = ban.until.saturating_duration_since(now);
-        // Rounded up: a part of a second more does no harm; less would.
-        let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+        let seconds = seconds(ban.until.saturating_duration_since(now));
         let reason: String = clean(&ban.scenario).trim().chars().take(LONGEST_REASON).collect();
         let reason = Some(reason).filter(|reason| !reason.is_empty());
         Some(Timed { source: source.to_string(), seconds: seconds.max(1), reason })

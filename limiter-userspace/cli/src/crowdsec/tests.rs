@@ -1,4 +1,4 @@
-//! The bouncer between an API and a daemon that answer as they are told.
+//! The bouncer between an API and a daemon whose answers the tests choose.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -63,12 +63,12 @@ impl Fakes {
         let lapi = format!("http://{}", listener.local_addr().unwrap());
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("limiter.sock");
-        let (next, told) = (Arc::clone(&answers), Arc::clone(&asked));
+        let (next, seen) = (Arc::clone(&answers), Arc::clone(&asked));
         thread::spawn(move || {
             let mut hanging = Vec::new();
             for mut stream in listener.incoming().flatten() {
                 let Some(asked) = request(&mut stream) else { continue };
-                told.lock().unwrap().push(asked);
+                seen.lock().unwrap().push(asked);
                 match next.lock().unwrap().pop_front() {
                     // The client may give up before the end.
                     Some(answer) => drop(stream.write_all(&answer)),
@@ -82,15 +82,15 @@ impl Fakes {
     }
 
     fn start_daemon(&self) {
-        let (listener, told) =
-            (UnixListener::bind(&self.socket).unwrap(), Arc::clone(&self.changed));
+        let listener = UnixListener::bind(&self.socket).unwrap();
+        let changes = Arc::clone(&self.changed);
         thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 let Some((head, body)) = request(&mut stream) else { continue };
                 let is_managed = body.to_string().contains(MANAGED);
                 let skipped = json!([{"source": MANAGED, "why": "it is inside a prefix"}]);
                 let skipped = if is_managed { skipped } else { json!([]) };
-                told.lock().unwrap().push((head, body));
+                changes.lock().unwrap().push((head, body));
                 let changed = json!({"allowed": 0, "denied": 0, "skipped": skipped});
                 drop(stream.write_all(&answer("200 OK", &changed.to_string())));
             }

@@ -206,7 +206,9 @@ impl Session {
 
     fn set_name(&mut self, name: &[u8]) -> Done {
         if name.len() > MOST_NAME {
-            return Err(Refusal::bad("ERR the name of a connection has up to 64 bytes"));
+            return Err(Refusal::bad(format!(
+                "ERR the name of a connection has up to {MOST_NAME} bytes"
+            )));
         }
         self.name = name.to_vec();
         Ok(())
@@ -232,9 +234,9 @@ fn number(command: &Command<'_>, index: usize, name: &str, least: u64) -> Result
     let text = command.get(index).and_then(|part| std::str::from_utf8(part).ok());
     let most = u64::try_from(i64::MAX).unwrap_or(u64::MAX) - 1;
     let number = text.and_then(|text| text.parse().ok());
-    number.filter(|number| (least..=most).contains(number)).ok_or_else(|| {
-        Refusal::bad(format!("ERR {name} is not an integer from {least} on, or out of range"))
-    })
+    number
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| Refusal::bad(format!("ERR {name} is not an integer from {least} to {most}")))
 }
 
 fn signed(number: u64) -> i64 {

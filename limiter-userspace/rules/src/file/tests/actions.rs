@@ -111,8 +111,8 @@ fn budgets_refuse_what_they_cannot_be() {
         ),
         (
             "replies: {unit: second, requests_per_unit: 0}\n".into(),
-            "1:44: requests_per_unit: a rate of 0 passes nothing: to block, write `action: drop` in a rule, \
-             in place of the rate, or `limiter deny ADDRESS`; a rate is at least 1 per week",
+            "1:44: requests_per_unit: a rate of 0 passes nothing: to block, write `action: drop` in a \
+             rule, in place of the rate, or `limiter deny ADDRESS`; a rate is at least 1 per week",
         ),
         (
             "bans: {unit: second, requests_per_unit: 1, count: bytes}\n".into(),

@@ -343,7 +343,8 @@ proptest! {
         packets in vec(any_packet(), 1..40),
     ) {
         let (name, mut seen) = ("shared".to_owned(), BTreeSet::new());
-        let rate = crate::model::Quota::new(Count::Packets, 1, crate::Period::one(crate::Unit::Day));
+        let day = crate::Period::one(crate::Unit::Day);
+        let rate = crate::model::Quota::new(Count::Packets, 1, day);
         let budget = Budget { name: name.clone(), limits: Limits::new(rate.with_burst(1)) };
         let mut set = RuleSet { budgets: vec![budget], ..RuleSet::default() };
         for parts in paths {
