@@ -183,11 +183,11 @@ fn throttle_answers_as_redis_cell_and_throttlecrab_do() {
         expect(&mut client, command, expected);
     }
     for (command, error) in [
-        ("CL.THROTTLE x -1 30 60", "max_burst is not an integer from 0 on"),
-        ("THROTTLE x 0 30 60", "max_burst is not an integer from 1 on"),
-        ("CL.THROTTLE x 15 0 60", "count is not an integer from 1 on"),
-        ("CL.THROTTLE x 15 30 1.5", "period is not an integer from 1 on"),
-        ("CL.THROTTLE x 15 30 60 -1", "quantity is not an integer from 0 on"),
+        ("CL.THROTTLE x -1 30 60", "max_burst is not an integer from 0 to"),
+        ("THROTTLE x 0 30 60", "max_burst is not an integer from 1 to"),
+        ("CL.THROTTLE x 15 0 60", "count is not an integer from 1 to"),
+        ("CL.THROTTLE x 15 30 1.5", "period is not an integer from 1 to"),
+        ("CL.THROTTLE x 15 30 60 -1", "quantity is not an integer from 0 to"),
         ("CL.THROTTLE x 9223372036854775807 30 60", "from 0 to 9223372036854775806"),
         ("CL.THROTTLE x 15 30 31622401", "a period of 31622401 s: write 1 to 31622400"),
         ("CL.THROTTLE x 15 320000001 1", "faster than can be held to 1 %"),
@@ -448,7 +448,7 @@ fn ask_decides_as_json_does() {
     for (command, error) in [
         ("LIMITER.ASK auth user", "wrong number of arguments"),
         ("LIMITER.ASK auth user ann HITS", "wrong number of arguments"),
-        ("LIMITER.ASK auth user ann HITS x", "HITS is not an integer from 0 on"),
+        ("LIMITER.ASK auth user ann HITS x", "HITS is not an integer from 0 to"),
         ("LIMITER.ASK  user ann", "domain is missing"),
     ] {
         let said = refused(&mut client, command);
