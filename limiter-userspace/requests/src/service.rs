@@ -119,9 +119,7 @@ impl Service {
             }
             None => None,
         };
-        let answer = request.answer(Detail::Left);
-        answer.count_met(rules, asked);
-        Ok(Answer { kept, ..answer })
+        Ok(Answer { kept, ..request.answer(Detail::Left) })
     }
 
     /// Asks a queue for a request, not beyond the deadline.
@@ -148,7 +146,7 @@ impl Service {
     /// Decides a request by all limits but that of a queue, as [`Service::decide`] does.
     async fn settled<'a>(
         &'a self,
-        rules: &Rules,
+        rules: &'a Rules,
         asked: &'a Asked<'a>,
     ) -> Result<Request<'a>, Refused> {
         let attempt = |patience| self.limiter.attempt(rules, asked, &Moment::now(), patience);

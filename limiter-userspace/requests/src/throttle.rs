@@ -10,7 +10,7 @@ use limiter_rules::file::requests::RequestLimit;
 use limiter_rules::model::{Meter, Period, Quota, Unit};
 
 use crate::buckets::arithmetic::{Left, Limits, Places};
-use crate::buckets::key::{Key, Secret};
+use crate::buckets::key::{Begun, Secret};
 use crate::buckets::store::{KeyLimits, MOST_BROUGHT, NoRoom};
 use crate::clock::Moment;
 use crate::limiter::Limiter;
@@ -64,7 +64,7 @@ const MOST_SECONDS: u64 = Period::most(Unit::Second);
 /// What the limits of commands have in common.
 pub(crate) struct Throttles {
     /// What their keys begin with.
-    identity: Key,
+    begun: Begun,
     rule: Arc<Rule>,
 }
 
@@ -75,7 +75,9 @@ impl Throttles {
             identity.text(text);
         }
         let identity = identity.end();
-        Self { identity, rule: Arc::new(Rule::bare(DOMAIN, RULE, identity, Arc::default())) }
+        let begun = secret.begin_with(identity);
+        let of = (identity, begun.clone());
+        Self { begun, rule: Arc::new(Rule::bare(DOMAIN, RULE, of, Arc::default())) }
     }
 
     /// The rule that metrics name, once it counted something.
@@ -99,11 +101,10 @@ impl Limiter {
         moment: &Moment,
     ) -> Result<Throttled, NotThrottled> {
         let limits = self.limits_of(throttle)?;
-        let Throttles { identity, rule } = &self.throttles;
-        let mut begun = self.secret.begin();
-        begun.key(*identity);
-        begun.bytes(key);
-        let key = begun.end();
+        let Throttles { begun, rule } = &self.throttles;
+        let mut of_key = begun.clone();
+        of_key.bytes(key);
+        let key = of_key.end();
         let charge = |words: &[AtomicU64], moment: &Moment| {
             let hits = (hits, 0);
             let over =

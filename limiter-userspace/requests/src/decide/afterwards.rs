@@ -24,7 +24,7 @@ impl Request<'_> {
             if !is_report || !matches!(target.state, State::Within | State::Over) {
                 continue;
             }
-            let of = (&*target.rule, target.aggregate);
+            let of = (&**target.rule, target.aggregate);
             // Without a bucket nothing can be charged.
             let _: Result<_, _> = limiter.charge(of, (limits, *key), moment, |words, moment| {
                 limits.limits.report(words, moment, hits);

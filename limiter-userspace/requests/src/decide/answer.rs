@@ -1,14 +1,17 @@
 //! From a decision to its answer.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use limiter_rules::file::requests::{ReadyLimit, RequestLimit};
 
 use crate::buckets::arithmetic::Left;
-use crate::decide::question::{Answer, Detail, Status};
+use crate::decide::question::{Answer, Asked, Descriptor, Detail, Status};
 use crate::decide::request::Request;
 use crate::decide::target::{By, Context, State, Target, nearest};
 use crate::reports::counters::Became;
+use crate::reports::unmet;
+use crate::rules::Domain;
 
 impl Target<'_> {
     /// What is left of its limits.
@@ -87,7 +90,7 @@ impl Request<'_> {
             let is_own = decides.aggregate == 0;
             let is_strike = is_own && target.hits > 0 && target.unanswered.is_none();
             if over && became == Became::Over && decides.state == State::Over && is_strike {
-                at.limiter.bans.strike(&target.rule, target.entries, at.moment.now);
+                at.limiter.bans.strike(target.rule, target.entries, at.moment.now);
             }
             let limits = match detail {
                 Detail::Left => all().flat_map(|target| target.left(&at)).collect(),
@@ -101,9 +104,30 @@ impl Request<'_> {
                 leased: matches!(target.by, By::Leases(_)),
                 nearest: nearest(&limits, is_over),
                 limits,
-                rule: Some(target.rule),
+                rule: Some(Arc::clone(target.rule)),
             });
         }
+        count_met(self.domain, self.asked, &statuses);
         Answer { over, statuses, kept: None }
     }
+}
+
+/// Counts a request for its domain, and its descriptors that no rule is for.
+fn count_met(domain: Option<&Domain>, asked: &Asked<'_>, statuses: &[Status]) {
+    let Some(domain) = domain else { return };
+    let pairs = asked.descriptors.iter().zip(statuses);
+    // One that another replaces has no rule in the answer, either.
+    let is_unmet = |descriptor: &Descriptor<'_>, status: &Status| {
+        status.rule.is_none()
+            && descriptor.limit.is_none()
+            && !descriptor.entries.is_empty()
+            && !domain.meets(&descriptor.entries)
+    };
+    let mut unmet = pairs.filter(|(descriptor, status)| is_unmet(descriptor, status));
+    let first = unmet.next().map(|(descriptor, _)| descriptor);
+    let count = usize::from(first.is_some()) + unmet.count();
+    domain.met.count(asked.descriptors.len(), count, || {
+        let entries = first.map_or(&[][..], |descriptor| &descriptor.entries);
+        format!("{} ({})", unmet::keys(entries), domain.why_unmet(entries))
+    });
 }

@@ -44,7 +44,7 @@ impl Limiter {
             Full::Drop => Err(NoBucket::Refused),
             Full::Share => {
                 // There is always room for this one.
-                let key = rule.shared_key(&self.secret, aggregate);
+                let key = rule.shared_key(aggregate);
                 of(key, true).map_err(|NoRoom| NoBucket::Refused)
             }
         })

@@ -1,5 +1,6 @@
 //! From what is asked to what decides it: descriptors with their rules and buckets.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use limiter_rules::file::requests::RequestLimit;
@@ -12,13 +13,13 @@ use crate::decide::unit::{self, Unit};
 use crate::limiter::Limiter;
 use crate::reports::odd::Odd;
 use crate::reports::unsaid::quoted;
-use crate::rules::{Domain, EntryOf, Rule, Rules, Terms};
+use crate::rules::{Domain, EntryOf, Rule, Terms};
 
 /// What decides about the descriptors of a request, and about their aggregates, which are behind
 /// them. None for a descriptor that no rule is for.
 pub(crate) fn targets<'a>(
     limiter: &Limiter,
-    rules: &Rules,
+    domain: Option<&'a Domain>,
     asked: &'a Asked<'a>,
 ) -> Result<Vec<Option<Target<'a>>>, Refused> {
     if asked.domain.is_empty() {
@@ -29,7 +30,7 @@ pub(crate) fn targets<'a>(
         many if many > MAX_DESCRIPTORS => return Err(Refused::TooMany(many)),
         _ => {}
     }
-    let Some(domain) = rules.domain(asked.domain) else {
+    let Some(domain) = domain else {
         limiter.unknown.count(1, 1, || quoted(asked.domain));
         return Ok(asked.descriptors.iter().map(|_| None).collect());
     };
@@ -37,11 +38,11 @@ pub(crate) fn targets<'a>(
     let all = all.map(|(number, of)| target(limiter, domain, (number, of), asked.hits));
     let mut targets: Vec<_> = all.collect();
     replace(&mut targets);
-    add_aggregates(limiter, &mut targets);
+    add_aggregates(&mut targets);
     // A payload waits in one.
     let queues = targets.iter_mut().flatten().filter(|of| matches!(of.by, By::Queue { .. }));
     for other in queues.skip(1) {
-        let Rule { domain, path, .. } = &*other.rule;
+        let Rule { domain, path, .. } = &**other.rule;
         limiter.odd.count(Odd::TwoQueues, format!("{domain}: {path}"));
         (other.by, other.state) = (By::Rule, State::Over);
     }
@@ -50,7 +51,7 @@ pub(crate) fn targets<'a>(
 
 fn target<'a>(
     limiter: &Limiter,
-    domain: &Domain,
+    domain: &'a Domain,
     (number, descriptor): (usize, &'a Descriptor<'a>),
     hits: u64,
 ) -> Option<Target<'a>> {
@@ -66,8 +67,8 @@ fn target<'a>(
     let (rule, by, state) = match (brought, found) {
         (Some(brought), _) => brought,
         (None, found) => {
-            let rule = Arc::clone(found?);
-            let (by, state) = by_rule(limiter, &rule, entries);
+            let rule = found?;
+            let (by, state) = by_rule(limiter, rule, entries);
             (rule, by, state)
         }
     };
@@ -85,13 +86,17 @@ fn target<'a>(
     })
 }
 
-fn by_rule(limiter: &Limiter, rule: &Rule, entries: &[EntryOf<'_>]) -> (By, State) {
+fn by_rule<'a>(
+    limiter: &Limiter,
+    rule: &'a Rule,
+    entries: &[EntryOf<'_>],
+) -> (By<'a>, State) {
     let limits = match &rule.terms {
-        Terms::Limits(limits) => limits.clone(),
+        Terms::Limits(limits) => limits,
         Terms::Block(_) => return (By::Rule, State::Over),
         Terms::Unlimited => return (By::Rule, State::Unlimited),
     };
-    let key = || rule.key(&limiter.secret, entries);
+    let key = || rule.key(entries);
     let by = if let Some(shared) = rule.shared_with(entries) {
         let (own, charged) = (key(), LeasedCharge::default());
         let whole = (limits, limiter.secret.other(own));
@@ -99,7 +104,7 @@ fn by_rule(limiter: &Limiter, rule: &Rule, entries: &[EntryOf<'_>]) -> (By, Stat
     } else if let Some(bucket) = rule.bucket(entries) {
         By::Queue { limits, bucket, answer: None }
     } else {
-        By::Bucket(limits, key())
+        By::Bucket(Cow::Borrowed(limits), key())
     };
     (by, State::Within)
 }
@@ -120,14 +125,13 @@ fn replace(targets: &mut [Option<Target<'_>>]) {
 }
 
 /// Adds the aggregates of descriptors. A limit that a request brings takes the place of those, too.
-fn add_aggregates(limiter: &Limiter, targets: &mut Vec<Option<Target<'_>>>) {
+fn add_aggregates(targets: &mut Vec<Option<Target<'_>>>) {
     let mut added = Vec::new();
     for target in targets.iter().flatten() {
-        for (aggregate, limits, key) in target.rule.wider(&limiter.secret, target.entries) {
+        for (aggregate, limits, key) in target.rule.wider(target.entries) {
             added.push(Some(Target {
-                rule: Arc::clone(&target.rule),
                 aggregate,
-                by: By::Bucket(limits, key),
+                by: By::Bucket(Cow::Borrowed(limits), key),
                 together: Vec::new(),
                 state: State::Within,
                 unanswered: None,
@@ -140,14 +144,14 @@ fn add_aggregates(limiter: &Limiter, targets: &mut Vec<Option<Target<'_>>>) {
 
 /// What a limit that a request brings makes of a descriptor. None where the limits of its rule hold
 /// for want of room.
-fn brought_by(
+fn brought_by<'a>(
     limiter: &Limiter,
-    domain: &Domain,
-    (found, entries): (Option<&Arc<Rule>>, &[EntryOf<'_>]),
+    domain: &'a Domain,
+    (found, entries): (Option<&'a Arc<Rule>>, &[EntryOf<'_>]),
     limit: RequestLimit,
-) -> Option<(Arc<Rule>, By, State)> {
+) -> Option<(&'a Arc<Rule>, By<'a>, State)> {
     let Limiter { store, secret, .. } = limiter;
-    let (rule, key) = domain.brought(secret, found, entries);
+    let (rule, key) = domain.brought(found, entries);
     let requests = limit.meter.quota().requests_per_unit;
     if requests == 0 {
         return Some((rule, By::Rule, State::Over));
@@ -174,11 +178,10 @@ fn brought_by(
         let limits = Limits::compile(&[taken]).ok();
         known = limits.and_then(|limits| store.brought(limits, true));
     }
-    let mut key_of_limit = secret.begin();
-    key_of_limit.key(key);
+    let mut key_of_limit = secret.begin_with(key);
     for part in snapshot::parts(&taken) {
         key_of_limit.number(part);
     }
-    let by = known.map_or(By::Rule, |known| By::Bucket(known, key_of_limit.end()));
+    let by = known.map_or(By::Rule, |known| By::Bucket(Cow::Owned(known), key_of_limit.end()));
     Some((rule, by, State::Within))
 }

@@ -6,8 +6,7 @@ use limiter_rules::file::requests::RequestLimit;
 
 use crate::buckets::arithmetic::Left;
 use crate::queue::rule::Kept;
-use crate::reports::unmet;
-use crate::rules::{EntryOf, Rule, Rules};
+use crate::rules::{EntryOf, Rule};
 
 /// Descriptors of one request: envoy sends a handful.
 pub const MAX_DESCRIPTORS: usize = 1024;
@@ -84,28 +83,6 @@ pub struct Answer {
     pub statuses: Vec<Status>,
     /// What a queue did with the payload, if one was asked.
     pub(crate) kept: Option<Kept>,
-}
-
-impl Answer {
-    /// Counts the request for its domain, and its descriptors that no rule is for.
-    pub(crate) fn count_met(&self, rules: &Rules, asked: &Asked<'_>) {
-        let Some(domain) = rules.domain(asked.domain) else { return };
-        let pairs = asked.descriptors.iter().zip(&self.statuses);
-        // One that another replaces has no rule in the answer, either.
-        let is_unmet = |descriptor: &Descriptor<'_>, status: &Status| {
-            status.rule.is_none()
-                && descriptor.limit.is_none()
-                && !descriptor.entries.is_empty()
-                && !domain.meets(&descriptor.entries)
-        };
-        let mut unmet = pairs.filter(|(descriptor, status)| is_unmet(descriptor, status));
-        let first = unmet.next().map(|(descriptor, _)| descriptor);
-        let count = usize::from(first.is_some()) + unmet.count();
-        domain.met.count(asked.descriptors.len(), count, || {
-            let entries = first.map_or(&[][..], |descriptor| &descriptor.entries);
-            format!("{} ({})", unmet::keys(entries), domain.why_unmet(entries))
-        });
-    }
 }
 
 /// The answer for one descriptor.

@@ -10,12 +10,14 @@ use crate::decide::question::{Answer, Asked, Detail, Refused};
 use crate::decide::target::{Context, Target, Waits, is_over};
 use crate::limiter::Limiter;
 use crate::reports::counters::Unanswered;
-use crate::rules::Rules;
+use crate::rules::{Domain, Rules};
 use crate::shared::rule::Patience;
 
 /// A request on its way to a decision.
 pub(crate) struct Request<'a> {
     pub(crate) at: Context<'a>,
+    pub(crate) asked: &'a Asked<'a>,
+    pub(crate) domain: Option<&'a Domain>,
     pub(crate) targets: Vec<Option<Target<'a>>>,
     pub(crate) over: bool,
 }
@@ -54,15 +56,13 @@ impl Limiter {
         detail: Detail,
     ) -> Result<Answer, Refused> {
         let patience = Patience::None(Unanswered::Late);
-        let answer = self.attempt(rules, asked, moment, patience).settled()?.answer(detail);
-        answer.count_met(rules, asked);
-        Ok(answer)
+        Ok(self.attempt(rules, asked, moment, patience).settled()?.answer(detail))
     }
 
     /// Decides a request by all limits but that of a queue, and charges those.
     pub(crate) fn attempt<'a>(
         &'a self,
-        rules: &Rules,
+        rules: &'a Rules,
         asked: &'a Asked<'a>,
         moment: &Moment,
         patience: Patience,
@@ -87,13 +87,14 @@ impl<'a> Request<'a> {
     /// A request that was neither checked nor charged yet.
     pub(crate) fn new(
         limiter: &'a Limiter,
-        rules: &Rules,
+        rules: &'a Rules,
         asked: &'a Asked<'a>,
         moment: &Moment,
         patience: Patience,
     ) -> Result<Self, Refused> {
         let at = Context { limiter, moment: *moment, patience, ahead: 0 };
-        Ok(Self { at, targets: targets(limiter, rules, asked)?, over: false })
+        let domain = rules.domain(asked.domain);
+        Ok(Self { at, asked, domain, targets: targets(limiter, domain, asked)?, over: false })
     }
 
     /// Checks all limits, and charges them if the request is within.

@@ -71,7 +71,6 @@ impl Limiter {
             });
             let held: Vec<_> = if over { Vec::new() } else { held.collect() };
             let answer = request.answer(Detail::Left);
-            answer.count_met(rules, asked);
             let wait = wait.filter(|_| !over);
             let id = match wait {
                 Some(wait) if !held.is_empty() => {

@@ -1,5 +1,6 @@
 //! A descriptor on its way to a decision.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use limiter_cluster::queue::QueueAnswer;
@@ -28,12 +29,12 @@ pub(crate) struct Context<'a> {
 }
 
 pub(crate) struct Target<'a> {
-    pub(crate) rule: Arc<Rule>,
+    pub(crate) rule: &'a Arc<Rule>,
     /// The number of its descriptor.
     pub(crate) of: usize,
     /// The number of the aggregate of the rule, from 1; 0 for its own limits.
     pub(crate) aggregate: u64,
-    pub(crate) by: By,
+    pub(crate) by: By<'a>,
     pub(crate) hits: u64,
     /// True if the request says how many hits.
     pub(crate) counted: bool,
@@ -46,28 +47,28 @@ pub(crate) struct Target<'a> {
 }
 
 /// What decides about a descriptor.
-pub(crate) enum By {
+pub(crate) enum By<'a> {
     /// Its rule, which has no limits.
     Rule,
-    /// A bucket of this node.
-    Bucket(KeyLimits, Key),
+    /// A bucket of this node. Its limits are those of the rule, or the request brings them.
+    Bucket(Cow<'a, KeyLimits>, Key),
     /// Leases, or limits of this node in their place.
-    Leases(Box<Leased>),
+    Leases(Box<Leased<'a>>),
     Queue {
-        limits: KeyLimits,
+        limits: &'a KeyLimits,
         bucket: String,
         answer: Option<QueueAnswer>,
     },
 }
 
 /// What decides about a descriptor of a rule that nodes share.
-pub(crate) struct Leased {
+pub(crate) struct Leased<'a> {
     /// The key that nodes share.
     pub(crate) key: TableKey,
     /// The key of this node's share.
     pub(crate) own: Key,
     /// The whole limits, as one node would have them, and their key.
-    pub(crate) whole: (KeyLimits, Key),
+    pub(crate) whole: (&'a KeyLimits, Key),
     pub(crate) charged: LeasedCharge,
 }
 
@@ -124,7 +125,7 @@ impl Target<'_> {
     pub(crate) fn limits(&self) -> Option<&KeyLimits> {
         match &self.by {
             By::Bucket(limits, _) => Some(limits),
-            By::Leases(of) => Some(&of.whole.0),
+            By::Leases(of) => Some(of.whole.0),
             By::Rule | By::Queue { .. } => None,
         }
     }
@@ -213,7 +214,7 @@ impl Target<'_> {
                 Err(Over(_)) => State::Over,
             };
         }
-        let (of, hits) = ((&*self.rule, self.aggregate), (self.hits, at.ahead));
+        let (of, hits) = ((&**self.rule, self.aggregate), (self.hits, at.ahead));
         let charge = at.limiter.charge(of, (limits, key), &at.moment, |words, moment| {
             limits.limits.charge(Places::ALL, words, moment, hits)
         });

@@ -334,8 +334,8 @@ impl Held {
     /// Charges what the client may have, and returns how it may use it, and whether that begins
     /// full.
     fn assign(&mut self, asked: &Bucket<'_>, reported: bool) -> (Strategy, bool) {
-        let Bucket { limiter, rule, entries, limits, .. } = *asked;
-        let key = rule.key(&limiter.secret, entries);
+        let Bucket { rule, entries, limits, .. } = *asked;
+        let key = rule.key(entries);
         if self.party.is_none() && self.is_back {
             // It goes on by what it had, until it has the answer.
             self.hits = self.hits.saturating_add_unsigned(asked.quotas.take_over(key));

@@ -111,7 +111,7 @@ impl Held {
 
     fn charge(&mut self, asked: &Bucket<'_>, hits: u64) -> u64 {
         let Bucket { limiter, rule, entries, limits, moment, .. } = *asked;
-        let key = rule.key(&limiter.secret, entries);
+        let key = rule.key(entries);
         let charge = limiter.charge((rule, 0), (limits, key), moment, |words, moment| {
             limits.limits.charge_ahead(words, moment, hits, AHEAD)
         });

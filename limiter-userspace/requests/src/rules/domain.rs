@@ -1,13 +1,13 @@
 //! The rules of a file: which one a descriptor falls under.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ipnet::IpNet;
 use limiter_rules::file::requests::{Entry, MAX_DEPTH, Pattern, SOURCE};
 
-use crate::buckets::key::{Key, Secret, source};
+use crate::buckets::key::{Key, source};
 use crate::reports::unmet::{self, Tally};
 use crate::rules::rule::{EntryOf, Rule, Terms};
 
@@ -24,8 +24,9 @@ pub struct Domain {
     pub(crate) met: Arc<Tally>,
 }
 
+/// Compared, not hashed: they are few, and requests cannot add any.
 #[derive(Debug, Default)]
-pub(super) struct Keys(pub(super) HashMap<Box<str>, Values>);
+pub(super) struct Keys(pub(super) BTreeMap<Box<str>, Values>);
 
 /// The values of a key, and what is behind each.
 #[derive(Debug, Default)]
@@ -76,25 +77,23 @@ impl Domain {
 
     /// What a limit that a request brings stands for, and the key of its descriptor: the rule of
     /// these keys without its name, its limits and its modes, or none.
-    pub(crate) fn brought(
-        &self,
-        secret: &Secret,
-        found: Option<&Arc<Rule>>,
+    pub(crate) fn brought<'a>(
+        &'a self,
+        found: Option<&'a Arc<Rule>>,
         entries: &[EntryOf<'_>],
-    ) -> (Arc<Rule>, Key) {
+    ) -> (&'a Arc<Rule>, Key) {
         if let Some(rule) = found {
             let brought = rule.brought.get_or_init(|| Arc::new(rule.without_terms()));
             // Not the key of a budget, which all share.
-            return (Arc::clone(brought), rule.own_key(secret, entries));
+            return (brought, rule.own_key(entries));
         }
-        let mut key = secret.begin();
-        key.key(self.brought.identity);
+        let mut key = self.brought.begun.clone();
         for (name, value) in entries {
             key.text(name);
             let source = source(value).filter(|_| *name == SOURCE);
             key.text(&source.map_or(Cow::Borrowed(*value), |net| Cow::Owned(net.to_string())));
         }
-        (Arc::clone(&self.brought), key.end())
+        (&self.brought, key.end())
     }
 
     /// The rule of a descriptor, which has as many entries as the rule has levels.
@@ -163,8 +162,7 @@ impl Domain {
             };
             keys = &found.nested;
         }
-        let mut next: Vec<&str> = keys.0.keys().map(|key| &**key).collect();
-        next.sort_unstable();
+        let next: Vec<&str> = keys.0.keys().map(|key| &**key).collect();
         format!("the rules there need one more key: {}", next.join(", "))
     }
 

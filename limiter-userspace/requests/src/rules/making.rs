@@ -1,6 +1,6 @@
 //! From rule files to rules in force.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Rules {
         let old = before.domains.values();
         let old = old.flat_map(|domain| domain.rules.iter().chain([&domain.brought]));
         let before = old.map(|rule| (rule.identity, rule)).collect();
-        let mut domains = HashMap::new();
+        let mut domains = BTreeMap::new();
         let mut first: HashMap<&str, String> = HashMap::new();
         let mut slots = 0..MAX_RECORDS;
         for (name, file) in files {
@@ -137,6 +137,7 @@ impl Making<'_> {
             identity.text(level);
         }
         let (path, identity) = (path.join(" "), identity.end());
+        let begun = self.secret.begin_with(identity);
         let terms = match &written.terms {
             RequestTerms::Unlimited => Terms::Unlimited,
             RequestTerms::Block(period) => Terms::Block(*period),
@@ -166,7 +167,7 @@ impl Making<'_> {
             queue,
             detailed: written.metric == Metric::All || levels.iter().any(|level| level.in_metric),
             levels: levels.into(),
-            ..Rule::bare(&self.file.domain, &path, identity, counters)
+            ..Rule::bare(&self.file.domain, &path, (identity, begun), counters)
         });
         self.rules.push(Arc::clone(&made));
         Ok(made)
@@ -179,9 +180,10 @@ impl Making<'_> {
         identity.text("brought");
         identity.text("");
         let identity = identity.end();
+        let begun = self.secret.begin_with(identity);
         let counters = self.before.get(&identity);
         let counters = counters.map_or_else(Arc::default, |rule| Arc::clone(&rule.counters));
-        Arc::new(Rule::bare(&self.file.domain, BROUGHT, identity, counters))
+        Arc::new(Rule::bare(&self.file.domain, BROUGHT, (identity, begun), counters))
     }
 
     fn shared(

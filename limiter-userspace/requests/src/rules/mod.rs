@@ -5,7 +5,7 @@ pub(crate) mod files;
 mod making;
 mod rule;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::buckets::store::LimitsId;
@@ -19,7 +19,7 @@ pub use rule::{Rule, Terms};
 /// Rules of all files.
 #[derive(Debug, Default)]
 pub struct Rules {
-    domains: HashMap<Box<str>, Domain>,
+    domains: BTreeMap<Box<str>, Domain>,
     /// The domain that a check without one is about, if that is clear.
     checked: Option<Box<str>>,
     /// Queues, with those that no rule fills.
@@ -64,9 +64,7 @@ impl Rules {
 
     /// All domains, by their names.
     pub fn domains(&self) -> Vec<(&str, &Domain)> {
-        let mut domains: Vec<_> = self.domains.iter().map(|(name, of)| (&**name, of)).collect();
-        domains.sort_unstable_by_key(|(name, _)| *name);
-        domains
+        self.domains.iter().map(|(name, of)| (&**name, of)).collect()
     }
 
     /// Limits that keys may have.

@@ -10,7 +10,7 @@ use limiter_rules::file::requests::{
 };
 use limiter_rules::model::Period;
 
-use crate::buckets::key::{Key, Secret, source};
+use crate::buckets::key::{Begun, Key, source};
 use crate::buckets::store::KeyLimits;
 use crate::queue::rule::RuleQueue;
 use crate::reports::counters::Counters;
@@ -45,6 +45,8 @@ pub struct Rule {
     pub(super) levels: Box<[Level]>,
     /// Identity across changes of the file: the hash of domain and path.
     pub(super) identity: Key,
+    /// The beginning of its keys, which is its identity.
+    pub(super) begun: Begun,
     pub(crate) counters: Arc<Counters>,
     /// The same, as a limit that a request brings has it.
     pub(super) brought: OnceLock<Arc<Self>>,
@@ -78,7 +80,12 @@ impl Rule {
     }
 
     /// A rule without limits.
-    pub(crate) fn bare(domain: &str, path: &str, identity: Key, counters: Arc<Counters>) -> Self {
+    pub(crate) fn bare(
+        domain: &str,
+        path: &str,
+        (identity, begun): (Key, Begun),
+        counters: Arc<Counters>,
+    ) -> Self {
         Self {
             domain: domain.into(),
             path: path.into(),
@@ -92,6 +99,7 @@ impl Rule {
             detailed: false,
             levels: Box::default(),
             identity,
+            begun,
             counters,
             brought: OnceLock::new(),
         }
@@ -100,12 +108,13 @@ impl Rule {
     /// This rule without its name, its limits and its modes.
     pub(super) fn without_terms(&self) -> Self {
         let RequestRule { full, afterwards, ban, metric, .. } = self.written;
+        let identity = (self.identity, self.begun.clone());
         Self {
             written: RequestRule { full, afterwards, ban, metric, ..RequestRule::default() },
             source: self.source,
             detailed: self.detailed,
             levels: self.levels.clone(),
-            ..Self::bare(&self.domain, &self.path, self.identity, Arc::clone(&self.counters))
+            ..Self::bare(&self.domain, &self.path, identity, Arc::clone(&self.counters))
         }
     }
 
@@ -115,14 +124,13 @@ impl Rule {
     }
 
     /// The key of the bucket of a descriptor.
-    pub(crate) fn key(&self, secret: &Secret, entries: &[EntryOf<'_>]) -> Key {
-        self.budget.unwrap_or_else(|| self.own_key(secret, entries))
+    pub(crate) fn key(&self, entries: &[EntryOf<'_>]) -> Key {
+        self.budget.unwrap_or_else(|| self.own_key(entries))
     }
 
     /// The key of the bucket of a descriptor, apart from its budget.
-    pub(super) fn own_key(&self, secret: &Secret, entries: &[EntryOf<'_>]) -> Key {
-        let mut key = secret.begin();
-        key.key(self.identity);
+    pub(super) fn own_key(&self, entries: &[EntryOf<'_>]) -> Key {
+        let mut key = self.begun.clone();
         self.values(entries).for_each(|value| key.text(&value));
         key.end()
     }
@@ -166,16 +174,14 @@ impl Rule {
     /// The aggregates of a descriptor: the number of each, from 1, its limits and its key.
     pub(crate) fn wider<'a>(
         &'a self,
-        secret: &'a Secret,
         entries: &'a [EntryOf<'a>],
-    ) -> impl Iterator<Item = (u64, KeyLimits, Key)> {
+    ) -> impl Iterator<Item = (u64, &'a KeyLimits, Key)> {
         let all = self.written.aggregates.iter().zip(&self.aggregates);
         (1..).zip(all).filter_map(|(number, (wider, limits))| {
-            let mut key = secret.begin();
-            key.key(self.identity);
+            let mut key = self.begun.clone();
             key.number(number);
             key.text(&self.prefix(wider, entries)?.to_string());
-            Some((number, limits.clone(), key.end()))
+            Some((number, limits, key.end()))
         })
     }
 
@@ -193,9 +199,8 @@ impl Rule {
 
     /// The key of the bucket that descriptors without one share: of the limits of the rule, or of
     /// the aggregate of a number.
-    pub(crate) fn shared_key(&self, secret: &Secret, number: u64) -> Key {
-        let mut key = secret.begin();
-        key.key(self.identity);
+    pub(crate) fn shared_key(&self, number: u64) -> Key {
+        let mut key = self.begun.clone();
         key.number(u64::MAX - number);
         key.end()
     }

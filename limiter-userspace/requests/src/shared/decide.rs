@@ -1,7 +1,5 @@
 //! Decisions by limits that nodes share.
 
-use std::sync::Arc;
-
 use limiter_rules::file::requests::RequestLimit;
 use limiter_rules::model::Meter;
 
@@ -32,7 +30,7 @@ impl Target<'_> {
     }
 
     fn judge(&mut self, at: &Context<'_>, look: bool) -> Result<(), Waits> {
-        let (rule, limiter) = (Arc::clone(&self.rule), at.limiter);
+        let (rule, limiter) = (self.rule, at.limiter);
         let (Some(cluster), Some(shared)) = (&limiter.cluster, &rule.shared) else { return Ok(()) };
         // A look is at all that the request asks of this bucket.
         let hits = if look { self.together().iter().sum() } else { self.hits };
@@ -41,7 +39,7 @@ impl Target<'_> {
         let local = |by: Local, places: Places| {
             let (limits, key) = match by {
                 Local::Share => (&shared.own, of.own),
-                Local::Whole => (&of.whole.0, of.whole.1),
+                Local::Whole => of.whole,
             };
             if look {
                 let look = |words: &[_], moment: &Moment| {
@@ -56,7 +54,7 @@ impl Target<'_> {
                 let charged = limits.limits.charge(places, words, moment, (hits, 0));
                 charged.map(|charges| (charges, limits.limits.is_half_used(words, moment)))
             };
-            match limiter.charge((&*rule, 0), (limits, key), &at.moment, charge) {
+            match limiter.charge((&**rule, 0), (limits, key), &at.moment, charge) {
                 Ok(Charge { key, is_shared, result: Ok((charges, half)) }) => {
                     let limits = limits.id;
                     Decided::Within(Some(LocalCharge { key, limits, charges, is_shared }), half)
