@@ -56,8 +56,9 @@ fn limiter(users: usize) -> Result<Decide> {
     limiter.apply(&[("bench.yaml".to_owned(), file)], &Moment::now())?;
     Ok(Box::new(move |user| {
         // As the server does it: the rules in force, a request, both clocks.
-        let entries = vec![("user", user)];
-        let descriptors = vec![Descriptor { entries, ..Descriptor::default() }];
+        let entries = [("user", user)].into_iter().collect();
+        let descriptor = Descriptor { entries, ..Descriptor::default() };
+        let descriptors = [descriptor].into_iter().collect();
         let asked = Asked { domain: "bench", descriptors, hits: 1 };
         let rules = limiter.rules();
         let answer = limiter.decide(&rules, &asked, &Moment::now(), Detail::Decision)?;

@@ -119,7 +119,7 @@ impl Service {
             }
             None => None,
         };
-        Ok(Answer { kept, ..request.answer(Detail::Left) })
+        Ok(Answer { kept, ..request.answer(asked, Detail::Left) })
     }
 
     /// Asks a queue for a request, not beyond the deadline.
@@ -147,7 +147,7 @@ impl Service {
     async fn settled<'a>(
         &'a self,
         rules: &'a Rules,
-        asked: &'a Asked<'a>,
+        asked: &'a Asked<'_>,
     ) -> Result<Request<'a>, Refused> {
         let attempt = |patience| self.limiter.attempt(rules, asked, &Moment::now(), patience);
         let attempted = attempt(Patience::Begins);

@@ -6,6 +6,7 @@ use std::fs;
 
 use limiter_requests::{Asked, Descriptor, Detail, Limiter, Moment};
 use limiter_rules::file::requests::RequestFile;
+use smallvec::smallvec;
 
 /// More than all tables hold before they grow at 230,000.
 const KEYS: u64 = 300_000;
@@ -28,10 +29,10 @@ fn a_key_of_a_token_bucket_takes_at_most_100_bytes() {
     let mut worst = 0;
     for n in 0..KEYS {
         let value = format!("a user with a name of some length, number {n}");
-        let entries = vec![("k", value.as_str())];
+        let entries = smallvec![("k", value.as_str())];
         let asked = Asked {
             domain: "d",
-            descriptors: vec![Descriptor { entries, ..Descriptor::default() }],
+            descriptors: smallvec![Descriptor { entries, ..Descriptor::default() }],
             hits: 1,
         };
         assert!(!limiter.decide(&rules, &asked, &moment, Detail::Decision).unwrap().over);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use limiter_rules::file::requests::{ReadyLimit, RequestLimit};
+use smallvec::SmallVec;
 
 use crate::buckets::arithmetic::Left;
 use crate::decide::question::{Answer, Asked, Descriptor, Detail, Status};
@@ -50,15 +51,15 @@ impl Target<'_> {
 
 impl Request<'_> {
     /// The answer; what became of its descriptors is counted.
-    pub(crate) fn answer(mut self, detail: Detail) -> Answer {
+    pub(crate) fn answer(self, asked: &Asked<'_>, detail: Detail) -> Answer {
         let (at, over) = (self.at, self.over);
         at.limiter.answers[usize::from(over)].fetch_add(1, Ordering::Relaxed);
         let is_wider =
             |target: &Option<Target<'_>>| target.as_ref().is_some_and(|of| of.aggregate > 0);
         let descriptors = self.targets.iter().position(is_wider).unwrap_or(self.targets.len());
-        let wider = self.targets.split_off(descriptors);
-        let mut statuses = Vec::with_capacity(descriptors);
-        for target in self.targets {
+        let (own, wider) = self.targets.split_at(descriptors);
+        let mut statuses = SmallVec::with_capacity(descriptors);
+        for target in own {
             let Some(target) = target else {
                 statuses.push(Status::default());
                 continue;
@@ -69,13 +70,13 @@ impl Request<'_> {
                 let own = wider.get(wider.partition_point(before)..).unwrap_or_default();
                 own.iter().flatten().take_while(|wider| wider.of == target.of)
             };
-            let all = || std::iter::once(&target).chain(wider());
+            let all = || std::iter::once(target).chain(wider());
             // Of several limits the one that it is over counts.
             let worse = |one, other| {
                 let severity = |target: &Target<'_>| target.became().severity();
                 if severity(other) > severity(one) { other } else { one }
             };
-            let decides = wider().fold(&target, worse);
+            let decides = wider().fold(target, worse);
             let became = decides.became();
             let value = target.rule.detailed.then(|| target.rule.detail(target.entries));
             if let Some(why) = target.unanswered {
@@ -107,7 +108,7 @@ impl Request<'_> {
                 rule: Some(Arc::clone(target.rule)),
             });
         }
-        count_met(self.domain, self.asked, &statuses);
+        count_met(self.domain, asked, &statuses);
         Answer { over, statuses, kept: None }
     }
 }

@@ -20,7 +20,7 @@ use crate::rules::{Domain, EntryOf, Rule, Terms};
 pub(crate) fn targets<'a>(
     limiter: &Limiter,
     domain: Option<&'a Domain>,
-    asked: &'a Asked<'a>,
+    asked: &'a Asked<'_>,
 ) -> Result<Vec<Option<Target<'a>>>, Refused> {
     if asked.domain.is_empty() {
         return Err(Refused::NoDomain);
@@ -49,13 +49,16 @@ pub(crate) fn targets<'a>(
     Ok(targets)
 }
 
+/// A rule, and what decides by it.
+type RuleBy<'a> = (&'a Arc<Rule>, By<'a>, State);
+
 fn target<'a>(
     limiter: &Limiter,
     domain: &'a Domain,
-    (number, descriptor): (usize, &'a Descriptor<'a>),
+    (number, descriptor): (usize, &'a Descriptor<'_>),
     hits: u64,
 ) -> Option<Target<'a>> {
-    let entries = &descriptor.entries;
+    let entries: &[EntryOf<'_>] = &descriptor.entries;
     let found = domain.find(entries);
     if let Some(rule) = found
         && let Some(value) = rule.no_address(entries)
@@ -64,14 +67,7 @@ fn target<'a>(
     }
     let brought = descriptor.limit;
     let brought = brought.and_then(|limit| brought_by(limiter, domain, (found, entries), limit));
-    let (rule, by, state) = match (brought, found) {
-        (Some(brought), _) => brought,
-        (None, found) => {
-            let rule = found?;
-            let (by, state) = by_rule(limiter, rule, entries);
-            (rule, by, state)
-        }
-    };
+    let (rule, by, state) = brought.or_else(|| Some(by_rule(limiter, found?, entries)))?;
     Some(Target {
         rule,
         of: number,
@@ -86,15 +82,11 @@ fn target<'a>(
     })
 }
 
-fn by_rule<'a>(
-    limiter: &Limiter,
-    rule: &'a Rule,
-    entries: &[EntryOf<'_>],
-) -> (By<'a>, State) {
+fn by_rule<'a>(limiter: &Limiter, rule: &'a Arc<Rule>, entries: &[EntryOf<'_>]) -> RuleBy<'a> {
     let limits = match &rule.terms {
         Terms::Limits(limits) => limits,
-        Terms::Block(_) => return (By::Rule, State::Over),
-        Terms::Unlimited => return (By::Rule, State::Unlimited),
+        Terms::Block(_) => return (rule, By::Rule, State::Over),
+        Terms::Unlimited => return (rule, By::Rule, State::Unlimited),
     };
     let key = || rule.key(entries);
     let by = if let Some(shared) = rule.shared_with(entries) {
@@ -106,7 +98,7 @@ fn by_rule<'a>(
     } else {
         By::Bucket(Cow::Borrowed(limits), key())
     };
-    (by, State::Within)
+    (rule, by, State::Within)
 }
 
 /// Takes out the rules that others of the request replace.
@@ -149,7 +141,7 @@ fn brought_by<'a>(
     domain: &'a Domain,
     (found, entries): (Option<&'a Arc<Rule>>, &[EntryOf<'_>]),
     limit: RequestLimit,
-) -> Option<(&'a Arc<Rule>, By<'a>, State)> {
+) -> Option<RuleBy<'a>> {
     let Limiter { store, secret, .. } = limiter;
     let (rule, key) = domain.brought(found, entries);
     let requests = limit.meter.quota().requests_per_unit;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use limiter_rules::file::requests::RequestLimit;
+use smallvec::SmallVec;
 
 use crate::buckets::arithmetic::Left;
 use crate::queue::rule::Kept;
@@ -17,7 +18,7 @@ pub struct Asked<'a> {
     /// Name of the rules to apply.
     pub domain: &'a str,
     /// What the request is about.
-    pub descriptors: Vec<Descriptor<'a>>,
+    pub descriptors: SmallVec<[Descriptor<'a>; 1]>,
     /// Hits of each descriptor that states none; 0 stands for 1.
     pub hits: u64,
 }
@@ -26,7 +27,7 @@ pub struct Asked<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Descriptor<'a> {
     /// Keys and values.
-    pub entries: Vec<EntryOf<'a>>,
+    pub entries: SmallVec<[EntryOf<'a>; 2]>,
     /// Hits of this descriptor; 0 only looks.
     pub hits: Option<u64>,
     /// A limit that takes the place of the rule's.
@@ -80,7 +81,7 @@ pub struct Answer {
     /// True if the request is over a limit.
     pub over: bool,
     /// One for each descriptor.
-    pub statuses: Vec<Status>,
+    pub statuses: SmallVec<[Status; 1]>,
     /// What a queue did with the payload, if one was asked.
     pub(crate) kept: Option<Kept>,
 }

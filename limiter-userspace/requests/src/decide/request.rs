@@ -16,7 +16,6 @@ use crate::shared::rule::Patience;
 /// A request on its way to a decision.
 pub(crate) struct Request<'a> {
     pub(crate) at: Context<'a>,
-    pub(crate) asked: &'a Asked<'a>,
     pub(crate) domain: Option<&'a Domain>,
     pub(crate) targets: Vec<Option<Target<'a>>>,
     pub(crate) over: bool,
@@ -56,14 +55,14 @@ impl Limiter {
         detail: Detail,
     ) -> Result<Answer, Refused> {
         let patience = Patience::None(Unanswered::Late);
-        Ok(self.attempt(rules, asked, moment, patience).settled()?.answer(detail))
+        Ok(self.attempt(rules, asked, moment, patience).settled()?.answer(asked, detail))
     }
 
     /// Decides a request by all limits but that of a queue, and charges those.
     pub(crate) fn attempt<'a>(
         &'a self,
         rules: &'a Rules,
-        asked: &'a Asked<'a>,
+        asked: &'a Asked<'_>,
         moment: &Moment,
         patience: Patience,
     ) -> Attempt<'a> {
@@ -88,13 +87,13 @@ impl<'a> Request<'a> {
     pub(crate) fn new(
         limiter: &'a Limiter,
         rules: &'a Rules,
-        asked: &'a Asked<'a>,
+        asked: &'a Asked<'_>,
         moment: &Moment,
         patience: Patience,
     ) -> Result<Self, Refused> {
         let at = Context { limiter, moment: *moment, patience, ahead: 0 };
         let domain = rules.domain(asked.domain);
-        Ok(Self { at, asked, domain, targets: targets(limiter, domain, asked)?, over: false })
+        Ok(Self { at, domain, targets: targets(limiter, domain, asked)?, over: false })
     }
 
     /// Checks all limits, and charges them if the request is within.

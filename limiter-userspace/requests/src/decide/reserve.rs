@@ -70,7 +70,7 @@ impl Limiter {
                 Some((key, target.limits()?.id, charges.clone()))
             });
             let held: Vec<_> = if over { Vec::new() } else { held.collect() };
-            let answer = request.answer(Detail::Left);
+            let answer = request.answer(asked, Detail::Left);
             let wait = wait.filter(|_| !over);
             let id = match wait {
                 Some(wait) if !held.is_empty() => {

@@ -8,6 +8,7 @@
 )]
 
 use limiter_rules::file::requests::RequestFile;
+use smallvec::smallvec;
 
 use super::*;
 use crate::decide::question::{Asked, Descriptor, Detail};
@@ -45,7 +46,10 @@ fn bucket(text: &str) -> BTreeMap<String, String> {
 fn passes(limiter: &Limiter, hits: u64, moment: &Moment) -> bool {
     let asked = Asked {
         domain: "d",
-        descriptors: vec![Descriptor { entries: vec![("k", "1")], ..Descriptor::default() }],
+        descriptors: smallvec![Descriptor {
+            entries: smallvec![("k", "1")],
+            ..Descriptor::default()
+        }],
         hits,
     };
     !limiter.decide(&limiter.rules(), &asked, moment, Detail::Decision).unwrap().over

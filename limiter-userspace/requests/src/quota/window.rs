@@ -2,6 +2,7 @@
 
 use limiter_rules::file::requests::{ReadyLimit, RequestLimit};
 use limiter_rules::model::Meter;
+use smallvec::smallvec;
 
 use super::rate::in_time;
 use super::{Bucket, Held, NEVER, SECOND, Strategy};
@@ -46,8 +47,7 @@ impl Held {
             let most = most.max(u64::from(demand > 0));
             u64::try_from(i128::from(most) - i128::from(had)).unwrap_or(0)
         };
-        let (hits, ends_in) =
-            charge_now(limiter, asked.domain, asked.entries.to_vec(), wanted, moment);
+        let (hits, ends_in) = charge_now(limiter, asked.domain, asked.entries, wanted, moment);
         self.hits = self.hits.saturating_add_unsigned(hits);
         let lasts = ends_in.or((hits > 0).then(|| window.unwrap_or(self.life)));
         if let Some(lasts) = lasts {
@@ -71,13 +71,14 @@ impl Held {
 fn charge_now(
     limiter: &Limiter,
     domain: &str,
-    entries: Vec<EntryOf<'_>>,
+    entries: &[EntryOf<'_>],
     wanted: impl FnOnce(u64) -> u64,
     moment: &Moment,
 ) -> (u64, Option<u64>) {
     let (moment, rules) = (&moment.with_wall(), limiter.rules());
     let patience = Patience::None(Unanswered::Late);
-    let descriptors = vec![Descriptor { entries, ..Descriptor::default() }];
+    let entries = entries.into();
+    let descriptors = smallvec![Descriptor { entries, ..Descriptor::default() }];
     let mut asked = Asked { domain, descriptors, hits: 1 };
     let left = |asked: &Asked<'_>| {
         let request = Request::new(limiter, &rules, asked, moment, patience);

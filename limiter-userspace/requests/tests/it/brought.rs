@@ -5,6 +5,7 @@ use limiter_requests::{Answer, Asked, Descriptor, Detail, Limiter};
 use limiter_rules::file::requests::{RequestLimit, RequestTerms};
 use limiter_rules::model::{Meter, Period, Quota, Unit};
 use serde_json::{Value, json};
+use smallvec::smallvec;
 
 use crate::running::started;
 use crate::support::{SECOND, at, descriptors, file, limiter};
@@ -19,7 +20,7 @@ fn limit(text: &str) -> RequestLimit {
 
 fn ask(limiter: &Limiter, text: &str, limit: RequestLimit, nanos: u64) -> Answer {
     let descriptor = Descriptor { limit: Some(limit), ..descriptors(&[text])[0].clone() };
-    let asked = Asked { domain: "d", descriptors: vec![descriptor], hits: 1 };
+    let asked = Asked { domain: "d", descriptors: smallvec![descriptor], hits: 1 };
     limiter.decide(&limiter.rules(), &asked, &at(nanos), Detail::Left).unwrap()
 }
 

@@ -1,6 +1,7 @@
 //! Which rule a descriptor falls under, and what several descriptors do together.
 
 use limiter_requests::{Asked, Descriptor, Detail, Refused};
+use smallvec::smallvec;
 
 use crate::support::*;
 
@@ -201,8 +202,8 @@ fn a_request_brings_a_limit_of_its_own() {
     let limit = answer.statuses[0].nearest.unwrap().0;
     let asked = Asked {
         domain: "d",
-        descriptors: vec![Descriptor {
-            entries: vec![("a", "1")],
+        descriptors: smallvec![Descriptor {
+            entries: smallvec![("a", "1")],
             limit: Some(limit),
             ..Descriptor::default()
         }],

@@ -10,6 +10,7 @@ use limiter_requests::{Limiter, Listen, NotThrottled, Server, StateOptions, Thro
 use proptest::prelude::*;
 use redis::{Cmd, ProtocolVersion, RedisConnectionInfo, Value, cmd};
 use serde_json::json;
+use smallvec::smallvec;
 
 use crate::running::{Running, started};
 use crate::support::{SECOND, at, limiter};
@@ -362,10 +363,11 @@ fn keys_of_commands_are_none_of_rule_files() {
             domain: "(commands)",
             descriptors: ["k", "CL.THROTTLE"]
                 .map(|name| limiter_requests::Descriptor {
-                    entries: vec![(name, key)],
+                    entries: smallvec![(name, key)],
                     ..limiter_requests::Descriptor::default()
                 })
-                .into(),
+                .into_iter()
+                .collect(),
             hits: 0,
         };
         let detail = limiter_requests::Detail::Decision;

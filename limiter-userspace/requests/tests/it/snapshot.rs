@@ -6,6 +6,7 @@ use limiter_requests::{
     Asked, Descriptor, Detail, Limiter, Loaded, Moment, Snapshot, Terms, Unusable,
 };
 use proptest::prelude::*;
+use smallvec::smallvec;
 
 use crate::support::{MONDAY, SECOND, ask, at, descriptors, file, limiter, passes, with_limit};
 
@@ -48,7 +49,7 @@ fn gone_on(
 /// What is left of the only limit of a key; changes nothing.
 fn left(limiter: &Limiter, text: &str, moment: &Moment) -> u64 {
     let look = Descriptor { hits: Some(0), ..descriptors(&[text])[0].clone() };
-    let asked = Asked { domain: "d", descriptors: vec![look], hits: 0 };
+    let asked = Asked { domain: "d", descriptors: smallvec![look], hits: 0 };
     let answer = limiter.decide(&limiter.rules(), &asked, moment, Detail::Left).unwrap();
     answer.statuses[0].nearest.unwrap().1.remaining
 }
@@ -187,7 +188,7 @@ fn limits_that_requests_bring_go_on() {
         let hits = Some(hits);
         let descriptor =
             Descriptor { limit: Some(limit), hits, ..descriptors(&["k=a"])[0].clone() };
-        let asked = Asked { domain: "d", descriptors: vec![descriptor], hits: 1 };
+        let asked = Asked { domain: "d", descriptors: smallvec![descriptor], hits: 1 };
         limiter.decide(&limiter.rules(), &asked, &at(0), Detail::Left).unwrap().over
     };
     // Known there before the other one, and not known here: the order of limits says nothing.

@@ -2,6 +2,7 @@
 
 use limiter_requests::{Answer, Asked, Descriptor, Detail, Limiter, Moment};
 use limiter_rules::file::requests::RequestFile;
+use smallvec::{SmallVec, smallvec};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
@@ -33,7 +34,7 @@ pub(crate) fn with_limit(limit: &str) -> Limiter {
 }
 
 /// `a=b c=d` is one descriptor of two entries.
-pub(crate) fn descriptors<'a>(texts: &[&'a str]) -> Vec<Descriptor<'a>> {
+pub(crate) fn descriptors<'a>(texts: &[&'a str]) -> SmallVec<[Descriptor<'a>; 1]> {
     let entry = |entry: &'a str| entry.split_once('=').unwrap();
     let one = |text: &&'a str| Descriptor {
         entries: text.split(' ').map(entry).collect(),
@@ -58,7 +59,7 @@ pub(crate) fn ask_at(limiter: &Limiter, texts: &[&str], hits: u64, moment: &Mome
 /// A look at what is left for one descriptor.
 pub(crate) fn look(limiter: &Limiter, text: &str, nanos: u64) -> Answer {
     let descriptor = Descriptor { hits: Some(0), ..descriptors(&[text])[0].clone() };
-    let asked = Asked { domain: "d", descriptors: vec![descriptor], hits: 0 };
+    let asked = Asked { domain: "d", descriptors: smallvec![descriptor], hits: 0 };
     limiter.decide(&limiter.rules(), &asked, &at(nanos), Detail::Left).unwrap()
 }
 

@@ -69,7 +69,7 @@ impl Limits {
                 };
                 let mut undo = Undo::default();
                 let outcome = meter::charge(&spec, &Shared(words), false, &arrival, &mut undo);
-                charges.push(undo);
+                charges.made.push(undo);
                 outcome == Charged::Conforming
             });
             if all {

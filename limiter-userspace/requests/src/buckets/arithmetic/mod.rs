@@ -16,6 +16,7 @@ use limiter_decision::meter::{self, Arrival, Carried, Charged, Peek, Seed, Undo,
 use limiter_rules::compile::Failure;
 use limiter_rules::file::requests::{Calendar, ReadyLimit, RequestLimit};
 use limiter_rules::model::Meter;
+use smallvec::SmallVec;
 
 use crate::clock::Moment;
 
@@ -101,27 +102,18 @@ pub(crate) struct Over(pub usize);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Charges {
-    first: Option<Undo>,
-    /// Without a place on the heap, as long as there is one charge.
-    more: Vec<Undo>,
+    made: SmallVec<[Undo; 1]>,
     /// True if the request is over a soft limit, to which it is not charged.
     pub(crate) over_soft: bool,
 }
 
 impl Charges {
-    fn push(&mut self, undo: Undo) {
-        match &self.first {
-            None => self.first = Some(undo),
-            Some(_) => self.more.push(undo),
-        }
-    }
-
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.first.is_none()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.made.is_empty()
     }
 
     fn latest_first(&self) -> impl Iterator<Item = &Undo> {
-        self.more.iter().rev().chain(&self.first)
+        self.made.iter().rev()
     }
 }
 
@@ -436,7 +428,7 @@ fn charge(
             }
         };
         match outcome {
-            Charged::Conforming => charges.push(undo),
+            Charged::Conforming => charges.made.push(undo),
             Charged::Over | Charged::Contended | Charged::Moved => return false,
         }
     }

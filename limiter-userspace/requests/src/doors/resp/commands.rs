@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::buckets::arithmetic::Left;
 use crate::clock::Moment;
 use crate::decide::question::{Answer, Asked, Descriptor};
@@ -298,13 +300,13 @@ async fn ask(service: &Service, command: &Command<'_>, out: &mut Out) -> Done {
     let odd = &service.limiter.odd;
     let domain = text(domain, odd);
     let mut texts = command.from(2).take(arguments - if has_hits { 3 } else { 1 });
-    let mut entries = Vec::new();
+    let mut entries: SmallVec<[_; 2]> = SmallVec::new();
     while let (Some(key), Some(value)) = (texts.next(), texts.next()) {
         entries.push((text(key, odd), text(value, odd)));
     }
     let entries = entries.iter().map(|(key, value)| (&**key, &**value)).collect();
     let descriptor = Descriptor { entries, hits, limit: None };
-    let asked = Asked { domain: &domain, descriptors: vec![descriptor], hits: 0 };
+    let asked = Asked { domain: &domain, descriptors: smallvec![descriptor], hits: 0 };
     let rules = service.limiter.rules();
     let answer = service.decide(&rules, &asked, None).await;
     let answer = answer.map_err(|refused| Refusal::bad(format!("ERR {refused}")))?;

@@ -245,7 +245,7 @@ impl Run {
             let _ = writeln!(self.done, "  {entries:?} {hits:?} {brought:?}");
         }
         let descriptors = parts.iter().map(|part| Descriptor {
-            entries: part.entries.clone(),
+            entries: part.entries[..].into(),
             hits: part.hits,
             limit: part.brought.map(written),
         });
