@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem::size_of;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use limiter_common::wire::WORDS;
@@ -213,6 +213,8 @@ pub(crate) struct Store {
     shards: Box<[Shard]>,
     known: RwLock<Known>,
     keys: AtomicUsize,
+    /// True once a key had a look: until then a request with hits looks for none.
+    has_looks: AtomicBool,
     most: usize,
 }
 
@@ -244,6 +246,7 @@ impl Store {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             known: RwLock::default(),
             keys: AtomicUsize::new(0),
+            has_looks: AtomicBool::new(false),
             most,
         }
     }
@@ -329,6 +332,7 @@ impl Store {
         let mut tables = self.shard(key).write();
         let room = tables.find(key).is_some() || self.room(false);
         if room {
+            self.has_looks.fetch_or(looks.raw() != 0, Ordering::Relaxed);
             tables.insert(key, words, limits, looks);
         }
         room
@@ -409,13 +413,15 @@ impl Store {
         if self.charge(key, limits, moment, false, |_, _| ()).is_ok()
             && let Some(looks) = self.shard(key).read().looks(key)
         {
+            self.has_looks.store(true, Ordering::Relaxed);
             looks.add(moment.now.as_nanos());
         }
     }
 
     /// Takes a look of a key, if one passed lately.
     pub(crate) fn take_look(&self, key: Key, moment: &Moment) -> bool {
-        self.shard(key).read().looks(key).is_some_and(|looks| looks.take(moment.now.as_nanos()))
+        self.has_looks.load(Ordering::Relaxed)
+            && self.shard(key).read().looks(key).is_some_and(|of| of.take(moment.now.as_nanos()))
     }
 
     /// Takes a place, if there is one.
