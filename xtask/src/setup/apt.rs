@@ -1,6 +1,7 @@
 //! Debian's packages, and carrying out a plan.
 
 use std::ffi::OsString;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
@@ -12,9 +13,11 @@ use crate::failure::Refused;
 use crate::privilege::Privilege;
 use crate::process;
 
-/// Debian's rustc, its cargo, the source of `core`, and the LLVM to build bpf-linker with.
-const TOOLCHAIN: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", "llvm-22-dev"];
-const LLVM_PREFIX: &str = "/usr/lib/llvm-22";
+/// Debian's rustc, its cargo, the source of `core`, and the LLVM of that rustc, for bpf-linker.
+const TOOLCHAIN: [&str; 4] = ["rustc-web", "cargo-web", "rust-web-src", LLVM];
+const LLVM: &str = "libllvm22";
+/// Its only library, without which bpf-linker is not linked.
+const LLVM_LIBRARY: &str = "libLLVM.so.22.1";
 
 /// Packages of the toolchain that are not installed, or too old.
 pub(super) fn missing() -> Vec<String> {
@@ -172,16 +175,29 @@ fn not_offered(facts: &Facts, package: &str) -> Refused {
     )
 }
 
+/// Builds bpf-linker with the library that rustc itself needs. llvm-22-dev, four times its size,
+/// would add only a name that the linker of the C compiler knows: that is a link in a directory
+/// which is gone afterwards. So bpf-linker searches the system's directory when it starts, and not
+/// that one, which somebody else could make again.
 fn install_linker() -> Result<()> {
+    let listed = process::output(process::command("dpkg-query").args(["--listfiles", LLVM]))?;
+    let library = listed.lines().map(Path::new).find(|path| path.ends_with(LLVM_LIBRARY));
+    let library = library.with_context(|| format!("{LLVM} has no {LLVM_LIBRARY}"))?;
+    let folder = library.parent().context("a library is in a directory")?;
+    let prefix = tempfile::tempdir().context("no temporary folder for the name of LLVM")?;
+    symlink(folder, prefix.path().join("lib"))?;
+    symlink(library, prefix.path().join("libLLVM.so"))?;
     let mut cargo = process::command("cargo");
-    cargo.env("LLVM_PREFIX", LLVM_PREFIX);
-    cargo.args(["install", "bpf-linker", "--version", LINKER_VERSION, "--locked"]);
+    cargo.env("LLVM_PREFIX", prefix.path()).env("LIBRARY_PATH", prefix.path());
+    // Not optimised, it is built in half of the time. Its work is that of LLVM.
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "false");
+    cargo.args(["install", "--debug", "bpf-linker", "--version", LINKER_VERSION, "--locked"]);
     cargo.args(["--no-default-features", "--features", "llvm-22"]);
     if process::status(&mut cargo)?.success() {
         return Ok(());
     }
     Err(Refused::new(
-        format!("`LLVM_PREFIX={LLVM_PREFIX} {}` failed", process::shown(&cargo)),
+        format!("`{}` failed", process::shown(&cargo)),
         "see its message above; it needs the crate registry, a C compiler and 400 MB of disk",
     )
     .into())

@@ -212,8 +212,8 @@ fn remedy(candidate: &Candidate, fault: &Fault) -> String {
         Fault::TooOld(_) => format!("run `rustup update {name}`"),
         Fault::NoLinker => INSTALL_LINKER.to_owned(),
         Fault::DoesNotLink(_) if name == DEBIAN_TOOLCHAIN => format!(
-            "replace the bpf-linker in PATH: LLVM_PREFIX=/usr/lib/llvm-22 cargo install --force \
-             bpf-linker --version {LINKER_VERSION} --no-default-features --features llvm-22"
+            "take the bpf-linker out of PATH (`command -v bpf-linker` shows it), and run `cargo \
+             xtask setup`, which installs {LINKER_VERSION} built with the LLVM of that rustc"
         ),
         Fault::DoesNotLink(_) => {
             format!("its LLVM must be as new as the toolchain's: {INSTALL_LINKER}")
