@@ -408,13 +408,13 @@ pub(super) enum Command {
     #[cfg_attr(not(feature = "replay"), doc = "Say what would happen to a packet now, and why")]
     #[command(after_help = EXPLAIN)]
     Explain(Box<Explain>),
-    /// Put captures, or a load from a file, before several rule files or all algorithms, side by
-    /// side. Needs no daemon and no privilege
+    /// Put captures, access logs, or a load from a file, before several rule files or all
+    /// algorithms, side by side. Needs no daemon and no privilege
     #[command(after_help = SIMULATE)]
     #[cfg(feature = "replay")]
     Simulate(AskSimulate),
     /// Say how near sources come to the limits in force, and whether these fit; or find the limit
-    /// that spares the sources of a capture, and say who would be hit
+    /// that spares the sources of a capture or an access log, and say who would be hit
     #[command(after_help = TUNE)]
     #[cfg(feature = "replay")]
     Tune(AskTune),

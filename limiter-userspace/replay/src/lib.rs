@@ -6,6 +6,7 @@
 //! the limit that spares a share of the sources. The last two take packets one by one and hold no
 //! file, so that a live observation can feed them as well.
 
+pub mod access_log;
 pub mod explain;
 pub mod load;
 pub mod simulate;

@@ -166,7 +166,7 @@ fn each<W: Write>(
 ) -> Result<(), Failure> {
     let file = || what.pcap.as_deref().map_or_else(String::new, |pcap| pcap.display().to_string());
     let mut began = None;
-    let mut progress = Progress::begin(what.summary);
+    let mut progress = Progress::begin(what.summary, "packets");
     while let Some(captured) = capture.next_packet()? {
         if !progress.goes_on(captured.number, capture.percent()) {
             in_the_end.stopped = Some(INTERRUPTED.to_owned());

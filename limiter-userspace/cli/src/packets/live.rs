@@ -49,7 +49,7 @@ pub(crate) fn observed(
     let mut read = Read::default();
     let mut seen = Seen::default();
     let mut blocks = Blocks::default();
-    let mut progress = Progress::begin(false);
+    let mut progress = Progress::begin(false, "packets");
     let ticker = Ticker::begin(Some(time), true);
     let report = capture::read(client, &observe::asked(time, share, budget), |part| {
         blocks.add(part, |block| {
@@ -107,7 +107,7 @@ pub(crate) fn counted(
     };
     let maps = backend.read(&pin_dir).map_err(Failure::Pinned)?;
     let mut read = Read::default();
-    let mut progress = Progress::begin(false);
+    let mut progress = Progress::begin(false, "packets");
     let ticker = Ticker::begin(Some(time), true);
     let mut counters = Counters::default();
     let dropped_before = dropped(&*maps)?;

@@ -9,15 +9,16 @@ use signal_hook::consts::SIGINT;
 
 use super::ticker::{PAUSE, words};
 
-/// Packets between two looks at the clock.
+/// Packets, or requests, between two looks at the clock.
 const LOOK: u64 = 1024;
 
 /// Words about a reading that Ctrl-C ended.
-pub(crate) const INTERRUPTED: &str =
-    "interrupted: what is printed is of the packets that were read before";
+pub(crate) const INTERRUPTED: &str = "interrupted: what is printed is of what was read before";
 
 #[derive(Debug)]
 pub(crate) struct Progress {
+    /// `packets` or `requests`.
+    noun: &'static str,
     /// Time of the last line; `None` if no lines are shown.
     shown: Option<Instant>,
     /// True if a line stands on the terminal.
@@ -29,7 +30,7 @@ impl Progress {
     /// Begins to watch for SIGINT: the first one ends the reading, a second one the process. If
     /// watching fails, the first one ends the process. `on_terminal` is false if something else is
     /// printed meanwhile.
-    pub(crate) fn begin(on_terminal: bool) -> Self {
+    pub(crate) fn begin(on_terminal: bool, noun: &'static str) -> Self {
         let interrupted = Arc::new(AtomicBool::new(false));
         let flag = || Arc::clone(&interrupted);
         // In this order: the first signal finds the flag down.
@@ -39,7 +40,7 @@ impl Progress {
         // SIGINT is one that can be watched for, so this does not happen; nothing depends on it.
         drop(watched);
         let shown = (on_terminal && io::stderr().is_terminal()).then(Instant::now);
-        Self { shown, stands: false, interrupted }
+        Self { noun, shown, stands: false, interrupted }
     }
 
     /// Reports progress after so many packets; false if the reading is to end. `percent` is how
@@ -49,7 +50,7 @@ impl Progress {
             && let Some(last) = self.shown
             && last.elapsed() >= PAUSE
         {
-            self.report(format_args!("{}", words(packets, percent)));
+            self.report(format_args!("{}", words(packets, self.noun, percent)));
             self.shown = Some(Instant::now());
             self.stands = true;
         }

@@ -1,5 +1,6 @@
 //! Packets that a command reads from captures, or makes, one after the other.
 
+pub(crate) mod access_log;
 pub(crate) mod left_out;
 mod merge;
 mod times;
@@ -21,7 +22,7 @@ pub(crate) struct Read {
     /// Lines for people: packets that were left out, and files.
     pub(crate) notes: Vec<String>,
     pub(crate) lengths: Lengths,
-    /// Packets that were passed on.
+    /// Packets, or requests, that were passed on.
     pub(crate) packets: u64,
     /// True if Ctrl-C ended the reading.
     pub(crate) interrupted: bool,
@@ -50,7 +51,7 @@ pub(crate) fn captures(
 ) -> Result<Read, Failure> {
     let mut read = Read::default();
     let mut merged = Merged::begin(listed(files)?, own, &mut read)?;
-    let mut progress = Progress::begin(true);
+    let mut progress = Progress::begin(true, "packets");
     let mut times = Times::default();
     let mut lengths = Lengths::default();
     while let Some(packet) = merged.next(&mut read) {
@@ -86,7 +87,7 @@ pub(crate) fn load(
         Failure::Replay(format!("{name}: {error}: name a load, a YAML file that you may read"))
     })?;
     let load = parse(&name, &text)?;
-    let mut progress = Progress::begin(true);
+    let mut progress = Progress::begin(true, "packets");
     let mut read = Read::default();
     for packet in load.packets() {
         if !progress.goes_on(packet.number, None) {

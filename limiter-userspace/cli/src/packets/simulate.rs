@@ -1,5 +1,8 @@
 //! `limiter simulate`.
 
+#[cfg(feature = "requests")]
+mod requests;
+
 use std::path::PathBuf;
 
 use limiter_api::render::{self, Render, duration, line, number, push, table};
@@ -12,6 +15,7 @@ use limiter_text::plain::clean;
 use serde::Serialize;
 
 use super::explain::BEHIND_XDP;
+use super::reading::access_log::LogArguments;
 use super::reading::left_out::OwnArgument;
 use super::reading::{self, AS_ONE, Read};
 use crate::answer::Answer;
@@ -24,24 +28,29 @@ use crate::output::Output;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ask {
     /// A capture, or a directory of captures; may be repeated; `-` for standard input
-    #[arg(long, value_name = "FILE|DIR", required_unless_present = "load")]
+    #[arg(
+        long, value_name = "FILE|DIR", required_unless_present_any = ["load", "access_log"],
+        conflicts_with = "access_log",
+    )]
     pcap: Vec<PathBuf>,
     /// A load: a YAML file with senders
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["pcap", "interface"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pcap", "interface", "access_log"])]
     load: Option<PathBuf>,
+    #[command(flatten)]
+    logs: LogArguments,
     #[command(flatten)]
     own: OwnArgument,
     /// A rule file, or a directory of them: one candidate; may be repeated
     #[arg(long, value_name = "FILE|DIR", required = true)]
     rules: Vec<PathBuf>,
     /// Make candidates of each limit in every algorithm, with the same number and window
-    #[arg(long)]
+    #[arg(long, conflicts_with = "access_log")]
     algorithms: bool,
     /// Draw what was offered and what passed, over the time
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", conflicts_with = "access_log")]
     plot: Option<PathBuf>,
     /// The interface that the packets come in by: its name, or its index in a capture
-    #[arg(long, value_name = "NAME|INDEX")]
+    #[arg(long, value_name = "NAME|INDEX", conflicts_with = "access_log")]
     interface: Option<String>,
     /// The largest frame of the interface in bytes: the MTU, and 22 for Ethernet with two VLAN tags
     #[arg(
@@ -79,6 +88,16 @@ struct Refused {
 /// Simulates. Nothing is applied.
 pub(crate) fn simulate(ask: &Ask, output: Output) -> Result<Answer, Failure> {
     let output = if ask.json { Output::Json } else { output };
+    if !ask.logs.files.is_empty() {
+        #[cfg(feature = "requests")]
+        return requests::simulate(&ask.logs, &ask.rules, output);
+        #[cfg(not(feature = "requests"))]
+        return Err(Failure::Replay(
+            "--access-log: this build has no rules for requests: build it with the feature \
+             `requests`"
+                .to_owned(),
+        ));
+    }
     let interface = ask.interface.as_ref().map(|text| match text.parse() {
         Ok(index) => Incoming::Index(index),
         Err(_no_number) => Incoming::Name(text.clone()),

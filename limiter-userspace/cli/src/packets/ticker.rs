@@ -12,9 +12,9 @@ use limiter_api::render::number;
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 
 /// A line about a reading, in the place of the one before.
-pub(crate) fn words(packets: u64, percent: Option<u64>) -> String {
+pub(crate) fn words(count: u64, noun: &str, percent: Option<u64>) -> String {
     let share = percent.map_or_else(String::new, |percent| format!(", {percent} %"));
-    format!("\r{} packets{share} ", number(packets))
+    format!("\r{} {noun}{share} ", number(count))
 }
 
 /// Progress of live traffic, which may be slow in coming: a line by the clock, on a terminal, until
@@ -62,7 +62,7 @@ fn tick(time: Option<Duration>, packets: &AtomicU64, ended: &mpsc::Receiver<()>)
     let mut stderr = io::stderr();
     while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
         let share = time.map(|time| percent(began.elapsed(), time));
-        let words = words(packets.load(Ordering::Relaxed), share);
+        let words = words(packets.load(Ordering::Relaxed), "packets", share);
         if stderr.write_all(words.as_bytes()).and_then(|()| stderr.flush()).is_err() {
             return;
         }

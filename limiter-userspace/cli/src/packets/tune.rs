@@ -7,15 +7,17 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ArgGroup;
 use ipnet::IpNet;
 use limiter_api::arguments::interval;
 use limiter_api::client::Client;
 use limiter_api::render::{self, number};
 use limiter_api::utilization::Utilization;
+
 use limiter_common::wire::Count;
 use limiter_datapath::Backend;
 use limiter_replay::explain::Captured;
-use limiter_replay::tune::{Observation, Settings, Tuner, rule_file};
+use limiter_replay::tune::{Observation, Observed, Settings, Tuner, rule_file};
 use limiter_rules::model::{SOURCE_MASKS, SourceMasks};
 use limiter_rules::{Selector, source_text};
 use limiter_text::plain::clean;
@@ -23,6 +25,7 @@ use limiter_text::plain::clean;
 use super::capture::budget;
 use super::explain::BEHIND_XDP;
 use super::observe::share as share_of;
+use super::reading::access_log::LogArguments;
 use super::reading::left_out::OwnArgument;
 use super::reading::{AS_FRAMES, Read};
 use super::{live, reading};
@@ -38,18 +41,21 @@ const TRAFFIC: &str = "traffic";
 
 /// Arguments of `tune`.
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new(TRAFFIC).args(["pcap", "load", "time", "access_log"]))]
 pub(crate) struct Ask {
     /// A capture, or a directory of captures; may be repeated; `-` for standard input
-    #[arg(long, value_name = "FILE|DIR", group = TRAFFIC)]
+    #[arg(long, value_name = "FILE|DIR")]
     pcap: Vec<PathBuf>,
     /// A load in place of captures, as for `simulate`: to see what is made of known traffic
-    #[arg(long, value_name = "FILE", group = TRAFFIC)]
+    #[arg(long, value_name = "FILE")]
     load: Option<PathBuf>,
+    #[command(flatten)]
+    logs: LogArguments,
     #[command(flatten)]
     own: OwnArgument,
     /// Observe the traffic for a time, as in 10m, and propose from that: needs the daemon, and its
     /// rights. Ctrl-C ends it before its time, and what came so far is proposed from
-    #[arg(long = "for", value_name = "TIME", value_parser = interval, group = TRAFFIC)]
+    #[arg(long = "for", value_name = "TIME", value_parser = interval)]
     time: Option<Duration>,
     /// With --for: read the counters of all sources each second, in the place of their packets.
     /// Bursts within a second are not seen; needs a rule on sources in force
@@ -70,11 +76,14 @@ pub(crate) struct Ask {
     /// Bucket of the limit: `source`, or prefixes as /24 of IPv4, or /24,/48 of both families
     #[arg(
         long, value_name = "source|/N[,/N]", default_value = "source", value_parser = masks,
-        requires = TRAFFIC,
+        requires = TRAFFIC, conflicts_with = "access_log",
     )]
     by: SourceMasks,
     /// Unit that the limit counts
-    #[arg(long, value_enum, default_value_t = Unit::Packets, requires = TRAFFIC)]
+    #[arg(
+        long, value_enum, default_value_t = Unit::Packets, requires = TRAFFIC,
+        conflicts_with = "access_log",
+    )]
     count: Unit,
     /// Share of the sources that the limit is to spare
     #[arg(
@@ -153,12 +162,15 @@ pub(crate) fn tune(
     output: Output,
 ) -> Result<Answer, Failure> {
     let output = if ask.json { Output::Json } else { output };
-    if ask.load.is_none() && ask.pcap.is_empty() && ask.time.is_none() {
+    let observed = if ask.logs.files.is_empty() { Observed::Packets } else { Observed::Requests };
+    let packets = ask.load.is_some() || !ask.pcap.is_empty() || ask.time.is_some();
+    if observed == Observed::Packets && !packets {
         let utilization = client.get::<Utilization>("/v1/utilization")?;
         let text = output.document(&utilization)?.unwrap_or_else(|| render::text(&utilization));
         return Ok(text.into());
     }
     let settings = Settings {
+        observed,
         count: ask.counted()?,
         masks: ask.by,
         excluded: excluded(&ask.exclude)?,
@@ -234,6 +246,25 @@ impl Ask {
             }
             return Ok((read, one_of));
         }
+        if !self.logs.files.is_empty() {
+            let mut nameless = 0u64;
+            let mut read = self.logs.read(|logged, nanos| {
+                let bytes = logged.get("bytes").and_then(|text| text.parse().ok()).unwrap_or(0);
+                match logged.source() {
+                    Some(source) => tuner.observe(&Observation { nanos, source, bytes }),
+                    None => nameless += 1,
+                }
+                Ok(())
+            })?;
+            if nameless > 0 {
+                read.notes.push(format!(
+                    "requests without the address of a client, which were left out: {}; \
+                     `--field client=FIELD` names the field that has it",
+                    number(nameless)
+                ));
+            }
+            return Ok((read, 1));
+        }
         let mut exempt = 0u64;
         let packet = |captured: &Captured| {
             match captured.source() {
@@ -266,6 +297,9 @@ impl Ask {
         if self.time.is_some() {
             let how = if self.counters { "counters of all sources" } else { "observed" };
             return format!("live traffic, {how}");
+        }
+        if !self.logs.files.is_empty() {
+            return self.logs.origin();
         }
         let files = self.pcap.iter().chain(&self.load);
         files.map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")

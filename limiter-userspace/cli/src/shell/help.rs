@@ -77,7 +77,7 @@ const GROUPS: &[Group] = &[
             #[cfg(feature = "replay")]
             ("tune", "Find the limit that traffic needs, and whether limits fit"),
             #[cfg(feature = "replay")]
-            ("simulate", "Try rule files on captures or made loads, side by side"),
+            ("simulate", "Try rule files on captures, logs or loads, side by side"),
             ("schema", "Print the JSON schema of rule files"),
             ("completions, man", "Print the completions of a shell, and the manual"),
         ],
@@ -174,6 +174,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "simulate --pcap in.pcap --rules now.yaml --rules new.yaml",
             "simulate --load stall.yaml --rules rules.yaml --algorithms --plot stall.svg",
+            "simulate --access-log access.log --path /login --rules requests.yaml",
         ],
     ),
     #[cfg(feature = "replay")]
@@ -182,6 +183,7 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "tune --pcap monday.pcap --pcap tuesday.pcap --spare 99%",
             "tune --for 10m --by /24,/48 --share 1 --to tuned.yaml",
+            "tune --access-log access.log --path /login",
         ],
     ),
     ("cluster", &["cluster"]),

@@ -187,3 +187,126 @@ fn a_rule_for_what_goes_out_is_said_to_have_no_packets() {
     let json: Value = serde_json::from_str(&answer(&format!("{line} --json")).text).unwrap();
     assert!(json["notes"].as_array().unwrap().contains(&words.into()), "{json}");
 }
+
+/// Requests of the clients 192.0.2.1 to 9, one each ten seconds for ten minutes, and of 192.0.2.200
+/// ten a second for one of them; all as nginx writes them.
+fn log() -> String {
+    let line = |second: u32, client: u32, path: &str| {
+        let (minute, second) = (second / 60, second % 60);
+        format!(
+            "192.0.2.{client} - - [29/Nov/2026:12:{minute:02}:{second:02} +0000] \"POST {path} \
+             HTTP/1.1\" 200 100 \"-\" \"curl\"\n"
+        )
+    };
+    let mut log = String::new();
+    for second in 0..600u32 {
+        let users = (1..10).filter(|user| second % 10 == *user);
+        log.extend(users.map(|user| line(second, user, "/login")));
+        if second / 60 == 3 {
+            log.extend((0..10).map(|_| line(second, 200, "/login")));
+        }
+        if second % 60 == 0 {
+            log.push_str(&line(second, 50, "/static/a.css"));
+        }
+    }
+    log
+}
+
+#[test]
+fn an_access_log_is_put_before_rules_for_requests() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let rules = |number: u32| {
+        format!(
+            "domain: auth\ncheck:\n  - [{{key: auth_type, value: login}}, {{key: remote_address, \
+             header: X-Real-IP}}]\ndescriptors:\n  - key: auth_type\n    value: login\n    \
+             descriptors:\n      - key: remote_address\n        rate_limit: {{name: logins, unit: \
+             minute, requests_per_unit: {number}}}\n"
+        )
+    };
+    fs::write(at("a.log"), log()).unwrap();
+    fs::write(at("tight.yaml"), rules(3)).unwrap();
+    fs::write(at("wide.yaml"), rules(60)).unwrap();
+    let line = format!(
+        "limiter simulate --access-log {} --path /login --rules {} --rules {}",
+        at("a.log"),
+        at("tight.yaml"),
+        at("wide.yaml")
+    );
+    let json: Value = serde_json::from_str(&answer(&format!("{line} --json")).text).unwrap();
+    assert_eq!((&json["requests"], &json["clients"]), (&1140.into(), &10.into()));
+    let [tight, wide] = [&json["candidates"][0], &json["candidates"][1]];
+    // Users ask six times a minute. Of 60 at once and one a second, 600 in a minute pass 119.
+    assert_eq!((&tight["clients_hit"], &tight["requests_of_hit"]), (&10.into(), &1140.into()));
+    let most = &wide["most_refused"][0];
+    assert_eq!((&wide["clients_hit"], &most["client"]), (&1.into(), &"192.0.2.200".into()));
+    assert_eq!(
+        (&most["requests"], &most["refused"], &most["rule"]),
+        (&600.into(), &481.into(), &"logins".into())
+    );
+    assert_eq!(wide["passed"].as_u64().unwrap() + wide["refused"].as_u64().unwrap(), 1140);
+    let text = answer(&line).text;
+    assert!(text.starts_with("1,140 requests of 10 clients\n"), "{text}");
+    assert!(text.contains("whole seconds"), "{text}");
+    // No header that the log has, no file with a `check`, no log.
+    fs::write(at("key.yaml"), rules(3).replace("X-Real-IP", "X-Api-Key")).unwrap();
+    fs::write(at("none.yaml"), "domain: x\ndescriptors: []\n").unwrap();
+    fs::write(at("no.log"), "hello\n").unwrap();
+    for (line, reported) in [
+        (line.replace("tight", "key"), "--field x-api-key=FIELD"),
+        (line.replace("tight", "none"), "it has no `check`"),
+        (line.replace("a.log", "no.log"), "no.log:1: it is neither in the combined format"),
+        (line.replace("/login", "/nothing"), "give another --path"),
+        (format!("{line} --field client"), "write NAME=FIELD"),
+    ] {
+        let failed = parse(&line).map_err(|error| error.to_string());
+        let failed = failed.map_or_else(|error| error, |_| failure(&line));
+        assert!(failed.contains(reported), "{line}: {failed}");
+    }
+}
+
+#[test]
+fn a_limit_of_requests_is_proposed_from_an_access_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    // A line of a clock that went back, and one that is none.
+    fs::write(at("a.log"), log() + &log().lines().next().unwrap().replace(":00:", ":08:")).unwrap();
+    let json: String = log()
+        .lines()
+        .map(|line| {
+            let mut words = line.split([':', ' ']);
+            let client = words.next().unwrap();
+            let mut number = |at: usize| words.nth(at).unwrap().parse::<u32>().unwrap();
+            let (minute, second) = (number(4), number(0));
+            let ts = 1_795_953_600 + minute * 60 + second;
+            format!("{{\"ts\": {ts}.5, \"request\": {{\"client_ip\": \"{client}\"}}}}\n")
+        })
+        .collect();
+    fs::write(at("b.log"), format!("no line\n{json}")).unwrap();
+    for (name, note) in [
+        ("a.log", "1 lines are older than one before"),
+        ("b.log", "lines that are no requests, and were left out: 1; "),
+    ] {
+        let tuned = answer(&format!(
+            "limiter tune --access-log {} --exclude 192.0.2.200 --spare 90% --to {}",
+            at(name),
+            at("t.yaml")
+        ));
+        assert!(tuned.text.contains("requests, "), "{}", tuned.text);
+        assert!(tuned.text.contains(note), "{}", tuned.text);
+        assert!(!tuned.text.contains("packets"), "{}", tuned.text);
+        let rules = fs::read(at("t.yaml")).unwrap();
+        let (file, errors) = limiter_rules::file::requests::RequestFile::check("t.yaml", &rules);
+        assert!(errors.is_empty(), "{errors:?}");
+        assert!(file.rules()[0].1.shadow);
+        let simulated = answer(&format!(
+            "limiter simulate --access-log {} --rules {} --json",
+            at(name),
+            at("t.yaml")
+        ));
+        let json: Value = serde_json::from_str(&simulated.text).unwrap();
+        // It only counts, so nobody is hit.
+        assert_eq!(json["candidates"][0]["refused"], 0);
+        fs::remove_file(at("t.yaml")).unwrap();
+    }
+}

@@ -52,9 +52,39 @@ pub struct Observation {
     pub bytes: u64,
 }
 
+/// Observed things, each of which is a unit of a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Observed {
+    /// Packets, of which a limit may count bytes.
+    #[default]
+    Packets,
+    /// Requests of access logs.
+    Requests,
+}
+
+impl Observed {
+    /// Their name.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::Packets => "packets",
+            Self::Requests => "requests",
+        }
+    }
+
+    /// How to have more of them.
+    const fn more(self) -> &'static str {
+        match self {
+            Self::Packets => "capture for longer",
+            Self::Requests => "take a longer log",
+        }
+    }
+}
+
 /// Settings of a tuning.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// What is observed.
+    pub observed: Observed,
     /// Unit that the limit will count: packets or bytes.
     pub count: Count,
     /// Which part of a source address has its own bucket.
@@ -72,6 +102,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            observed: Observed::Packets,
             count: Count::Packets,
             masks: SOURCE_MASKS,
             excluded: Vec::new(),

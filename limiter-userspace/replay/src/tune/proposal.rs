@@ -6,9 +6,9 @@ use limiter_rules::model::{Limits, Part, SourceMasks};
 use limiter_rules::{Path, RateLimit, Rule, RuleSet};
 use serde::Serialize;
 
-use super::Report;
 use super::rates::Rate;
 use super::report::Need;
+use super::{Observed, Report};
 
 /// Seconds over which limits are compared: of those that spare enough, the one is chosen under
 /// which a source can pass least in this time. A tenth of the observed time, if that is shorter.
@@ -115,13 +115,21 @@ pub fn rule_file(
     let mut rule = Rule::new(Path::of([Part::Source(masks, None)]), limits);
     rule.name = Some("tuned".into());
     let blocks = blocks(&RuleSet::of([rule]))?;
+    let (look, head) = match report.observed {
+        Observed::Packets => ("`limiter stats`", ""),
+        Observed::Requests => (
+            "its metrics",
+            "domain: tuned\ncheck:\n  - [{key: remote_address, header: X-Real-IP}]\n",
+        ),
+    };
     let mut text = format!(
         "# Proposed by `limiter tune`: {rate}, {burst} at once. It only counts (shadow_mode): \
-         look at\n# `limiter stats` for a day, and remove that line when it hits only those whom \
-         it should.\n# From {packets} packets of {sources} sources in {seconds:.1} s: \
-         {origin}.\n# There it hits {hits} of {sources} sources, {share:.3} %, which sent {of:.3} \
-         % of the packets;\n# of others like them, in as long a time, at most {bound:.3} %, with a \
-         confidence of 95 %.\ndescriptors:\n",
+         look at\n# {look} for a day, and remove that line when it hits only those whom it \
+         should.\n# From {packets} {noun} of {sources} sources in {seconds:.1} s: {origin}.\n# \
+         There it hits {hits} of {sources} sources, {share:.3} %, which sent {of:.3} % of the \
+         {noun};\n# of others like them, in as long a time, at most {bound:.3} %, with a \
+         confidence of 95 %.\n{head}descriptors:\n",
+        noun = report.observed.noun(),
         rate = proposal.rate,
         burst = proposal.burst,
         packets = report.packets,

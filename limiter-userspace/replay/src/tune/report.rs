@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::proposal::{self, FEW_PACKETS, Proposal, SHORTEST};
 use super::rates::{RATES, Rate};
-use super::{Kept, KeptPackets, TriePrefix, Tuner, chance};
+use super::{Kept, KeptPackets, Observed, TriePrefix, Tuner, chance};
 
 /// Shares of the sources for [`AtRate::bursts`].
 pub const SHARES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 1.0];
@@ -26,6 +26,9 @@ const AVERAGE: u128 = 101;
 /// Findings of a tuning.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// What was observed: where it is requests, `packets` are those.
+    #[serde(skip)]
+    pub observed: Observed,
     /// Observed packets, without excluded ones.
     pub packets: u64,
     /// Bytes of these packets, on the wire.
@@ -40,7 +43,7 @@ pub struct Report {
     pub sources: u64,
     /// One of so many sources was examined, chosen by a hash: 1 for all.
     pub one_of: u64,
-    /// Counted unit: `packets` or `bytes`.
+    /// Counted unit: `packets`, `bytes` or `requests`.
     pub count: &'static str,
     /// Needs at each rate.
     pub rates: Vec<AtRate>,
@@ -196,6 +199,7 @@ impl Tuner {
             TopSource { source: self.text(*source), packets, bytes, most, burst, bursts, hit }
         });
         Report {
+            observed: self.settings.observed,
             packets: self.packets,
             bytes: self.bytes,
             excluded: self.excluded,
@@ -203,7 +207,10 @@ impl Tuner {
             seen_seconds: self.seen as f64 / 1e9,
             sources,
             one_of: 1 << self.level,
-            count: self.settings.count.name(),
+            count: match self.settings.observed {
+                Observed::Packets => self.settings.count.name(),
+                Observed::Requests => Observed::Requests.noun(),
+            },
             rates,
             top: top.collect(),
             seldom,
@@ -251,24 +258,32 @@ impl Tuner {
     fn why_not(&self, seldom: Seldom, is_flood: bool) -> String {
         #[expect(clippy::cast_precision_loss, reason = "for a comparison")]
         let seconds = self.seen as f64 / 1e9;
+        let observed = self.settings.observed;
+        let (noun, more) = (observed.noun(), observed.more());
         if self.packets == 0 || seconds < SHORTEST {
-            return "no limit is proposed: at least a second of packets with a source is needed"
-                .to_owned();
+            return format!(
+                "no limit is proposed: at least a second of {noun} with a source is needed"
+            );
         }
         if is_flood {
             let (Seldom { sources, packets }, all) = (seldom, self.kept.len());
+            let forged = match observed {
+                Observed::Packets => {
+                    " If they are forged, a limit by source does not hold them: one over all of \
+                     them does, as a budget, or a rule on the port alone. If not,"
+                }
+                Observed::Requests => " To see that,",
+            };
             return format!(
                 "no limit is proposed: {sources} of {all} sources sent fewer than {FEW_PACKETS} \
-                 packets, {packets} in all, and most packets are theirs: how fast a source sends \
-                 is not in that. If they are forged, a limit by source does not hold them: one \
-                 over all of them does, as a budget, or a rule on the port alone. If not, capture \
-                 for longer"
+                 {noun}, {packets} in all, and most {noun} are theirs: how fast a source sends \
+                 is not in that.{forged} {more}"
             );
         }
         format!(
             "no limit is proposed: at no rate does the burst that spares {} % fit twice into the \
-             {seconds:.1} s that were seen, so it would have grown with them: capture for longer, \
-             or spare fewer",
+             {seconds:.1} s that were seen, so it would have grown with them: {more}, or spare \
+             fewer",
             self.settings.spare * 100.0
         )
     }

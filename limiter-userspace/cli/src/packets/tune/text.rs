@@ -38,14 +38,12 @@ pub(super) struct Tuned {
 pub(super) fn cautions(report: &Report, spare: f64) -> Vec<String> {
     let mut notes = Vec::new();
     let Report { sources, seconds, seen_seconds, seldom, one_of, .. } = report;
+    let noun = report.observed.noun();
     let often = sources.saturating_sub(seldom.sources);
     for (length, peak) in [(3600.0, "an hourly"), (86_400.0, "a daily"), (604_800.0, "a weekly")] {
         if *seen_seconds < length {
-            let pauses = if *seen_seconds < *seconds {
-                "; of pauses without any packet ten seconds count"
-            } else {
-                ""
-            };
+            let pauses =
+                if *seen_seconds < *seconds { "; of longer pauses ten seconds count" } else { "" };
             let seen = time(*seen_seconds);
             notes.push(format!("{seen} were seen: {peak} peak is not in it{pauses}"));
             break;
@@ -53,7 +51,7 @@ pub(super) fn cautions(report: &Report, spare: f64) -> Vec<String> {
     }
     if *one_of > 1 {
         notes.push(format!(
-            "there are more than {} sources, or more than {} of several packets: one of {one_of} \
+            "there are more than {} sources, or more than {} of several {noun}: one of {one_of} \
              was looked at, chosen by a hash, and all shares are of those",
             number(u64::try_from(MAX_SOURCES).unwrap_or(u64::MAX)),
             number(u64::try_from(MAX_CURVES).unwrap_or(u64::MAX)),
@@ -63,7 +61,7 @@ pub(super) fn cautions(report: &Report, spare: f64) -> Vec<String> {
     if let Some(proposal) = &report.proposal {
         if seldom.sources > 0 {
             notes.push(format!(
-                "{} of the sources sent fewer than {FEW_PACKETS} packets, {} in all: of how fast \
+                "{} of the sources sent fewer than {FEW_PACKETS} {noun}, {} in all: of how fast \
                  they send nothing is known",
                 number(seldom.sources),
                 number(seldom.packets)
@@ -94,6 +92,7 @@ fn outliers(report: &Report) -> Vec<String> {
         return Vec::new();
     }
     let (mut packets, mut sources) = (report.packets, report.sources);
+    let noun = report.observed.noun();
     let mut found = Vec::new();
     for top in report.top.iter().take(MOST_OUTLIERS) {
         packets = packets.saturating_sub(top.packets);
@@ -108,7 +107,7 @@ fn outliers(report: &Report) -> Vec<String> {
     let named = spared.map(|(top, times)| {
         let source = &top.source;
         format!(
-            "{source} sent {} packets, {} times as many as the others on average, and the limit \
+            "{source} sent {} {noun}, {} times as many as the others on average, and the limit \
              spares it: if it attacks, leave it out with `--exclude {source}`",
             number(top.packets),
             number(times)
@@ -135,10 +134,11 @@ fn burst(burst: Option<u64>) -> String {
 impl Render for Tuned {
     fn render(&self, text: &mut String) {
         let Report { packets, bytes, seconds, sources, count, .. } = &self.report;
+        let noun = self.report.observed.noun();
         line(
             text,
             format_args!(
-                "{} packets, {} bytes of {} sources in {}; limits count {count}",
+                "{} {noun}, {} bytes of {} sources in {}; limits count {count}",
                 number(*packets),
                 number(*bytes),
                 number(*sources),
@@ -172,6 +172,11 @@ impl Tuned {
         rates.iter().take(enough.map_or(rates.len(), |place| place + 1))
     }
 
+    /// What was observed, as the head of a column.
+    fn nouns(&self) -> String {
+        self.report.observed.noun().to_uppercase()
+    }
+
     fn curves(&self, text: &mut String) {
         let shares = SHARES.map(|share| format!(">{}", percent(share)));
         let mut names = vec!["LEAST BURST FOR"];
@@ -187,7 +192,8 @@ impl Tuned {
         let columns: std::collections::BTreeSet<u64> = all.collect();
         let titles: Vec<_> =
             columns.iter().map(|burst| format!(">BURST {}", number(*burst))).collect();
-        let mut names = vec!["HIT: SOURCES (THEIR PACKETS)"];
+        let first = format!("HIT: SOURCES (THEIR {})", self.nouns());
+        let mut names = vec![&*first];
         names.extend(titles.iter().map(String::as_str));
         let mut hits = table(&names);
         for at in self.reported() {
@@ -205,9 +211,10 @@ impl Tuned {
     }
 
     fn top(&self, text: &mut String) {
+        let packets = format!(">{}", self.nouns());
         let mut top = table(&[
             "TOP SOURCE",
-            ">PACKETS",
+            &packets,
             ">BYTES",
             ">MOST IN 10 ms",
             ">1 s",
@@ -241,12 +248,13 @@ impl Tuned {
             hit,
             ..
         } = proposal;
+        let noun = self.report.observed.noun();
         text.push('\n');
         line(
             text,
             format_args!(
                 "proposed, to spare {}: {rate}, burst {}: hits {} of {} sources ({}), which sent \
-                 {} of the packets",
+                 {} of the {noun}",
                 percent(self.spare),
                 number(*burst),
                 number(*sources_hit),
