@@ -13,6 +13,7 @@ pub mod explain;
 pub mod limits;
 pub mod lists;
 pub mod moment;
+pub mod refused;
 pub mod render;
 pub mod requests;
 pub mod rules;

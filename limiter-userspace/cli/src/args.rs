@@ -39,6 +39,8 @@ use super::packets::simulate::Ask as AskSimulate;
 use super::packets::tune::Ask as AskTune;
 use super::questions::events::Ask;
 #[cfg(feature = "requests")]
+use super::questions::refused::Ask as AskRefused;
+#[cfg(feature = "requests")]
 use super::serve::Serve;
 use super::shell::completion_values;
 use super::shell::help;
@@ -108,7 +110,7 @@ const GENERAL: &str = "General options";
 /// Commands that take a general option and have no use for it, or next to none: scripts may give it
 /// in any case, and the help of the command does not show it.
 const UNUSED: [(&str, &[&str]); 2] = [
-    ("socket", &["check", "completions", "demo", "import", "man", "schema", "simulate"]),
+    ("socket", &["check", "completions", "demo", "import", "man", "refused", "schema", "simulate"]),
     ("output", &["capture", "completions", "crowdsec", "man", "run", "serve"]),
 ];
 
@@ -217,6 +219,18 @@ pub(super) enum Command {
         LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug."
     )]
     Serve(Serve),
+    /// List the keys of requests that `limiter serve` refuses most, or what it refused of one. Needs
+    /// no daemon and no privilege
+    #[cfg(feature = "requests")]
+    #[command(
+        after_help = "A key is a descriptor at its rule. Values are shown where the rule has \
+        detailed_metric or value_to_metric; ID is a hash of them, by which to know the key again \
+        until `limiter serve` ends: ask for a descriptor to see whose it is.\n\
+        REFUSED/S is of about the last ten seconds. REFUSED is exact since SINCE, and marked `≥` if \
+        the key may have been refused before that (`missed_at_most` in JSON). Up to 1,024 keys are \
+        followed; the last line has the sum of the others."
+    )]
+    Refused(AskRefused),
     /// Show the daemon, its interfaces and its last reload
     Status,
     /// Limit an address, prefix or port; replaces its rule from the rule file

@@ -57,6 +57,11 @@ pub(super) fn execute(args: &Args, backend: &dyn Backend) -> Result<Answer, Fail
         Command::Run(run) => run_daemon(&run.options(args.socket.clone())?, backend),
         #[cfg(feature = "requests")]
         Command::Serve(what) => serve(what, &client),
+        #[cfg(feature = "requests")]
+        Command::Refused(ask) => {
+            let print = Printer(if ask.json { Output::Json } else { args.output });
+            print.answer(&super::questions::refused::ask(ask)?)
+        }
         Command::Status => print.answer(&named(client.get::<Status>("/v1/status")?)),
         Command::Set(set) => print.answer(&limits::set(&client, set)?),
         Command::Unset(unset) => print.answer(&limits::unset(&client, unset)?),

@@ -53,6 +53,10 @@ pub enum Failure {
     #[cfg(feature = "requests")]
     #[error(transparent)]
     Serve(#[from] limiter_requests::ServeError),
+    /// The server that `refused` asks.
+    #[cfg(feature = "requests")]
+    #[error("{0}")]
+    Server(String),
     /// The pinned maps, without a daemon.
     #[error("{0}")]
     Pinned(DatapathError),
@@ -220,6 +224,8 @@ impl Failure {
             | Self::Diff(_)
             | Self::Plan { .. }
             | Self::Filter(_) => false,
+            #[cfg(feature = "requests")]
+            Self::Server(_) => false,
             #[cfg(feature = "import")]
             Self::Import { .. } | Self::Key(_) => false,
             #[cfg(feature = "replay")]

@@ -25,7 +25,7 @@ use limiter_datapath::fake::Fake;
 use super::args::{Args, Command};
 use super::commands::execute;
 
-fn parse(line: &str) -> Result<Args, clap::Error> {
+pub(crate) fn parse(line: &str) -> Result<Args, clap::Error> {
     Args::try_parse_from(line.split(' '))
 }
 

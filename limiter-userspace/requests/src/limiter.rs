@@ -15,6 +15,7 @@ use crate::clock::Moment;
 use crate::daemon::bans::RequestBans;
 use crate::decide::reservations::Reservations;
 use crate::reports::odd::OddParts;
+use crate::reports::refused::RefusedKeys;
 use crate::reports::unmet::Tally;
 use crate::reports::unsaid::{Unsaid, quoted};
 use crate::rules::{Rule, Rules};
@@ -36,6 +37,7 @@ pub struct Limiter {
     pub(crate) answers: [AtomicU64; 2],
     pub(crate) reservations: Reservations,
     pub(crate) bans: Arc<RequestBans>,
+    pub(crate) refused: RefusedKeys,
     /// Values of `remote_address` that are no address, and are not in the log yet.
     no_address: Mutex<Unsaid>,
     /// Parts of requests that could not be taken as asked.
@@ -84,6 +86,7 @@ impl Limiter {
             answers: Default::default(),
             reservations: Reservations::default(),
             bans: Arc::default(),
+            refused: RefusedKeys::default(),
             no_address: Mutex::default(),
             odd: OddParts::default(),
             has_said_many: AtomicBool::new(false),
@@ -150,6 +153,7 @@ impl Limiter {
         let mut in_use = rules.limits();
         in_use.extend(before.limits());
         self.store.forget_limits(&in_use);
+        self.refused.reloaded(&self.counted());
         Ok(rules)
     }
 

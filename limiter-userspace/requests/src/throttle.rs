@@ -10,16 +10,17 @@ use limiter_rules::file::requests::RequestLimit;
 use limiter_rules::model::{Meter, Period, Quota, Unit};
 
 use crate::buckets::arithmetic::{Left, Limits, Places};
-use crate::buckets::key::{Begun, Secret};
+use crate::buckets::key::{Begun, Key, Secret};
 use crate::buckets::store::{KeyLimits, MOST_BROUGHT, NoRoom};
 use crate::clock::Moment;
 use crate::limiter::Limiter;
 use crate::reports::counters::Became;
+use crate::reports::refused::Who;
 use crate::rules::Rule;
 
 /// The domain and the rule that metrics show. The keys are none of a file's, whatever its names:
 /// the text of their identity is empty where a file has its domain, which is not.
-const DOMAIN: &str = "(commands)";
+pub(crate) const DOMAIN: &str = "(commands)";
 const RULE: &str = "CL.THROTTLE";
 
 /// A token bucket that a command brings.
@@ -80,6 +81,13 @@ impl Throttles {
         Self { begun, rule: Arc::new(Rule::bare(DOMAIN, RULE, of, Arc::default())) }
     }
 
+    /// The rule, and the key of what a command names.
+    pub(crate) fn key(&self, key: &[u8]) -> (&Arc<Rule>, Key) {
+        let mut begun = self.begun.clone();
+        begun.bytes(key);
+        (&self.rule, begun.end())
+    }
+
     /// The rule that metrics name, once it counted something.
     pub(crate) fn counted(&self) -> Option<&Arc<Rule>> {
         Some(&self.rule).filter(|rule| rule.counters.any())
@@ -101,10 +109,7 @@ impl Limiter {
         moment: &Moment,
     ) -> Result<Throttled, NotThrottled> {
         let limits = self.limits_of(throttle)?;
-        let Throttles { begun, rule } = &self.throttles;
-        let mut of_key = begun.clone();
-        of_key.bytes(key);
-        let key = of_key.end();
+        let (rule, key) = self.throttles.key(key);
         let charge = |words: &[AtomicU64], moment: &Moment| {
             let hits = (hits, 0);
             let over =
@@ -117,11 +122,19 @@ impl Limiter {
         } else {
             self.store.charge(key, &limits, moment, false, charge)
         };
+        let refuse = || {
+            let who = Who { rule, key, aggregate: 0, entries: &[] };
+            self.refused.count(who, 1, moment.now);
+        };
         let Ok((over, left)) = charged.map_err(|NoRoom| ()) else {
             rule.counters.count(Became::FullRefused, None);
+            refuse();
             return Err(NotThrottled::NoRoom(self.store.most()));
         };
         rule.counters.count(if over { Became::Over } else { Became::Within }, None);
+        if over {
+            refuse();
+        }
         self.answers[usize::from(over)].fetch_add(1, Ordering::Relaxed);
         // There is one limit.
         let left = left.unwrap_or(Left { remaining: 0, reset: 0, wait: None });

@@ -52,7 +52,10 @@ const GROUPS: &[Group] = &[
     (
         "Look",
         &[
+            #[cfg(not(feature = "requests"))]
             ("sources", "List the sources that stand out"),
+            #[cfg(feature = "requests")]
+            ("sources, refused", "List sources that stand out, and keys that `serve` refuses"),
             ("events", "Show who was dropped, when, by which rule and why"),
             ("explain", EXPLAIN),
             ("capture", "Write packets with their verdicts, for Wireshark"),
@@ -111,6 +114,8 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     #[cfg(feature = "requests")]
     ("serve", &["serve --rules auth.yaml --listen 127.0.0.1:8081"]),
+    #[cfg(feature = "requests")]
+    ("refused", &["refused", "refused auth auth_type=login remote_address=192.0.2.7"]),
     ("status", &["status", "status --output json"]),
     (
         "set",

@@ -47,6 +47,7 @@ const TURN: Duration = Duration::from_millis(100);
     p             pause\n  \
     ?             all keys\n  \
     q             quit\n\n\
+    `limiter refused` lists the keys of requests that `limiter serve` refuses.\n\
     NO_COLOR turns colours off.")]
 pub(super) struct Look {
     /// How often to look

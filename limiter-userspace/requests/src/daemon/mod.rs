@@ -40,7 +40,7 @@ pub enum NotReported {
 }
 
 /// The first bytes of a text.
-fn bounded(text: &str) -> String {
+pub(crate) fn bounded(text: &str) -> String {
     text.get(..text.floor_char_boundary(MOST_TEXT)).unwrap_or_default().to_owned()
 }
 

@@ -86,6 +86,9 @@ impl Request<'_> {
                 target.rule.counters.count(Became::FullShared, None);
             }
             target.rule.counters.count(became, value);
+            if matches!(became, Became::Over | Became::FullRefused) {
+                at.limiter.refused.count(decides.who(), 1, at.moment.now);
+            }
             // A look is no strike, and nobody is banned for what others had of a shared bucket or
             // of a wider prefix, or for a store that does not answer.
             let is_own = decides.aggregate == 0;

@@ -14,6 +14,7 @@ use crate::clock::Moment;
 use crate::decide::charge::{Charge, NoBucket};
 use crate::limiter::Limiter;
 use crate::reports::counters::Unanswered;
+use crate::reports::refused::Who;
 use crate::rules::{EntryOf, Rule};
 use crate::shared::leases::LeaseCharge;
 use crate::shared::rule::Patience;
@@ -136,6 +137,15 @@ impl Target<'_> {
             By::Leases(of) => Some(of.own),
             By::Rule | By::Queue { .. } => None,
         }
+    }
+
+    /// Who it is, where it is refused.
+    pub(crate) fn who(&self) -> Who<'_> {
+        let Self { rule, aggregate, entries, .. } = self;
+        // Others may share the bucket of a budget, and each limit that requests bring has its own.
+        let of_prefix = self.bucket().filter(|_| *aggregate > 0);
+        let key = of_prefix.unwrap_or_else(|| rule.listed_key(entries));
+        Who { rule, key, aggregate: *aggregate, entries }
     }
 
     /// True if limits of this node, or leases, have not decided about it.

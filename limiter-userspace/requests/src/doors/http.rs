@@ -92,6 +92,7 @@ async fn decided(service: &Service, request: Request<Received>) -> Result<Answer
         ("reserve", id, &Method::DELETE) if !id.is_empty() => give_back(service, id),
         ("json" | "reserve", "", _) => Ok(not_allowed(service, "POST")),
         ("reserve", _, _) => Ok(not_allowed(service, "DELETE")),
+        ("refused", "", method) => refused(service, method.clone(), request).await,
         ("healthcheck", "", _) => Ok(health(service)),
         ("metrics", "", _) => {
             let page = metrics::page(service);
@@ -101,7 +102,8 @@ async fn decided(service: &Service, request: Request<Received>) -> Result<Answer
             Ok(answer)
         }
         _ => {
-            let reason = "nothing is here: ask /json, /check, /reserve, /healthcheck or /metrics";
+            let reason = "nothing is here: ask /json, /check, /reserve, /refused, \
+                          /healthcheck or /metrics";
             Err(Refusal::new(Why::Path, StatusCode::NOT_FOUND, reason))
         }
     }
@@ -375,6 +377,24 @@ async fn reserve(service: &Service, request: Request<Received>) -> Result<Answer
         answer: AnswerOut::from(&reserved.answer),
     };
     Ok(document(status_of(!out.allowed), &out))
+}
+
+/// The keys that are refused most, or those of the descriptors that a `POST` names.
+async fn refused(
+    service: &Service,
+    method: Method,
+    request: Request<Received>,
+) -> Result<Answered, Refusal> {
+    let (limiter, moment) = (&service.limiter, Moment::now());
+    let refused = match method {
+        Method::GET => limiter.refused(None, &moment),
+        Method::POST => {
+            let asked = asked(service, &body(request).await?)?;
+            limiter.refused(Some(&asked.asked()), &moment)
+        }
+        _ => return Ok(not_allowed(service, "GET, POST")),
+    };
+    Ok(document(StatusCode::OK, &refused.map_err(Refusal::bad)?))
 }
 
 fn give_back(service: &Service, id: &str) -> Result<Answered, Refusal> {

@@ -12,6 +12,7 @@ pub(crate) mod lateness;
 pub(crate) mod listen;
 pub(crate) mod open_files;
 pub(crate) mod quota;
+pub(crate) mod refused;
 pub(crate) mod resp;
 pub(crate) mod under_way;
 pub(crate) mod utf8;

@@ -18,6 +18,7 @@ use crate::buckets::store::{KeyLimits, LimitsId};
 use crate::clock::Moment;
 use crate::limiter::Limiter;
 use crate::reports::counters::Became;
+use crate::reports::refused::Who;
 use crate::rules::{EntryOf, Rule, Rules, Terms};
 
 use parties::Party;
@@ -290,13 +291,16 @@ impl Held {
                 bucket.iter().map(|(key, value)| (&**key, &**value)).collect();
             domain.find_in_any_order(&entries)
         });
-        if let (Some((rule, _)), Some(usage)) = (&rule, usage) {
+        if let (Some((rule, entries)), Some(usage)) = (&rule, usage) {
             let allowed = match rule.terms {
                 Terms::Unlimited => Became::Unlimited,
                 Terms::Block(_) | Terms::Limits(_) => Became::Within,
             };
             rule.counters.count_many(allowed, usage.allowed);
             rule.counters.count_many(Became::Over, usage.denied);
+            let key = rule.listed_key(entries);
+            let who = Who { rule, key, aggregate: 0, entries };
+            limiter.refused.count(who, usage.denied, moment.now);
         }
         let given = self.given;
         let ends = given.map_or(u64::MAX, |(_, at)| at.saturating_add(self.life));

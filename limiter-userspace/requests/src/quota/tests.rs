@@ -410,6 +410,8 @@ fn a_report_of_many_refused_takes_no_whole_window() {
         session.report((&limiter, &quotas), &bucket("k=1"), usage, &at(second * SECOND)).unwrap();
         assert!(passes(&limiter, 200, &at(second * SECOND)), "{second}");
     }
+    let refused = limiter.refused(None, &at(5 * SECOND)).unwrap();
+    assert_eq!((refused.keys[0].refused, refused.refused), (2000, 2000));
 }
 
 /// Reports once, and returns what the server says.

@@ -1,11 +1,10 @@
 //! The rules of a file: which one a descriptor falls under.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use limiter_rules::file::requests::{Entry, MAX_DEPTH, Pattern, SOURCE};
+use limiter_rules::file::requests::{Entry, MAX_DEPTH, Pattern};
 
 use crate::buckets::key::{Key, source};
 use crate::reports::unmet::{self, Tally};
@@ -72,7 +71,12 @@ impl Domain {
     /// Rules that metrics name: all of them, and that of the limits that requests bring for other
     /// keys, if one did.
     pub(crate) fn counted(&self) -> impl Iterator<Item = &Arc<Rule>> {
-        self.rules.iter().chain(Some(&self.brought).filter(|rule| rule.counters.any()))
+        self.rules.iter().chain(Some(&self.brought).filter(|_| self.is_brought()))
+    }
+
+    /// True if requests brought limits for keys without a rule.
+    pub(crate) fn is_brought(&self) -> bool {
+        self.brought.counters.any()
     }
 
     /// What a limit that a request brings stands for, and the key of its descriptor: the rule of
@@ -87,13 +91,7 @@ impl Domain {
             // Not the key of a budget, which all share.
             return (brought, rule.own_key(entries));
         }
-        let mut key = self.brought.begun.clone();
-        for (name, value) in entries {
-            key.text(name);
-            let source = source(value).filter(|_| *name == SOURCE);
-            key.text(&source.map_or(Cow::Borrowed(*value), |net| Cow::Owned(net.to_string())));
-        }
-        (&self.brought, key.end())
+        (&self.brought, self.brought.listed_key(entries))
     }
 
     /// The rule of a descriptor, which has as many entries as the rule has levels.

@@ -129,9 +129,24 @@ impl Rule {
     }
 
     /// The key of the bucket of a descriptor, apart from its budget.
-    pub(super) fn own_key(&self, entries: &[EntryOf<'_>]) -> Key {
+    pub(crate) fn own_key(&self, entries: &[EntryOf<'_>]) -> Key {
         let mut key = self.begun.clone();
         self.values(entries).for_each(|value| key.text(&value));
+        key.end()
+    }
+
+    /// The key under which a descriptor is listed that is refused: that of all its keys and values
+    /// where the rule has none.
+    pub(crate) fn listed_key(&self, entries: &[EntryOf<'_>]) -> Key {
+        if !self.levels.is_empty() {
+            return self.own_key(entries);
+        }
+        let mut key = self.begun.clone();
+        for (name, value) in entries {
+            key.text(name);
+            let source = source(value).filter(|_| *name == SOURCE);
+            key.text(&source.map_or(Cow::Borrowed(*value), |net| Cow::Owned(net.to_string())));
+        }
         key.end()
     }
 
@@ -197,12 +212,30 @@ impl Rule {
         IpNet::new(source.addr(), bits?).ok().map(|net| net.trunc())
     }
 
+    /// The prefix that a descriptor falls under of the aggregate of a number, from 1.
+    pub(crate) fn prefix_of(&self, entries: &[EntryOf<'_>], number: u64) -> Option<IpNet> {
+        let index = usize::try_from(number.checked_sub(1)?).ok()?;
+        self.prefix(self.written.aggregates.get(index)?, entries)
+    }
+
     /// The key of the bucket that descriptors without one share: of the limits of the rule, or of
     /// the aggregate of a number.
     pub(crate) fn shared_key(&self, number: u64) -> Key {
         let mut key = self.begun.clone();
         key.number(u64::MAX - number);
         key.end()
+    }
+
+    /// The values of a descriptor, or of its aggregate of a number from 1, as metrics show them.
+    pub(crate) fn shown_of(&self, entries: &[EntryOf<'_>], aggregate: u64) -> String {
+        let prefix = self.prefix_of(entries, aggregate).map(|net| net.to_string());
+        let mut entries = entries.to_vec();
+        if let (Some(prefix), Some(at)) = (&prefix, self.source)
+            && let Some((_, value)) = entries.get_mut(at)
+        {
+            *value = prefix;
+        }
+        self.detail(&entries)
     }
 
     /// The values of a descriptor that metrics show.

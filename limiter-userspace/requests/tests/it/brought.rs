@@ -11,14 +11,14 @@ use crate::running::started;
 use crate::support::{SECOND, at, descriptors, file, limiter};
 
 /// A plain limit of a rule.
-fn limit(text: &str) -> RequestLimit {
+pub(crate) fn limit(text: &str) -> RequestLimit {
     let text = format!("domain: d\ndescriptors: [{{key: k, rate_limit: {{{text}}}}}]\n");
     let file = file(&text);
     let RequestTerms::Limits(limits) = &file.rules()[0].1.terms else { panic!("{text}") };
     limits[0].written
 }
 
-fn ask(limiter: &Limiter, text: &str, limit: RequestLimit, nanos: u64) -> Answer {
+pub(crate) fn ask(limiter: &Limiter, text: &str, limit: RequestLimit, nanos: u64) -> Answer {
     let descriptor = Descriptor { limit: Some(limit), ..descriptors(&[text])[0].clone() };
     let asked = Asked { domain: "d", descriptors: smallvec![descriptor], hits: 1 };
     limiter.decide(&limiter.rules(), &asked, &at(nanos), Detail::Left).unwrap()

@@ -19,6 +19,7 @@ mod random;
 #[expect(clippy::expect_used, dead_code, reason = "as the tests of the cluster use it")]
 #[path = "../../../cluster/tests/cluster/server.rs"]
 mod redis_server;
+mod refused;
 mod reserve;
 mod resp;
 mod room;
