@@ -214,7 +214,8 @@ impl InForce {
     /// Packs the number of a rule set, and its header.
     #[cfg_attr(target_arch = "bpf", inline(always))]
     pub const fn new(generation: Generation, header: RuleSetHeader) -> Self {
-        Self((generation.get() as u64) << 32 | header.raw() << 8 | NO_REASON)
+        let header = header.raw() & RuleSetHeader::BITS;
+        Self((generation.get() as u64) << 32 | header << 8 | NO_REASON)
     }
 
     /// The number of the rule set.

@@ -1,13 +1,15 @@
 //! Names and numbers on which daemon and program agree.
 
 use crate::bucket::{Generation, Slot};
+use crate::bucket_key::BucketKey;
+use crate::source::Source;
 use crate::time::Ticks;
 
 /// The number of the layout. It changes whenever a layout, a map or the meaning of a value changes.
 /// A daemon adopts pinned maps only if their number is the same, and replaces others. A program
 /// built with `LIMITER_ANOTHER_LAYOUT` in the environment has the next number, and differs in
 /// nothing else: `cargo xtask vm --system` upgrades to it.
-pub const ABI_VERSION: u64 = 23 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
+pub const ABI_VERSION: u64 = 24 + option_env!("LIMITER_ANOTHER_LAYOUT").is_some() as u64;
 
 /// Indices into the `CONTROL` array of `u64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +136,10 @@ impl RuleSetHeader {
     const NO_SOURCES: u64 = 1 << 14;
     const OUT: u64 = 1 << 15;
 
-    /// The bits that a header may have.
+    /// The bits that a header may have, besides the number of [`RuleSetHeader::with_only_out`].
     pub const BITS: u64 = 0xff_ffff;
+
+    const ONLY_OUT: u32 = 32;
 
     /// The header of a rule set with `tables` tables besides the source table, at most
     /// [`super::MAX_TABLES`]; `flows` if any limit counts new flows; `actions` if any limit of the
@@ -182,6 +186,25 @@ impl RuleSetHeader {
     #[must_use]
     pub const fn with_out(self) -> Self {
         Self(self.0 | Self::OUT)
+    }
+
+    /// Marks that outgoing IPv4 packets are in one table only, whose keys are their destinations,
+    /// by its [`super::Table::compact`].
+    #[must_use]
+    pub const fn with_only_out(self, compact: u64) -> Self {
+        Self(self.0 | compact << Self::ONLY_OUT)
+    }
+
+    /// The bucket key of an outgoing packet to `destination`, if nothing else has to be known.
+    #[cfg_attr(target_arch = "bpf", inline(always))]
+    pub const fn only_out(self, destination: &Source) -> Option<BucketKey> {
+        match (self.0 >> Self::ONLY_OUT, destination) {
+            (0, _) | (_, Source::V6(_)) => None,
+            (compact, Source::V4([a, b, c, d])) => {
+                let address = u64::from_ne_bytes([0, 0, 0, 0, *a, *b, *c, *d]);
+                Some(BucketKey::compact(compact | address))
+            }
+        }
     }
 
     /// True if some table takes outgoing packets, for a rule on them or on both directions.

@@ -92,6 +92,10 @@ pub fn classify<W: Maps>(maps: &W, frame: &impl Bytes, size: FrameSize, now: Tic
         if !header.has_out() {
             return Next::Done(Reason::NoRule);
         }
+        if let Some(bucket_key) = header.only_out(&source) {
+            let packet = SourcePacket { bucket_key, generation, size, now, deferred: false };
+            return Next::Sources(packet);
+        }
         return Next::Tables { generation, header: header.of_out(), now };
     }
     if header.drops_martians() && source.is_martian() {

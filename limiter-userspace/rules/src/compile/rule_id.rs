@@ -268,6 +268,12 @@ impl TableForm {
         self == RuleId::of_source(&Selector::Every).form
     }
 
+    /// True if IPv4 packets have a bucket for each source, whatever else they are.
+    pub(crate) fn is_by_address(self) -> bool {
+        let is_whole = |masks: SourceMasks| masks.v4 == SOURCE_MASKS.v4;
+        self.fields & !field::CONDITIONS == field::SOURCE && self.source.is_some_and(is_whole)
+    }
+
     /// True if no two sources of the family of an address share a bucket.
     pub fn distinguishes_sources(self, net: &IpNet) -> bool {
         let length = |masks: SourceMasks| masks.of(net);

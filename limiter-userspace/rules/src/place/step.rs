@@ -153,7 +153,7 @@ impl<'a> Step<'a> {
             ..InstalledTables::default()
         };
         let layout = &self.set.layout;
-        let mut sources = Vec::new();
+        let (mut sources, mut outgoing) = (Vec::new(), Vec::new());
         let mut tables = Vec::with_capacity(layout.tables.len());
         for (index, table) in (0u32..).zip(&layout.tables) {
             let id = match old.ids.get(&table.form) {
@@ -166,10 +166,16 @@ impl<'a> Step<'a> {
             let shapes = table.shapes();
             let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
             let mut of = Table { fixed, shapes: count, ..table.table(id) };
-            sources.extend(table.compact(&mut of, |rule| {
+            let compact = table.compact(&mut of, |rule| {
                 let slot = *installed.rules.get(rule)?;
                 installed.records.get(&slot)?.is_compact().then_some(slot)
-            }));
+            });
+            if table.form.direction().has_out() {
+                let has_rule = compact.iter().any(|(_, slot)| *slot != Slot::NONE.index());
+                let by_address = has_rule && table.form.is_by_address();
+                outgoing.push(if by_address { of.compact } else { 0 });
+            }
+            sources.extend(compact);
             installed.compact.extend((of.compact != 0).then_some(of));
             tables.push((of, shapes));
         }
@@ -182,8 +188,14 @@ impl<'a> Step<'a> {
         if layout.tables.iter().any(|table| table.form.fields & field::INNER != 0) {
             header = header.with_inner();
         }
-        if layout.tables.iter().any(|table| table.form.direction().has_out()) {
+        if !outgoing.is_empty() {
             header = header.with_out();
+        }
+        // Every packet adds to what is known of flows.
+        if let [compact] = outgoing[..]
+            && !flows
+        {
+            header = header.with_only_out(compact);
         }
         if installed.records.values().any(|record| record.on_loss != OnLoss::Keep as u8) {
             header = header.with_loss();

@@ -1,7 +1,7 @@
 //! Tables of rules for packets that go out, or in both directions.
 
 use limiter_common::compact::{compact_bucket_key, compact_key};
-use limiter_common::source::MAPPED;
+use limiter_common::source::{MAPPED, Source};
 use limiter_common::wire::{ActionKind, Count, KeyName};
 
 use super::*;
@@ -84,6 +84,42 @@ fn the_header_says_whether_outgoing_packets_are_asked_for() {
         }
     }
     assert!(!Maps::default().apply_text("descriptors: []\n").tables.header.has_out());
+}
+
+/// Outgoing IPv4 packets take the short way only if nothing but their address has to be known.
+#[test]
+fn the_header_says_whether_the_destination_is_all_there_is_to_know() {
+    let own = format!("{{key: remote_address, direction: out, {LIMIT}}}");
+    let both = format!("{{key: remote_address, direction: both, {LIMIT}}}");
+    let prefix =
+        |net| format!("{{key: remote_address, value: \"{net}\", direction: out, {LIMIT}}}");
+    let within =
+        format!("{{key: vlan, direction: out, descriptors: [{{key: remote_address, {LIMIT}}}]}}");
+    let wide = format!(
+        "{{key: masked_remote_address, v4_prefix_mask_len: 24, v6_prefix_mask_len: 64, direction: \
+         out, {LIMIT}}}"
+    );
+    let flows = "{key: vlan, rate_limit: {rate: 9 flows/s}}".to_owned();
+    let sources = format!("{{key: remote_address, {LIMIT}}}");
+    let ports = format!("{{key: destination_port, {LIMIT}}}");
+    for (rules, is_short) in [
+        (vec![own.clone()], true),
+        (vec![both.clone()], true),
+        (vec![prefix("192.0.2.0/24")], true),
+        (vec![own.clone(), sources, ports], true),
+        (vec![prefix("2001:db8::/32")], false),
+        (vec![within], false),
+        (vec![wide], false),
+        (vec![own.clone(), both], false),
+        (vec![own, flows], false),
+    ] {
+        let text = format!("descriptors: [{}]\n", rules.join(", "));
+        let header = Maps::default().apply_text(&text).tables.header;
+        let [four, six] = [Source::V4([192, 0, 2, 7]), Source::V6([0x20, 1, 0, 0, 0, 0, 0, 0])];
+        assert_eq!(header.only_out(&four).is_some(), is_short, "{text}");
+        assert_eq!(header.only_out(&six), None);
+        assert!(header.has_out());
+    }
 }
 
 /// Each direction has a rule on all packets, with a bucket of its own.
