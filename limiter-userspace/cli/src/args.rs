@@ -219,8 +219,8 @@ pub(super) enum Command {
         LIMITER_LOG sets the log's level and filter, as in LIMITER_LOG=debug."
     )]
     Serve(Serve),
-    /// List the keys of requests that `limiter serve` refuses most, or what it refused of one. Needs
-    /// no daemon and no privilege
+    /// List the keys of requests that `limiter serve` refuses most, or what it refused of one.
+    /// Needs no daemon and no privilege
     #[cfg(feature = "requests")]
     #[command(
         after_help = "A key is a descriptor at its rule. Values are shown where the rule has \

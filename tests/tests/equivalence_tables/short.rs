@@ -111,8 +111,8 @@ fn the_short_ways_are_the_long_one() {
     }
 }
 
-/// Rule sets of outgoing packets. In all but the last three, an IPv4 packet is in one table only, by
-/// nothing but its destination; between two of them, buckets go on.
+/// Rule sets of outgoing packets. In all but the last three, an IPv4 packet is in one table only,
+/// by nothing but its destination; between two of them, buckets go on.
 const OUTGOING: [&str; 8] = [
     "descriptors:
   - {key: remote_address, direction: out, rate_limit: {rate: 3/s, burst: 2}}
