@@ -4,7 +4,8 @@
 //!
 //! [`load`] generates packets, [`simulate`] applies several rule sets to them, and [`tune`] finds
 //! the limit that spares a share of the sources. The last two take packets one by one and hold no
-//! file, so that a live observation can feed them as well.
+//! file, so that a live observation can feed them as well. [`access_log`] reads requests, of which
+//! [`tune`] finds the limit, too.
 
 pub mod access_log;
 pub mod explain;
