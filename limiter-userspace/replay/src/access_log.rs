@@ -66,6 +66,7 @@ pub struct Logged<'a> {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack")]
 enum Line<'a> {
     /// Facts by name.
     Combined([(&'static str, &'a str); 8]),
@@ -162,9 +163,9 @@ pub fn parse<'a>(line: &'a [u8], names: &'a Names) -> Result<Logged<'a>, NoReque
     if line.len() > MAX_LINE {
         return Err(NoRequest::Long);
     }
-    let line = std::str::from_utf8(line).map_err(|_| NoRequest::NoText)?;
+    let line = std::str::from_utf8(line).map_err(|_other| NoRequest::NoText)?;
     let (line, time) = if line.starts_with('{') {
-        let value: Value = serde_json::from_str(line).map_err(|_| NoRequest::Unknown)?;
+        let value: Value = serde_json::from_str(line).map_err(|_wrong| NoRequest::Unknown)?;
         (Line::Json(value), None)
     } else {
         let (facts, time) = combined(line).ok_or(NoRequest::Unknown)?;

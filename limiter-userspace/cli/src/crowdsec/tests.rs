@@ -91,8 +91,8 @@ impl Fakes {
                 let skipped = json!([{"source": MANAGED, "why": "it is inside a prefix"}]);
                 let skipped = if is_managed { skipped } else { json!([]) };
                 changes.lock().unwrap().push((head, body));
-                let changed = json!({"allowed": 0, "denied": 0, "skipped": skipped});
-                drop(stream.write_all(&answer("200 OK", &changed.to_string())));
+                let counts = json!({"allowed": 0, "denied": 0, "skipped": skipped});
+                drop(stream.write_all(&answer("200 OK", &counts.to_string())));
             }
         });
     }

@@ -271,7 +271,7 @@ fn a_limit_of_requests_is_proposed_from_an_access_log() {
     let at = |name: &str| directory.path().join(name).display().to_string();
     // A line of a clock that went back, and one that is none.
     fs::write(at("a.log"), log() + &log().lines().next().unwrap().replace(":00:", ":08:")).unwrap();
-    let json: String = log()
+    let json: Vec<String> = log()
         .lines()
         .map(|line| {
             let mut words = line.split([':', ' ']);
@@ -282,7 +282,7 @@ fn a_limit_of_requests_is_proposed_from_an_access_log() {
             format!("{{\"ts\": {ts}.5, \"request\": {{\"client_ip\": \"{client}\"}}}}\n")
         })
         .collect();
-    fs::write(at("b.log"), format!("no line\n{json}")).unwrap();
+    fs::write(at("b.log"), format!("no line\n{}", json.concat())).unwrap();
     for (name, note) in [
         ("a.log", "1 lines are older than one before"),
         ("b.log", "lines that are no requests, and were left out: 1; "),
