@@ -298,7 +298,9 @@ impl Candidate {
 impl Render for Simulated {
     fn render(&self, text: &mut String) {
         let [requests, clients] = [self.requests, self.clients].map(number);
-        line(text, format_args!("{requests} requests of {clients} clients"));
+        let more = self.candidates.iter().any(|row| row.uncounted > 0);
+        let more = if more { " or more" } else { "" };
+        line(text, format_args!("{requests} requests of {clients} clients{more}"));
         text.push('\n');
         let mut rows =
             table(&["RULES", ">PASSED", ">REFUSED", ">NO RULE", ">CLIENTS HIT", ">THEIR REQUESTS"]);
