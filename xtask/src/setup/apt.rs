@@ -175,18 +175,20 @@ fn not_offered(facts: &Facts, package: &str) -> Refused {
     )
 }
 
-/// Builds bpf-linker with the library that rustc itself needs. llvm-22-dev, four times its size,
-/// would add only a name that the linker of the C compiler knows: that is a link in a directory
-/// which is gone afterwards. So bpf-linker searches the system's directory when it starts, and not
-/// that one, which somebody else could make again.
+/// Builds bpf-linker with the LLVM library that rustc needs anyway. The C linker looks for it as
+/// `libLLVM.so`, a name that comes with llvm-22-dev; a link in a temporary directory stands in for
+/// those 411 MB. bpf-linker's own search path is the system's directory, through the link `lib`: a
+/// path into the temporary one could be made again by another user.
 fn install_linker() -> Result<()> {
     let listed = process::output(process::command("dpkg-query").args(["--listfiles", LLVM]))?;
     let library = listed.lines().map(Path::new).find(|path| path.ends_with(LLVM_LIBRARY));
     let library = library.with_context(|| format!("{LLVM} has no {LLVM_LIBRARY}"))?;
     let folder = library.parent().context("a library is in a directory")?;
     let prefix = tempfile::tempdir().context("no temporary folder for the name of LLVM")?;
-    symlink(folder, prefix.path().join("lib"))?;
-    symlink(library, prefix.path().join("libLLVM.so"))?;
+    for (of, name) in [(folder, "lib"), (library, "libLLVM.so")] {
+        let link = prefix.path().join(name);
+        symlink(of, &link).with_context(|| format!("cannot make the link {}", link.display()))?;
+    }
     let mut cargo = process::command("cargo");
     cargo.env("LLVM_PREFIX", prefix.path()).env("LIBRARY_PATH", prefix.path());
     // Not optimised, it is built in half of the time. Its work is that of LLVM.

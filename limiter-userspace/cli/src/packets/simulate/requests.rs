@@ -19,10 +19,10 @@ use crate::output::Output;
 use crate::packets::reading::Read;
 use crate::packets::reading::access_log::LogArguments;
 
-/// Keys that a candidate has room for: 48 MB.
+/// Keys that a candidate has room for.
 const KEYS: usize = 1 << 20;
 
-/// Clients that are counted one by one for a candidate: 20 MB.
+/// Clients that are counted one by one for a candidate, so that memory does not grow with the log.
 const CLIENTS: usize = 1 << 18;
 
 /// Clients that are named for a candidate: those that are refused most.
@@ -164,7 +164,7 @@ impl Candidate {
             }
         };
         let limiter = Limiter::new(KEYS).map_err(|error| failed(&error))?;
-        // No lease is had here: a limit that nodes share counts as one of this node.
+        // Without other nodes, a limit that nodes share is one of this node.
         limiter.apply(&files, &Moment::of_nanos(BEGIN, BEGIN)).map_err(|error| failed(&error))?;
         let row = Row {
             name,
