@@ -16,8 +16,8 @@ const README: Page = Page {
     not_typed: &[
         ("apt-get install -y git gcc curl dpkg-dev", CARGO),
         ("curl -sSf https://sh.rustup.rs | sh -s -- -y && . ~/.cargo/env", CARGO),
-        ("cargo xtask run        # sets up the build, and shows the demo", CARGO),
-        ("cargo xtask test       # its tests: 20 minutes", CARGO),
+        ("cargo xtask run", CARGO),
+        ("cargo xtask test", CARGO),
         (
             "cargo xtask dist --only deb --arch amd64 && dpkg -i target/packages/limiter_*.deb",
             PACKAGE,
@@ -33,11 +33,7 @@ const FIRST_HOUR: Page = Page {
         ("limiter demo", DEMO),
         ("limiter doctor --iface eth0", "its answer is of the machine: the tests `doctor` have it"),
         ("limiter top", TERMINAL),
-        (
-            "editor /etc/limiter/limiter.env        # LIMITER_RUN=--iface eth0 --rules ... \
-             --management ...",
-            PACKAGE,
-        ),
+        ("editor /etc/limiter/limiter.env", PACKAGE),
         ("systemctl enable --now limiter", PACKAGE),
         ("dpkg -P limiter", PACKAGE),
     ],

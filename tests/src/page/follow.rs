@@ -27,7 +27,7 @@ const SAYS_WITHIN: Duration = Duration::from_mins(1);
 /// Time within which packets that were sent are counted.
 const COUNTS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Commands of a page that are not typed, and why.
+/// Commands of a page that are not typed, without the comments behind them, and why.
 pub type NotTyped = [(&'static str, &'static str)];
 
 /// A page that is followed.
@@ -119,6 +119,11 @@ fn follow_text(page: &Page, text: &str, root: &Path) -> Result<(usize, Vec<Fault
     Ok((following.typed, following.faults))
 }
 
+/// A command without the comment behind it, which may change without the command.
+fn without_comment(command: &str) -> &str {
+    command.split_once(" #").map_or(command, |(bare, _)| bare.trim_end())
+}
+
 impl Following<'_> {
     fn step(&mut self, step: Step, root: &Path) -> Result<()> {
         match &step {
@@ -145,8 +150,9 @@ impl Following<'_> {
                 Ok(())
             }
             Step::Command { command, place, .. } => {
+                let bare = without_comment(command);
                 if let Some((left_out, _)) =
-                    self.page.not_typed.iter().find(|(left_out, _)| left_out == command)
+                    self.page.not_typed.iter().find(|(left_out, _)| *left_out == bare)
                 {
                     self.skipped.insert(left_out);
                     return Ok(());
