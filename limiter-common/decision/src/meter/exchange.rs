@@ -2,6 +2,8 @@
 
 use limiter_common::wire::{Algorithm, Limit, LimitSpec};
 
+use crate::rounds::Rounds;
+
 /// One unit (a packet, a byte) in the measure of a limit: `size / 2^shift`, a time in ticks, or a
 /// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,17 +130,17 @@ fn divide(unit: Unit, amount: u64) -> (u64, u64, u64) {
 
 /// The next 32 binary digits of a division whose remainder is `left`, below `divisor` and 2^62, and
 /// the remainder after them. By two bits in a round, because two more are what fits; no branch in
-/// it, for the verifier.
+/// it, for the verifier. Not unrolled: the kernel patches each division of a program by itself, and
+/// moves all that follows.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 fn digits(mut left: u64, divisor: u64) -> (u64, u64) {
     let mut quotient = 0u64;
-    let mut bit = 0;
-    while bit < BITS {
+    let mut rounds = Rounds::new();
+    while rounds.more(u64::from(BITS / 2)) {
         left = left.wrapping_shl(2);
         let digit = left.checked_div(divisor).unwrap_or_default();
         left = left.wrapping_sub(digit.wrapping_mul(divisor));
         quotient = quotient.wrapping_shl(2) | digit;
-        bit += 2;
     }
     (quotient, left)
 }
