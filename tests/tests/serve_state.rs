@@ -54,10 +54,12 @@ impl Bed {
     }
 
     fn start(&self, save_every: &str) -> Result<Serve> {
-        self.start_at(self.listener.try_clone()?.into(), &["--save-every", save_every])
+        let options = ["--save-every", save_every];
+        self.start_at(self.listener.try_clone()?.into(), "limiter-serve.socket", &options)
     }
 
-    fn start_at(&self, socket: OwnedFd, options: &[&str]) -> Result<Serve> {
+    /// Passes a socket with a name.
+    fn start_at(&self, socket: OwnedFd, name: &str, options: &[&str]) -> Result<Serve> {
         self.started.set(self.started.get() + 1);
         let log = self.dir.path().join(format!("log-{}", self.started.get()));
         let mut command = Command::new("sh");
@@ -66,7 +68,7 @@ impl Bed {
         command.args(["-c", pass, "sh"]).arg(binary()?);
         command.args(["serve", "--rules"]).arg(self.dir.path().join("r.yaml"));
         command.arg("--state-dir").arg(self.state()).args(options);
-        command.stdin(Stdio::from(socket)).stderr(File::create(&log)?);
+        command.env("LISTEN_FDNAMES", name).stdin(Stdio::from(socket)).stderr(File::create(&log)?);
         Ok(Serve { child: command.spawn()?, log })
     }
 
@@ -221,7 +223,7 @@ fn a_unix_socket_is_passed_beside_an_address_of_its_own() -> Result<()> {
     let listener = UnixListener::bind(&path)?;
     for used in [1, 3] {
         let socket = listener.try_clone()?.into();
-        let serve = bed.start_at(socket, &["--listen", "127.0.0.1:0"])?;
+        let serve = bed.start_at(socket, "s", &["--listen", "127.0.0.1:0"])?;
         let stream = UnixStream::connect(&path)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         ensure!(answer(stream)? == (200, 100 - used));
@@ -233,6 +235,22 @@ fn a_unix_socket_is_passed_beside_an_address_of_its_own() -> Result<()> {
         ensure!(serve.end(Signal::TERM)?.success());
         ensure!(path.exists(), "it is not this process's");
     }
+    Ok(())
+}
+
+/// At a socket that is passed under the name `resp`, Redis' protocol is spoken.
+#[test]
+fn a_socket_for_the_protocol_of_redis_is_passed_by_its_name() -> Result<()> {
+    let bed = Bed::new("serve-resp", 100)?;
+    let socket = bed.listener.try_clone()?.into();
+    let serve = bed.start_at(socket, "resp", &["--listen", "127.0.0.1:0"])?;
+    let mut stream = connect(bed.listener.local_addr()?)?;
+    stream.write_all(b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nQUIT\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    ensure!(answer == "+PONG\r\n+OK\r\n", "{answer:?}");
+    until("its address is in the log", || Ok(serve.said()?.contains("answered at redis://")))?;
+    ensure!(serve.end(Signal::TERM)?.success());
     Ok(())
 }
 

@@ -189,12 +189,13 @@ impl Server {
             .map_err(|error| system("describe the gRPC services")(io::Error::other(error)))?;
         let answers = Answers { service: Arc::clone(&service), grpc: Arc::new(grpc) };
         let (mut listeners, mut addresses, mut resp) = (Vec::new(), Vec::new(), Vec::new());
-        for (listener, address) in listen::inherited().map_err(ServeError::Inherited)? {
-            addresses.push(address);
-            listeners.push((Speaks::Http, listener));
+        for (speaks, listener, address) in listen::inherited().map_err(ServeError::Inherited)? {
+            let to = if speaks == Speaks::Http { &mut addresses } else { &mut resp };
+            to.push(address);
+            listeners.push((speaks, listener));
         }
         let mut asked = options.listen.clone();
-        if asked.is_empty() && listeners.is_empty() {
+        if asked.is_empty() && addresses.is_empty() {
             asked.push(Listen::Tcp(DEFAULT_LISTEN));
         }
         let mut own = Vec::new();

@@ -1,5 +1,6 @@
 //! Where the server listens: TCP, and unix sockets.
 
+use std::env;
 use std::fmt;
 use std::fs::{self, Permissions};
 use std::io;
@@ -117,22 +118,29 @@ impl Listener {
     }
 }
 
-/// Listeners that the service manager passes to this process, as `sd_listen_fds`(3) says; none if
-/// it passes none. Each may be passed once.
-pub(crate) fn inherited() -> io::Result<Vec<(Listener, Listen)>> {
+/// The name of sockets that the service manager passes for the protocol of Redis
+/// (`FileDescriptorName=` of the unit).
+const OF_RESP: &str = "resp";
+
+/// Listeners that the service manager passes to this process, as `sd_listen_fds`(3) says, with what
+/// is spoken there; none if it passes none. Each may be passed once.
+pub(crate) fn inherited() -> io::Result<Vec<(Speaks, Listener, Listen)>> {
+    let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':');
     let mut passed = ListenFd::from_env();
     let mut listeners = Vec::new();
     for index in 0..passed.len() {
+        let speaks = if names.next() == Some(OF_RESP) { Speaks::Resp } else { Speaks::Http };
         // What is no TCP listener stays where it is.
         if let Ok(Some(listener)) = passed.take_tcp_listener(index) {
             listener.set_nonblocking(true)?;
             let address = Listen::Tcp(listener.local_addr()?);
-            listeners.push((Listener::Tcp(listener), address));
+            listeners.push((speaks, Listener::Tcp(listener), address));
         } else if let Some(listener) = passed.take_unix_listener(index)? {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
             let path = address.as_pathname().map(Path::to_owned).unwrap_or_default();
-            listeners.push((Listener::Unix(listener), Listen::Unix(path)));
+            listeners.push((speaks, Listener::Unix(listener), Listen::Unix(path)));
         }
     }
     Ok(listeners)

@@ -27,7 +27,7 @@ const MOST_OUT: usize = 64 << 10;
 const COMMAND: Duration = Duration::from_secs(5);
 
 /// Time for a client to read its answers. Until then nothing more of it is read.
-const SEND: Duration = Duration::from_mins(1);
+const SEND: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_mins(1) };
 
 /// What a connection holds, which ends with it.
 struct Held<'a>(&'a Activity);
@@ -160,5 +160,33 @@ impl Answering<'_> {
             }
         };
         Answered { used, next }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::doors::under_way::{MEMORY, Memory};
+    use crate::limiter::Limiter;
+    use crate::service::WaitingRoom;
+
+    #[test]
+    fn a_client_that_reads_no_answers_is_cut_off() {
+        let waiting = || WaitingRoom::new(Duration::ZERO, 1);
+        let service = Service::new(Limiter::new(1).unwrap(), waiting(), waiting(), 1);
+        let memory = Memory::new(MEMORY);
+        let (mut client, server) = duplex(64);
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let (activity, closes) = (Activity::new(&memory), Cell::new(false));
+            let begin = Instant::now();
+            let commands = b"*1\r\n$4\r\nPING\r\n".repeat(100);
+            let serving = serve(server, &service, &activity, &closes);
+            let (served, sent) = tokio::join!(serving, client.write_all(&commands));
+            assert!(served.is_ok() && sent.is_err() && begin.elapsed() >= SEND);
+        });
     }
 }
