@@ -23,6 +23,9 @@ pub(crate) struct Arguments {
     pub(crate) arguments: Vec<OsString>,
 }
 
+/// A peer that no package of Debian has.
+const THROTTLECRAB: &str = "throttlecrab-server@0.4.40";
+
 /// Words behind `bench` that begin the arguments of `limiter-bench-xtask`.
 const OF_XTASK: [&str; 4] = ["build", "cards", "devices", "figures"];
 
@@ -53,10 +56,19 @@ pub(crate) fn main(program: &str, arguments: &Arguments) -> Result<ExitCode> {
     }
     let toolchain = setup::ensure(Tools::Peers)?;
     let limiter = workspace::build(&toolchain, "limiter-userspace", "limiter", false)?;
-    let program = workspace::build_measurement(&toolchain, program)?;
     let root = workspace::root()?;
+    let peers = root.join("target/peers");
+    if program == "limiter-bench" {
+        // Nothing happens if it is there.
+        let mut install = workspace::cargo(&toolchain)?;
+        install.args(["install", "--locked", THROTTLECRAB, "--root"]).arg(&peers);
+        process::run(&mut install)?;
+    }
+    let program = workspace::build_measurement(&toolchain, program)?;
     let output = tempfile::tempdir().context("no directory for the results could be made")?;
+    let throttlecrab = peers.join("bin/throttlecrab-server").into_os_string();
     let mut kept = vec![("LIMITER_BIN", limiter.into_os_string())];
+    kept.push(("LIMITER_THROTTLECRAB", throttlecrab));
     kept.extend(env::var_os("RUST_BACKTRACE").map(|value| ("RUST_BACKTRACE", value)));
     let mut command = process::as_root(privilege, program, &kept);
     command.arg("--output").arg(output.path()).args(&arguments.arguments);

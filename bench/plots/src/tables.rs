@@ -94,6 +94,7 @@ const SHOWN: &[Shown] = &[
     ),
     shown("two CPUs", ("contention", "Measured", 0), All, &[0, 3, 4, 5]),
     shown("over gRPC", ("requests", "Over gRPC", 0), Of(SERVED), &[0, 1, 2, 3]),
+    shown("over RESP", ("requests", "Over RESP", 0), All, &[0, 1, 2, 6, 7]),
     Shown {
         page: "accuracy.md",
         name: "virtual time",

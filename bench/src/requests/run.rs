@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use super::contender::{Contender, Decide};
-use super::{page, servers};
+use super::{page, resp, servers};
 use crate::figure::{Bound, Figure};
 use crate::group::{Measured, Options};
 use crate::spread::Spread;
 
 /// Users, and what the ratios to limitador and governor are held to.
 const CASES: [(usize, [f64; 2]); 3] =
-    [(1, [5.5, 0.1]), (10_000, [7.0, 0.15]), (1_000_000, [3.2, 0.35])];
+    [(1, [6.1, 0.12]), (10_000, [8.4, 0.17]), (1_000_000, [3.4, 0.35])];
 
 /// One number of users.
 pub(super) struct Row {
@@ -57,7 +57,9 @@ pub fn run(options: &Options) -> Result<Measured> {
     let effort_of_servers = servers::Effort { rounds, time: Duration::from_secs(seconds) };
     let (served, of_servers) = servers::measure(&effort_of_servers).context("servers")?;
     figures.extend(of_servers);
-    let page = format!("{}\n{served}", page::markdown(&rows, &effort));
+    let (of_resp, figures_of_resp) = resp::measure(&effort_of_servers).context("RESP")?;
+    figures.extend(figures_of_resp);
+    let page = format!("{}\n{served}\n{of_resp}", page::markdown(&rows, &effort));
     Ok(Measured { page, figures })
 }
 

@@ -117,6 +117,16 @@ impl Served {
             }
         };
         command.stdin(Stdio::null()).stdout(Stdio::null());
+        Self::run(command, cpu, address, directory).with_context(|| format!("server {peer}"))
+    }
+
+    /// Starts the command of a server, which listens at an address and has a directory.
+    pub(super) fn run(
+        mut command: Command,
+        cpu: usize,
+        address: SocketAddr,
+        directory: TempDir,
+    ) -> Result<Self> {
         // A child is born on the CPU of the thread that starts it.
         let child = thread::spawn(move || {
             cpu::pin(None, cpu)?;
@@ -124,7 +134,7 @@ impl Served {
         });
         let child = child.join().map_err(|_panic| anyhow!("a thread panicked"))??;
         let mut served = Self { child, address, _directory: directory };
-        served.wait().with_context(|| format!("server {peer}"))?;
+        served.wait()?;
         Ok(served)
     }
 
@@ -151,8 +161,18 @@ impl Drop for Served {
     }
 }
 
-fn free_address() -> Result<SocketAddr> {
+pub(super) fn free_address() -> Result<SocketAddr> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// `limiter serve` with one thread, and room for so many keys.
+pub(super) fn limiter_serve(room: usize, directory: &TempDir) -> Result<Command> {
+    let mut command = Command::new(limiter::binary()?);
+    command.args(["serve", "--threads", "1", "--max-keys", &room.to_string()]);
+    command.env("LIMITER_LOG", "warn");
+    // No daemon takes part.
+    command.arg("--socket").arg(directory.path().join("none.sock"));
+    Ok(command)
 }
 
 fn serve(peer: Peer, address: SocketAddr, directory: &TempDir, redis: &str) -> Result<Command> {
@@ -165,12 +185,8 @@ fn serve(peer: Peer, address: SocketAddr, directory: &TempDir, redis: &str) -> R
         &rules,
         format!("domain: bench\ndescriptors: [{{key: user, rate_limit: {limit}}}]\n"),
     )?;
-    let mut command = Command::new(limiter::binary()?);
-    command.args(["serve", "--threads", "1", "--listen", &address.to_string()]);
-    command.args(["--max-keys", &ROOM.to_string(), "--rules"]).arg(rules);
-    command.env("LIMITER_LOG", "warn");
-    // No daemon takes part.
-    command.arg("--socket").arg(directory.path().join("none.sock"));
+    let mut command = limiter_serve(ROOM, directory)?;
+    command.args(["--listen", &address.to_string(), "--rules"]).arg(rules);
     if peer == Peer::Shared {
         let node = directory.path().join("node.yaml");
         fs::write(&node, format!("redis: {{address: {redis}}}\nnode: bench\nnodes: 2\n"))?;

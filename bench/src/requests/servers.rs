@@ -18,8 +18,8 @@ use crate::figure::{Bound, Figure};
 use crate::spread::Spread;
 
 /// The CPU of those that ask, and of the server.
-const ASKING: usize = 0;
-const ANSWERING: usize = 1;
+pub(super) const ASKING: usize = 0;
+pub(super) const ANSWERING: usize = 1;
 
 /// Users of limits in memory, and of those that are shared, where each is asked about often.
 const USERS: usize = 10_000;

@@ -134,6 +134,8 @@ const PEERS: &[Tool] = &[
     Tool { program: "iptables", package: "iptables" },
     Tool { program: "nft", package: "nftables" },
 ];
+/// What cargo builds throttlecrab-server with.
+const PROTOC: &[Tool] = &[Tool { program: "protoc", package: "protobuf-compiler" }];
 const CAPTURES: &[Tool] = &[
     Tool { program: "tshark", package: "tshark" },
     Tool { program: "scapy", package: "python3-scapy" },
@@ -151,7 +153,7 @@ impl Tools {
                 &[SANDBOX, TRAFFIC, PROXY, PEERS, SERVICE, STORE, TLS, DEB, ALERTS, BROWSER]
             }
             Self::Partners => &[SANDBOX, GUEST, UNPACK],
-            Self::Peers => &[SANDBOX, PEERS, STORE],
+            Self::Peers => &[SANDBOX, PEERS, STORE, PROTOC],
             Self::Vm => &[SANDBOX, GUEST],
             Self::VmCross => &[SANDBOX, GUEST, CROSS],
             Self::VmDevices => &[SANDBOX, GUEST, DEVICES],
