@@ -27,7 +27,8 @@ pub(super) struct Serve {
     /// that the service manager passes, or 127.0.0.1:8081]
     #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
     listen: Vec<Listen>,
-    /// Where to speak the protocol of Redis (CL.THROTTLE, LIMITER.ASK); may be repeated
+    /// Where to speak the protocol of Redis (CL.THROTTLE, LIMITER.ASK), beside the sockets that the
+    /// service manager passes under the name `resp`; may be repeated
     #[arg(long, value_name = "ADDRESS:PORT|unix:PATH")]
     resp: Vec<Listen>,
     /// Keep what is used of the limits in this directory, for the next start; the last one given

@@ -30,10 +30,17 @@ pub(crate) struct Ask {
     entries: Vec<(String, String)>,
     /// Where `limiter serve` listens
     #[arg(long, value_name = "ADDRESS:PORT|unix:PATH", default_value = "127.0.0.1:8081")]
-    server: Listen,
+    pub(crate) server: Listen,
     /// Same as --output json
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl Ask {
+    /// Asks for the keys that are refused most.
+    pub(crate) const fn all(server: Listen) -> Self {
+        Self { domain: None, entries: Vec::new(), server, json: false }
+    }
 }
 
 fn entry(text: &str) -> Result<(String, String), String> {
@@ -45,7 +52,8 @@ pub(crate) fn ask(Ask { domain, entries, server, .. }: &Ask) -> Result<RefusedKe
     let failed = |why: &dyn std::fmt::Display| {
         let why = clean(&why.to_string());
         Failure::Server(format!(
-            "cannot ask `limiter serve` at {server}: {why}: name its address with --server"
+            "cannot ask `limiter serve` at {server}: {why}: name its address with --server, or with \
+             --requests of `top`"
         ))
     };
     let request = domain.as_ref().map_or_else(

@@ -10,6 +10,8 @@ mod link;
 mod once;
 mod orders;
 mod past;
+#[cfg(feature = "requests")]
+mod refused;
 mod state;
 mod terminal;
 
@@ -17,10 +19,13 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{self, Event, KeyEventKind};
+use crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use limiter_api::client::Client;
 use limiter_api::sources::By;
+#[cfg(feature = "requests")]
+use limiter_requests::Listen;
 use limiter_rules::source_text;
+use ratatui::Frame;
 
 use super::answer::Answer;
 use super::failure::Failure;
@@ -47,7 +52,6 @@ const TURN: Duration = Duration::from_millis(100);
     p             pause\n  \
     ?             all keys\n  \
     q             quit\n\n\
-    `limiter refused` lists the keys of requests that `limiter serve` refuses.\n\
     NO_COLOR turns colours off.")]
 pub(super) struct Look {
     /// How often to look
@@ -59,6 +63,14 @@ pub(super) struct Look {
     /// Only sources in this prefix
     #[arg(long, value_name = "PREFIX")]
     within: Option<String>,
+    /// Show the keys of requests that a `limiter serve` refuses, as `limiter refused` lists them;
+    /// it listens at this address [default: 127.0.0.1:8081]. Needs no daemon
+    #[cfg(feature = "requests")]
+    #[arg(
+        long, value_name = "ADDRESS:PORT|unix:PATH", num_args = 0..=1,
+        default_missing_value = "127.0.0.1:8081", conflicts_with_all = ["by", "within"],
+    )]
+    requests: Option<Listen>,
     /// Print one frame as text, and end: for scripts, and where there is no terminal
     #[arg(long)]
     once: bool,
@@ -82,7 +94,45 @@ fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// What the terminal shows.
+trait View {
+    fn draw(&self, frame: &mut Frame<'_>);
+    fn press(&mut self, key: KeyEvent) -> Flow;
+    /// Asks for what it shows.
+    fn refresh(&mut self);
+    fn is_paused(&self) -> bool;
+}
+
+/// What a daemon says.
+struct OfDaemon {
+    state: State,
+    client: Client,
+    plain: bool,
+}
+
+impl View for OfDaemon {
+    fn draw(&self, frame: &mut Frame<'_>) {
+        draw::draw(frame, &self.state, self.plain);
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Flow {
+        keys::press(&mut self.state, key, &self.client)
+    }
+
+    fn refresh(&mut self) {
+        self.state.refresh(&self.client);
+    }
+
+    fn is_paused(&self) -> bool {
+        self.state.paused
+    }
+}
+
 pub(super) fn top(socket: PathBuf, look: &Look, output: Output) -> Result<Answer, Failure> {
+    #[cfg(feature = "requests")]
+    if let Some(server) = &look.requests {
+        return refused::top(server, look, output);
+    }
     let within = look.within.as_deref().map(source_text::parse).transpose()?;
     let within = within.map(|selector| selector.to_string());
     if !look.is_live(output) {
@@ -90,19 +140,29 @@ pub(super) fn top(socket: PathBuf, look: &Look, output: Output) -> Result<Answer
         let client = Client::new(socket, 6 * PATIENCE);
         return once::once(&client, look.by, within.as_deref(), output);
     }
+    let client = Client::new(socket, PATIENCE);
+    live(look.interval, |plain| {
+        let mut view = OfDaemon { state: State::new(look.by, within), client, plain };
+        view.refresh();
+        match view.state.lost.take() {
+            Some(error) => Err(error.into()),
+            None => Ok(view),
+        }
+    })
+}
+
+/// Shows what `open` gives, which is told whether there are to be no colours. The terminal stays as
+/// it is if that fails.
+fn live<V: View>(
+    every: Duration,
+    open: impl FnOnce(bool) -> Result<V, Failure>,
+) -> Result<Answer, Failure> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(Failure::NoTerminal);
     }
-    let client = Client::new(socket, PATIENCE);
-    let mut state = State::new(look.by, within);
-    // Without a daemon the terminal stays as it is.
-    state.refresh(&client);
-    if let Some(error) = state.lost.take() {
-        return Err(error.into());
-    }
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let mut view = open(std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()))?;
     let mut terminal = Terminal::open().map_err(Failure::Terminal)?;
-    let ended = watch(&mut terminal, &mut state, &client, look.interval, plain);
+    let ended = watch(&mut terminal, &mut view, every);
     match terminal.close().and(ended) {
         // Closing a terminal ends the programs in it.
         Err(error) if !terminal::is_gone() => Err(Failure::Terminal(error)),
@@ -110,26 +170,20 @@ pub(super) fn top(socket: PathBuf, look: &Look, output: Output) -> Result<Answer
     }
 }
 
-fn watch(
-    terminal: &mut Terminal,
-    state: &mut State,
-    client: &Client,
-    every: Duration,
-    plain: bool,
-) -> std::io::Result<()> {
+fn watch(terminal: &mut Terminal, view: &mut impl View, every: Duration) -> std::io::Result<()> {
     let mut due = Instant::now() + every.min(Duration::from_millis(300));
     let mut changed = true;
     let mut asked = false;
     while !terminal.is_asked_to_end() {
         if changed {
-            terminal.draw(|frame| draw::draw(frame, state, plain))?;
+            terminal.draw(|frame| view.draw(frame))?;
             changed = false;
         }
         let wait = due.saturating_duration_since(Instant::now()).min(TURN);
         if event::poll(wait)? {
             match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    match keys::press(state, key, client) {
+                    match view.press(key) {
                         Flow::Quit => break,
                         Flow::Refresh => (due, asked) = (Instant::now(), true),
                         Flow::Go => {}
@@ -142,8 +196,8 @@ fn watch(
         }
         if Instant::now() >= due {
             // A key that needs an answer gets one in a pause, too.
-            if !state.paused || asked {
-                state.refresh(client);
+            if !view.is_paused() || asked {
+                view.refresh();
                 changed = true;
             }
             asked = false;

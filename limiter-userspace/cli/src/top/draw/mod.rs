@@ -5,6 +5,8 @@ mod columns;
 mod dialogs;
 mod history;
 mod lists;
+#[cfg(feature = "requests")]
+pub(super) mod refused;
 mod requests;
 mod source;
 mod theme;
