@@ -32,6 +32,12 @@ pub fn rules(count: usize) -> String {
     format!("{count} {}", if count == 1 { "rule" } else { "rules" })
 }
 
+/// `1 request`, or `3,000 requests`.
+pub fn counted(count: impl TryInto<u64>, one: &str, many: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    format!("{} {}", number(count), if count == 1 { one } else { many })
+}
+
 /// Formats a rate in the shortest unit of time in which it is at least 1, to at least one part in
 /// 10,000.
 #[expect(clippy::cast_precision_loss, reason = "a week has few seconds")]

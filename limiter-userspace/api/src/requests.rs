@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::sources::per_second;
-use crate::render::{Render, line, number, push, seconds, table, titled, warnings};
+use crate::render::{Render, counted, line, number, push, seconds, table, titled, warnings};
 
 /// Rules of one report.
 pub const MOST_RULES: usize = 1000;
@@ -211,12 +211,6 @@ impl RequestCounts {
     pub const fn passed_over(&self) -> u64 {
         self.over_soft.saturating_add(self.shadow).saturating_add(self.queued)
     }
-}
-
-/// `1 rule`, or `3 rules`.
-fn counted(count: usize, what: &str, plural: &str) -> String {
-    let count = u64::try_from(count).unwrap_or(u64::MAX);
-    format!("{} {}", number(count), if count == 1 { what } else { plural })
 }
 
 impl Requests {

@@ -21,6 +21,7 @@ use limiter_replay::tune::{Observation, Observed, Settings, Tuner, rule_file};
 use limiter_rules::model::{SOURCE_MASKS, SourceMasks};
 use limiter_rules::{Selector, source_text};
 use limiter_text::plain::clean;
+use serde_json::Value;
 
 use super::capture::budget;
 use super::explain::BEHIND_XDP;
@@ -207,9 +208,25 @@ pub(crate) fn tune(
     }
     let code = if read.stopped.is_some() || report.proposal.is_none() { 2 } else { 0 };
     let answer = Tuned { report, rule_file, notes, stopped: read.stopped, spare: ask.spare };
-    let text = output.document(&answer)?.unwrap_or_else(|| render::text(&answer));
+    let text = match observed {
+        Observed::Packets => output.document(&answer)?,
+        Observed::Requests => output.document(&of_requests(serde_json::to_value(&answer)?))?,
+    };
+    let text = text.unwrap_or_else(|| render::text(&answer));
     errors.extend(answer.stopped);
     Ok(Answer { text, errors, code })
+}
+
+/// A document with requests in the place of packets.
+fn of_requests(document: Value) -> Value {
+    match document {
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, value)| (name.replace("packets", "requests"), of_requests(value)))
+            .collect(),
+        Value::Array(values) => values.into_iter().map(of_requests).collect(),
+        other => other,
+    }
 }
 
 impl Ask {

@@ -135,7 +135,7 @@ fn a_directory_of_captures_is_tuned() {
     assert_eq!(reported.code, 2, "{}", reported.text);
     assert!(reported.errors[1].contains("it ends within packet 4"), "{:?}", reported.errors);
     assert!(
-        reported.text.starts_with("5 packets, 210 bytes of 1 sources in 3 s; "),
+        reported.text.starts_with("5 packets, 210 bytes of 1 source in 3 s; "),
         "{}",
         reported.text
     );
@@ -284,7 +284,7 @@ fn a_limit_of_requests_is_proposed_from_an_access_log() {
         .collect();
     fs::write(at("b.log"), format!("no line\n{}", json.concat())).unwrap();
     for (name, note) in [
-        ("a.log", "1 lines are older than one before"),
+        ("a.log", "1 line is older than one before"),
         ("b.log", "lines that are no requests, and were left out: 1; "),
     ] {
         let tuned = answer(&format!(
@@ -295,6 +295,8 @@ fn a_limit_of_requests_is_proposed_from_an_access_log() {
         assert!(tuned.text.contains("requests, "), "{}", tuned.text);
         assert!(tuned.text.contains(note), "{}", tuned.text);
         assert!(!tuned.text.contains("packets"), "{}", tuned.text);
+        let json = answer(&format!("limiter tune --access-log {} --json", at(name))).text;
+        assert!(json.contains("\"requests\":") && !json.contains("\"packets"), "{json}");
         let rules = fs::read(at("t.yaml")).unwrap();
         let (file, errors) = limiter_rules::file::requests::RequestFile::check("t.yaml", &rules);
         assert!(errors.is_empty(), "{errors:?}");

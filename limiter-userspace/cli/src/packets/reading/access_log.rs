@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
-use limiter_api::render::{duration, number};
+use limiter_api::render::{counted, duration, number};
 use limiter_replay::access_log::{Logged, next_line, parse};
 use limiter_text::plain::clean;
 
@@ -151,9 +151,8 @@ impl Odd {
         }
         if self.back > 0 {
             notes.push(format!(
-                "{} lines are older than one before, by {} at most: they count as made at the time \
-                 of that one",
-                number(self.back),
+                "{} than one before, by {} at most: the time of that one counts",
+                counted(self.back, "line is older", "lines are older"),
                 duration(self.most_back)
             ));
         }

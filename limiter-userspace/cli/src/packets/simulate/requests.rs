@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use limiter_api::render::{self, Render, line, number, push, table};
+use limiter_api::render::{self, Render, counted, line, number, push, table};
 use limiter_replay::access_log::Logged;
 use limiter_requests::{Asked, Descriptor, Detail, Limiter, Moment, Refused, read};
 use limiter_rules::file::requests::{Entry, EntryValue};
@@ -276,11 +276,11 @@ impl Candidate {
         let mut notes = Vec::new();
         if row.uncounted > 0 {
             notes.push(format!(
-                "{}: only {} clients are counted one by one: CLIENTS HIT is of those, and {} \
-                 requests are of others",
+                "{}: only {} clients are counted one by one: CLIENTS HIT is of those, and {} of \
+                 others",
                 row.name,
                 number(number_of(CLIENTS)),
-                number(row.uncounted)
+                counted(row.uncounted, "request is", "requests are")
             ));
         }
         if is_full {
@@ -297,10 +297,11 @@ impl Candidate {
 
 impl Render for Simulated {
     fn render(&self, text: &mut String) {
-        let [requests, clients] = [self.requests, self.clients].map(number);
+        let requests = counted(self.requests, "request", "requests");
+        let clients = counted(self.clients, "client", "clients");
         let more = self.candidates.iter().any(|row| row.uncounted > 0);
         let more = if more { " or more" } else { "" };
-        line(text, format_args!("{requests} requests of {clients} clients{more}"));
+        line(text, format_args!("{requests} of {clients}{more}"));
         text.push('\n');
         let mut rows =
             table(&["RULES", ">PASSED", ">REFUSED", ">NO RULE", ">CLIENTS HIT", ">THEIR REQUESTS"]);

@@ -1,6 +1,6 @@
 //! The answer of `limiter tune` as text, with what the observation cannot tell.
 
-use limiter_api::render::{Render, duration, line, number, push, table};
+use limiter_api::render::{Render, counted, duration, line, number, push, table};
 use limiter_replay::tune::{
     AtRate, FEW_PACKETS, MAX_CURVES, MAX_SOURCES, Proposal, Report, SHARES,
 };
@@ -69,9 +69,9 @@ pub(super) fn cautions(report: &Report, spare: f64) -> Vec<String> {
         }
         if often < FEW {
             notes.push(format!(
-                "{} sources are few: of others like them the limit may hit up to {} (with a \
-                 confidence of 95 %), not only {}",
-                number(often),
+                "{} few: of others like these the limit may hit up to {} (with a confidence of 95 \
+                 %), not only {}",
+                counted(often, "source is", "sources are"),
                 percent(proposal.share_at_most),
                 percent(1.0 - spare),
             ));
@@ -138,10 +138,10 @@ impl Render for Tuned {
         line(
             text,
             format_args!(
-                "{} {noun}, {} bytes of {} sources in {}; limits count {count}",
+                "{} {noun}, {} bytes of {} in {}; limits count {count}",
                 number(*packets),
                 number(*bytes),
-                number(*sources),
+                counted(*sources, "source", "sources"),
                 time(*seconds)
             ),
         );
