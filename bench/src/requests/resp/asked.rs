@@ -64,7 +64,10 @@ impl Ask {
         let burst = BURST.to_string();
         let limit = [key, &burst, &burst, PERIOD];
         let before: &[&str] = match self {
-            Self::Ping => return Ok(to.extend_from_slice(b"*1\r\n$4\r\nPING\r\n")),
+            Self::Ping => {
+                to.extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+                return Ok(());
+            }
             Self::Throttle => &["THROTTLE"],
             Self::Script(hash) => &["EVALSHA", hash, "1"],
         };
@@ -220,7 +223,8 @@ pub(super) fn paced(
     (rate, time): (f64, Duration),
 ) -> Result<Vec<f64>> {
     let is_ping = matches!(ask, Ask::Ping);
-    let total = (0..).take_while(|sent| f64::from(*sent) < rate * time.as_secs_f64()).count();
+    let commands = rate * time.as_secs_f64();
+    let total = (0..u32::MAX).take_while(|sent| f64::from(*sent) < commands).count();
     let (mut times, passed) = on(cpu, address, async move |streams| {
         let (mut readers, mut connections) = (JoinSet::new(), Vec::new());
         for (number, stream) in streams.into_iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Servers of Redis' protocol, asked by the same applications: `limiter serve`, throttlecrab-server,
-//! and Redis with a script.
+//! Servers of Redis' protocol, asked by the same applications: `limiter serve`,
+//! throttlecrab-server, and Redis with a script.
 
 mod asked;
 mod measured;

@@ -25,16 +25,13 @@ pub(in crate::top) fn draw(frame: &mut Frame<'_>, view: &Refused) {
     let title = format!("refused by limiter serve at {}", view.ask.server);
     let mut parts = vec![(1, vec![Span::styled(clean(&title), Modifier::BOLD)])];
     let alarm = |style: ratatui::style::Style| style.add_modifier(Modifier::REVERSED);
-    parts.push((
-        0,
-        vec![match view.lost {
-            None => Span::styled(view.answered.clone(), theme.quiet()),
-            Some(_) => {
-                let lost = format!(" NO ANSWER since {}: old numbers ", view.answered);
-                Span::styled(lost, alarm(theme.bad()))
-            }
-        }],
-    ));
+    let when = if view.lost.is_some() {
+        let lost = format!(" NO ANSWER since {}: old numbers ", view.answered);
+        Span::styled(lost, alarm(theme.bad()))
+    } else {
+        Span::styled(view.answered.clone(), theme.quiet())
+    };
+    parts.push((0, vec![when]));
     if view.paused {
         parts.push((0, vec![Span::styled(" PAUSED ", alarm(theme.near()))]));
     }

@@ -185,8 +185,8 @@ mod tests {
             let begin = Instant::now();
             let commands = b"*1\r\n$4\r\nPING\r\n".repeat(100);
             let serving = serve(server, &service, &activity, &closes);
-            let (served, sent) = tokio::join!(serving, client.write_all(&commands));
-            assert!(served.is_ok() && sent.is_err() && begin.elapsed() >= SEND);
+            let (answered, sent) = tokio::join!(serving, client.write_all(&commands));
+            assert!(answered.is_ok() && sent.is_err() && begin.elapsed() >= SEND);
         });
     }
 }
