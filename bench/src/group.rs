@@ -28,7 +28,7 @@ pub enum Group {
     /// Memory and processor time of the daemon, at rest and under a flood of events.
     Daemon,
     /// Decisions about requests, in process and over gRPC, beside limitador, governor and a call of
-    /// Redis for each.
+    /// Redis for each; and over RESP, beside throttlecrab-server and a script of Redis.
     Requests,
 }
 
