@@ -35,6 +35,7 @@ pub use hooks::neighbours::Neighbour;
 pub use hooks::tc_order::TcOrder;
 pub use hooks::then::{Then, ThenChange};
 pub use hooks::then_fault::ThenFault;
+pub use interfaces::cable::{give_fq, host_end};
 pub use interfaces::interface::Interface;
 pub use interfaces::left_behind::LeftBehind;
 pub use interfaces::wanted::Wanted;

@@ -110,7 +110,7 @@ fn names(socket: &Socket, directory: &Path) -> io::Result<BTreeMap<i32, String>>
 
 /// The id of a network namespace in this one. `None` without an id, which means that no interface
 /// here has its peer there, and `None` for a file that is not a network namespace.
-fn id_of(socket: &Socket, file: &File) -> Option<i32> {
+pub(super) fn id_of(socket: &Socket, file: &File) -> Option<i32> {
     let mut asked = NsidMessage::default();
     asked.attributes.push(NsidAttribute::Fd(file.as_raw_fd().cast_unsigned()));
     let Ok(RouteNetlinkMessage::NewNsId(answer)) =

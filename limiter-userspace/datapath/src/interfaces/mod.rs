@@ -1,5 +1,6 @@
 //! The interfaces under limits: which ones are wanted, and what becomes of their links.
 
+pub(crate) mod cable;
 pub(crate) mod interface;
 pub(crate) mod labels;
 pub(crate) mod left_behind;

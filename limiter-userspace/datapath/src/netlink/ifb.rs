@@ -104,14 +104,16 @@ impl Ifb {
         match queueing(&self.name)? {
             Queueing::Fq(fq) if u64::from(fq.flow_packets.min(fq.packets)) >= packets => {}
             Queueing::Fq(_) | Queueing::Other(_) | Queueing::NoFq(_) => {
-                hold(index, packets).map_err(|error| self.no_fq(error)).inspect_err(|_| {
-                    if found.is_none()
-                        && let Err(error) = delete(index)
-                    {
-                        let name = &self.name;
-                        tracing::warn!(%error, "{name} is left: run `ip link delete {name}`");
-                    }
-                })?;
+                hold(index, packets, NLM_F_REPLACE)
+                    .map_err(|error| self.no_fq(error))
+                    .inspect_err(|_| {
+                        if found.is_none()
+                            && let Err(error) = delete(index)
+                        {
+                            let name = &self.name;
+                            tracing::warn!(%error, "{name} is left: run `ip link delete {name}`");
+                        }
+                    })?;
             }
         }
         Ok(index)
@@ -162,8 +164,9 @@ fn delete(index: u32) -> io::Result<()> {
     change(RouteNetlinkMessage::DelLink(asked), 0)
 }
 
-/// Gives a device an `fq` with room for so many packets per flow.
-fn hold(index: u32, packets: u64) -> io::Result<()> {
+/// Gives a device an `fq` with room for so many packets per flow. `flags` say what becomes of a
+/// discipline that somebody gave it.
+pub(crate) fn hold(index: u32, packets: u64, flags: u16) -> io::Result<()> {
     let mut asked = TcMessage::with_index(i32::try_from(index).map_err(io::Error::other)?);
     asked.header.parent = TcHandle::ROOT;
     let option = |kind, value: u64| {
@@ -174,7 +177,7 @@ fn hold(index: u32, packets: u64) -> io::Result<()> {
         vec![option(TCA_FQ_PLIMIT, room_for(packets)), option(TCA_FQ_FLOW_PLIMIT, packets)];
     asked.attributes.push(TcAttribute::Kind("fq".to_owned()));
     asked.attributes.push(TcAttribute::Options(options));
-    change(RouteNetlinkMessage::NewQueueDiscipline(asked), NLM_F_CREATE | NLM_F_REPLACE)
+    change(RouteNetlinkMessage::NewQueueDiscipline(asked), NLM_F_CREATE | flags)
 }
 
 fn change(asked: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
