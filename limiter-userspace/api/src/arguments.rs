@@ -46,6 +46,16 @@ pub fn some_seconds(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Whole milliseconds of a length of time above zero.
+pub fn milliseconds(text: &str) -> Result<u64, String> {
+    let time = length(text)?;
+    let whole = time.subsec_nanos().is_multiple_of(1_000_000) && !time.is_zero();
+    u64::try_from(time.as_millis())
+        .ok()
+        .filter(|_| whole)
+        .ok_or_else(|| "give whole milliseconds, as in 100ms".to_owned())
+}
+
 /// Whole seconds, rounded up: a part of a second more does no harm; less would.
 pub fn seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)

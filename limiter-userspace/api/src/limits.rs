@@ -1,5 +1,7 @@
 //! Limits: the rules in force with what they did, and single ones from the command line.
 
+use limiter_rules::Words;
+use limiter_rules::model::Direction;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -160,6 +162,9 @@ pub struct UpperView {
 #[cfg(feature = "clap")]
 const TARGET: &str = "ADDRESS|PREFIX";
 #[cfg(feature = "clap")]
+const INTERFACE: &str = "Limit packets of this interface alone: those that come in by it, or with \
+    --direction out those that go out";
+#[cfg(feature = "clap")]
 const PORT: &str = "Limit packets to a port, a range of ports or a protocol alone, as in 22/tcp, \
     8000-8080/udp or icmp";
 #[cfg(feature = "clap")]
@@ -180,15 +185,15 @@ const DIRECTIONS: [(&str, &str); 3] = [
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of the request")]
 pub struct SetLimit {
-    /// An address or a prefix; every source when left out, beside `to`. Of outgoing packets the
-    /// destination.
+    /// An address or a prefix; every source when left out, beside `to` or `interface`. Of outgoing
+    /// packets the destination.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<words::Prefix>)]
     // A word that stands alone is the rate.
     #[cfg_attr(feature = "clap", arg(
         required = true, value_name = TARGET,
-        help = "Whom to limit, as in 192.0.2.7 or 192.0.2.0/24; with --port the rate alone is for \
-                every source",
+        help = "Whom to limit, as in 192.0.2.7 or 192.0.2.0/24; with --port or --interface the \
+                rate alone is for every source",
     ))]
     pub source: Option<String>,
     /// Rate, as on the command line: `100/s`, `10mbit/s`, `unlimited`.
@@ -212,6 +217,13 @@ pub struct SetLimit {
         long = "port", value_name = "PORT/PROTOCOL", allow_hyphen_values = true, help = PORT,
     ))]
     pub to: Option<String>,
+    /// The interface that packets come in by, or go out by; any when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<words::InterfaceName>)]
+    #[cfg_attr(feature = "clap", arg(
+        long, value_name = "NAME", allow_hyphen_values = true, help = INTERFACE,
+    ))]
+    pub interface: Option<String>,
     /// True for one limit over all of them together.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "clap", arg(long, help = SHARED))]
@@ -271,6 +283,15 @@ pub struct SetLimit {
         help = "Tell the sender of what is dropped, as far as the rule file's `replies` allows",
     ))]
     pub reject: bool,
+    /// Milliseconds that packets over the limit wait at most, 1 to 2,000; they are dropped when
+    /// left out. Refused where packets cannot wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 2000)]
+    #[cfg_attr(feature = "clap", arg(
+        long = "delay", value_name = "TIME", value_parser = crate::arguments::milliseconds,
+        help = "Let packets over the limit wait, at most this time, as in 100ms [default: drop]",
+    ))]
+    pub delay_ms: Option<u64>,
     /// True if it may limit anybody who asks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[cfg_attr(feature = "clap", arg(long, help = "Set it even if it limits this SSH session"))]
@@ -287,11 +308,11 @@ pub struct SetLimit {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct UnsetLimit {
-    /// An address or a prefix; every source when left out, beside `to`.
+    /// An address or a prefix; every source when left out, beside `to` or `interface`.
     #[serde(default)]
     #[param(value_type = Option<words::Prefix>)]
     #[cfg_attr(feature = "clap", arg(
-        value_name = TARGET, required_unless_present_any = ["to", "all"],
+        value_name = TARGET, required_unless_present_any = ["to", "interface", "all"],
         help = "Source whose limit to remove",
     ))]
     pub source: Option<String>,
@@ -302,13 +323,20 @@ pub struct UnsetLimit {
         long = "port", value_name = "PORT/PROTOCOL", allow_hyphen_values = true, help = PORT,
     ))]
     pub to: Option<String>,
+    /// The interface that packets come in by, or go out by; any when left out.
+    #[serde(default)]
+    #[param(value_type = Option<words::InterfaceName>)]
+    #[cfg_attr(feature = "clap", arg(
+        long, value_name = "NAME", allow_hyphen_values = true, help = INTERFACE,
+    ))]
+    pub interface: Option<String>,
     /// `in`, `out` or `both`: `in` when left out.
     #[serde(default)]
     #[param(value_type = Option<words::Direction>)]
     // In the help it stands behind `shared`, as for `set`.
     #[cfg_attr(feature = "clap", arg(
         long, default_value = "in", value_parser = crate::arguments::words(DIRECTIONS),
-        help = DIRECTION, display_order = 3,
+        help = DIRECTION, display_order = 4,
     ))]
     pub direction: Option<String>,
     /// True for the limit over all of them together.
@@ -325,7 +353,7 @@ pub struct UnsetLimit {
     /// True for all limits of `limiter set`, in the place of one.
     #[serde(default)]
     #[cfg_attr(feature = "clap", arg(
-        long, conflicts_with_all = ["source", "to", "shared", "direction"],
+        long, conflicts_with_all = ["source", "to", "interface", "shared", "direction"],
         help = "Remove all limits that `set` made",
     ))]
     pub all: bool,
@@ -447,4 +475,30 @@ fn lines(entry: &LimitEntry) -> Vec<(String, String, String)> {
         lines.push(("over all nodes".to_owned(), String::new(), String::new()));
     }
     lines
+}
+
+impl SetLimit {
+    /// The words for its packets.
+    pub fn words(&self, direction: Direction) -> Words<'_> {
+        Words {
+            source: self.source.as_deref(),
+            port: self.to.as_deref(),
+            interface: self.interface.as_deref(),
+            shared: self.shared,
+            direction,
+        }
+    }
+}
+
+impl UnsetLimit {
+    /// The words for its packets.
+    pub fn words(&self, direction: Direction) -> Words<'_> {
+        Words {
+            source: self.source.as_deref(),
+            port: self.to.as_deref(),
+            interface: self.interface.as_deref(),
+            shared: self.shared,
+            direction,
+        }
+    }
 }

@@ -92,6 +92,11 @@ pub(super) enum ServiceError {
     /// The change would lock somebody out.
     #[error("not applied: {0}")]
     Objection(String),
+    #[error("there is no interface {0}: `ip link` lists those of this machine")]
+    NoInterface(String),
+    /// Packets of a limit that was to let them wait do not wait here.
+    #[error("not set: {0}")]
+    CannotWait(String),
     #[error("there is no rule for {0}: `limiter list` shows all")]
     NoRule(Path),
     /// The limit is one for all of them together, or the other way round, or of another direction.
@@ -163,6 +168,7 @@ impl From<ServiceError> for Refusal {
             | E::LongTrial
             | E::Word { .. }
             | E::Target(_)
+            | E::NoInterface(_)
             | E::NoFrame { .. }
             | E::SourceCount { .. } => Self::Invalid(text),
             E::NoRule(_)
@@ -177,6 +183,7 @@ impl From<ServiceError> for Refusal {
             | E::ListedByFile { .. }
             | E::ListedByApply { .. }
             | E::Objection(_)
+            | E::CannotWait(_)
             | E::LiftsAll { .. }
             | E::ListsFull { .. }
             | E::Followers

@@ -210,7 +210,7 @@ fn check(
     let effective = layers.effective();
     let environment = Environment {
         max_frame,
-        interface_index: &|name| backend.interface_index(name),
+        interface_index: &|name| layers.index_of(name, backend.interface_index(name)),
         cpus: backend.cpus(),
         cluster: layers.cluster,
         in_at_tc: Some(options.hooks.contains(&Hook::Tc(Direction::In))),

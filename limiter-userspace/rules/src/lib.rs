@@ -25,4 +25,4 @@ pub use model::{Budget, Path, Period, RateLimit, Rule, RuleSet, Selector, Subjec
 pub use place::{HeldTables, Installed, PlaceError, Plan, PlanError, TablesPlan};
 pub use rate_text::{RateText, RateTextError};
 pub use source_text::SourceTextError;
-pub use target_text::{Target, TargetError};
+pub use target_text::{Target, TargetError, Words};

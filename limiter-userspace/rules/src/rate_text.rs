@@ -5,10 +5,12 @@
 //! kbit is 1,000 bits and one kB 1,000 bytes; KiB, MiB and GiB are powers of 1,024. `10 syns/min`
 //! and `10 flows/min` are what `limiter list` shows of limits that count so.
 
+use std::time::Duration;
+
 use limiter_common::wire::Count;
 
 use super::dialect::Dialect;
-use super::model::{ByteUnits, Limits, Over, Period, Quota, RateLimit, Terms, Unit};
+use super::model::{ByteUnits, Delay, Limits, Over, Period, Quota, RateLimit, Terms, Unit};
 
 mod error;
 mod meant;
@@ -61,6 +63,19 @@ pub fn rejecting(terms: Terms, reject: bool) -> Result<Terms, RateTextError> {
         terms if !reject => Ok(terms),
         Terms::Limits(limits) => Ok(Limits { over: Over::Reject, ..limits }.into()),
         Terms::Unlimited | Terms::Budget(_) => Err(RateTextError::UnlimitedReject),
+    }
+}
+
+/// The limits that let packets wait so many milliseconds at most, if that was asked for.
+pub fn delaying(terms: Terms, longest_ms: Option<u64>) -> Result<Terms, RateTextError> {
+    let Some(longest) = longest_ms.map(Duration::from_millis) else { return Ok(terms) };
+    match terms {
+        Terms::Limits(limits) if limits.over != Over::Drop => Err(RateTextError::DelayedReject),
+        Terms::Limits(limits) if Delay::WAITS.contains(&longest) => {
+            Ok(Limits { over: Over::Delay(Delay { longest, ecn: false }), ..limits }.into())
+        }
+        Terms::Limits(_) => Err(RateTextError::Delay(longest)),
+        Terms::Unlimited | Terms::Budget(_) => Err(RateTextError::UnlimitedDelay),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The packets that `limiter set` limits, as people name them: an address or prefix, a port, or
-//! both.
+//! The packets that `limiter set` limits, as people name them: an address or prefix, a port, an
+//! interface, or several of these.
 
 use ipnet::IpNet;
 use limiter_common::wire::Count;
@@ -10,6 +10,21 @@ use super::model::{Direction, Fact, Part, Path, Quota, SOURCE_MASKS, Selector, S
 use super::rate_text::RateText;
 use super::source_text::{self, SourceTextError};
 use super::warnings;
+
+/// The words of `limiter set` and `unset` for the packets of a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Words<'a> {
+    /// An address or a prefix: of outgoing packets the other end.
+    pub source: Option<&'a str>,
+    /// A port, a range of ports or a protocol: of outgoing packets the one that they go to.
+    pub port: Option<&'a str>,
+    /// The interface that packets come in by, or go out by.
+    pub interface: Option<&'a str>,
+    /// One bucket for all of the packets, instead of one for each source.
+    pub shared: bool,
+    /// Which way the packets go.
+    pub direction: Direction,
+}
 
 /// The packets of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,15 +49,19 @@ pub enum TargetError {
     IsRate(String),
     /// A word where an address is read.
     #[error(
-        "{0}; a port is --port, as in --port {1}; an interface is named by `limiter run --iface`"
+        "{0}; a port is --port, as in --port {1}; an interface is --interface, as in --interface \
+         eth0"
     )]
     Word(SourceTextError, String),
-    /// Neither sources nor a port.
+    /// Neither sources nor a port nor an interface.
     #[error(
-        "whom to limit is not said: name an address or prefix, or a port with --port, as in \
-         --port 22/tcp"
+        "whom to limit is not said: name an address or prefix, a port with --port, as in --port \
+         22/tcp, or an interface with --interface"
     )]
     Nothing,
+    /// No name of an interface.
+    #[error("{0:?} is no name of an interface: write one of 1 to 15 characters, as in eth0")]
+    Interface(String),
     /// One limit on all packets together.
     #[error(
         "one limit over every source and port would be shared by all packets: name a port, or a \
@@ -79,25 +98,22 @@ pub enum TargetError {
 }
 
 impl Target {
-    /// Reads the words. With `shared` there is one bucket for all of the packets, and else one for
-    /// each source. Of outgoing packets the source is the other end, and the port is the one that
-    /// they go to.
+    /// Reads the words.
     ///
     /// # Errors
     ///
     /// Why they name no packets.
-    pub fn parse(
-        source: Option<&str>,
-        port: Option<&str>,
-        shared: bool,
-        direction: Direction,
-    ) -> Result<Self, TargetError> {
+    pub fn parse(words: Words<'_>) -> Result<Self, TargetError> {
+        let Words { source, port, interface, shared, direction } = words;
         let selector =
             source.map(|text| source_text::parse(text).map_err(|error| meant(text, error)));
         let selector = selector.transpose()?;
-        let parts = port.map(self::port).transpose()?.unwrap_or_default();
-        let mut parts: Vec<Part> =
-            parts.into_iter().map(|part| seen_from_the_other_end(part, direction)).collect();
+        let service = port.map(self::port).transpose()?.unwrap_or_default();
+        let interface = interface.map(self::interface).transpose()?;
+        let mut parts: Vec<Part> = interface
+            .into_iter()
+            .chain(service.into_iter().map(|part| seen_from_the_other_end(part, direction)))
+            .collect();
         match (selector, shared) {
             (None, _) if parts.is_empty() => return Err(TargetError::Nothing),
             (Some(selector), false) if parts.is_empty() => {
@@ -162,13 +178,19 @@ pub fn words(path: &Path) -> Option<String> {
         Selector::Every => "0.0.0.0/0".to_owned(),
         prefix @ Selector::Prefix(_) => prefix.to_string(),
     });
-    let is_of = |shared: &bool| {
-        let read = Target::parse(source.as_deref(), port.as_deref(), *shared, path.direction);
-        read.is_ok_and(|target| target.path == *path)
+    let interface = value("interface");
+    let of = |shared: bool| Words {
+        source: source.as_deref(),
+        port: port.as_deref(),
+        interface: interface.as_deref(),
+        shared,
+        direction: path.direction,
     };
+    let is_of = |shared: &bool| Target::parse(of(*shared)).is_ok_and(|target| target.path == *path);
     let shared = [false, true].into_iter().find(is_of)?;
     let mut words: Vec<String> = source.into_iter().collect();
     words.extend(port.map(|port| format!("--port {port}")));
+    words.extend(interface.map(|name| format!("--interface {name}")));
     words.extend(shared.then(|| "--shared".to_owned()));
     if path.direction != Direction::In {
         words.push(format!("--direction {}", path.direction.name()));
@@ -224,6 +246,16 @@ const fn masks(net: IpNet) -> SourceMasks {
     }
 }
 
+/// The key of an interface.
+fn interface(name: &str) -> Result<Part, TargetError> {
+    let bad = |c: char| c == '/' || c.is_whitespace() || c.is_control();
+    // IFNAMSIZ with its terminator.
+    if name.is_empty() || name.len() > 15 || name.contains(bad) {
+        return Err(TargetError::Interface(name.to_owned()));
+    }
+    Ok(Part::Interface(Some(name.to_owned())))
+}
+
 /// The keys of a port, a range of ports or a protocol.
 fn port(text: &str) -> Result<Vec<Part>, TargetError> {
     let wrong = || TargetError::Port(text.to_owned());
@@ -262,7 +294,7 @@ mod tests {
     use super::*;
 
     fn path(source: Option<&str>, port: Option<&str>, shared: bool) -> Result<String, String> {
-        let target = Target::parse(source, port, shared, Direction::In);
+        let target = Target::parse(Words { source, port, shared, ..Words::default() });
         target.map(|target| target.path.to_string()).map_err(|error| error.to_string())
     }
 
@@ -343,18 +375,65 @@ mod tests {
             ),
             (Some("2001:db8::/48"), None, true, Direction::In, "2001:db8::/48 --shared"),
         ] {
-            let target = Target::parse(source, port, shared, direction).unwrap();
+            let named = Words { source, port, shared, direction, ..Words::default() };
+            let target = Target::parse(named).unwrap();
             assert_eq!(words(&target.path).as_deref(), Some(wanted), "{}", target.path);
         }
         let label = Path::of(vec![Part::Fact(Fact::SourcePort, Some(53u16.into()))]);
         assert_eq!(words(&label), None);
     }
 
+    /// An interface is the outermost key, as a rule file for it has it.
+    #[test]
+    fn an_interface_is_a_key() {
+        let on = |source, port, shared, direction| {
+            let interface = Some("veth7");
+            let named = Words { source, port, interface, shared, direction };
+            let path = Target::parse(named).unwrap().path;
+            (path.to_string(), words(&path).unwrap())
+        };
+        for (source, port, shared, direction, path, words) in [
+            (None, None, true, Direction::In, "interface=veth7", "--interface veth7 --shared"),
+            (
+                None,
+                None,
+                true,
+                Direction::Out,
+                "direction=out interface=veth7",
+                "--interface veth7 --shared --direction out",
+            ),
+            (
+                None,
+                None,
+                false,
+                Direction::In,
+                "interface=veth7 remote_address",
+                "--interface veth7",
+            ),
+            (
+                Some("192.0.2.7"),
+                Some("22/tcp"),
+                false,
+                Direction::In,
+                "interface=veth7 protocol=tcp destination_port=22 remote_address=192.0.2.7",
+                "192.0.2.7 --port 22/tcp --interface veth7",
+            ),
+        ] {
+            let wanted = (path.to_owned(), words.to_owned());
+            assert_eq!(on(source, port, shared, direction), wanted);
+        }
+        for name in ["", "a name", "a/b", "sixteen-letters-"] {
+            let named = Words { interface: Some(name), ..Words::default() };
+            assert_eq!(Target::parse(named), Err(TargetError::Interface(name.to_owned())));
+        }
+    }
+
     /// A port is the one that an outgoing packet goes to; of both directions, that of this side.
     #[test]
     fn words_of_what_goes_out_are_about_where_it_goes() {
         let path = |source: Option<&str>, port: Option<&str>, shared: bool, direction| {
-            let target = Target::parse(source, port, shared, direction).unwrap();
+            let named = Words { source, port, shared, direction, ..Words::default() };
+            let target = Target::parse(named).unwrap();
             (target.path.to_string(), target.path.parts)
         };
         let port = |fact| Part::Fact(fact, Some(53u16.into()));

@@ -10,7 +10,7 @@ pub(crate) struct Set {
     limit: SetLimit,
     /// Packets or bytes at once, as in 200, 10k or 60kB [default: the amount of RATE]
     // In the help it stands before `count`. Its unit is that of the rate.
-    #[arg(long, value_name = "N", allow_hyphen_values = true, display_order = 3)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, display_order = 4)]
     pub(crate) burst: Option<String>,
 }
 

@@ -14,12 +14,12 @@ use crate::failure::Failure;
 /// reported.
 pub(crate) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
     let limit = set.limit();
-    let SetLimit { source, rate: words, shared, .. } = &limit;
+    let SetLimit { source, rate: words, .. } = &limit;
     if source.is_none() && source_text::parse(words).is_ok() {
         return Err(RateTextError::Missing(words.clone()).into());
     }
     let direction = direction(limit.direction.as_deref());
-    let target = Target::parse(source.as_deref(), limit.to.as_deref(), *shared, direction)?;
+    let target = Target::parse(limit.words(direction))?;
     let count = limit.count.as_deref().and_then(rate_text::count_named);
     let rate = RateText::parse(words)?;
     target.ask(rate, count, words)?;
@@ -30,16 +30,15 @@ pub(crate) fn set(client: &Client, set: &Set) -> Result<Changed, Failure> {
         (Some(text), RateText::Rate { count, .. }) => Some(rate_text::burst(text, count)?),
     };
     let terms = rate.terms(burst, 0)?;
-    rate_text::rejecting(rate_text::shadowed(terms, limit.shadow)?, limit.reject)?;
+    let terms = rate_text::rejecting(rate_text::shadowed(terms, limit.shadow)?, limit.reject)?;
+    rate_text::delaying(terms, limit.delay_ms)?;
     let limit = SetLimit { burst, session: ssh::own_session(), ..limit };
     Ok(client.put("/v1/limits", &limit)?)
 }
 
 pub(crate) fn unset(client: &Client, unset: &UnsetLimit) -> Result<Changed, Failure> {
-    let UnsetLimit { source, to, shared, direction, .. } = unset;
     if !unset.all {
-        let direction = self::direction(direction.as_deref());
-        Target::parse(source.as_deref(), to.as_deref(), *shared, direction)?;
+        Target::parse(unset.words(direction(unset.direction.as_deref())))?;
     }
     let (peer, port) = Session::words(ssh::own_session());
     Ok(client.delete("/v1/limits", &UnsetLimit { peer, port, ..unset.clone() })?)

@@ -8,7 +8,7 @@ use limiter_daemon::rule_files::GIVEN;
 use limiter_rules::file::ExactFile;
 use limiter_rules::model::rule_sentence;
 use limiter_rules::model::{Direction, Limits, RuleLimit};
-use limiter_rules::{Path, RateText, Rule, RuleSet, Selector, Target, TargetError, Terms};
+use limiter_rules::{Path, RateText, Rule, RuleSet, Selector, Target, TargetError, Terms, Words};
 use limiter_rules::{rate_text, source_text};
 
 use crate::failure::Failure;
@@ -73,7 +73,7 @@ fn limit(words: &str, direction: Direction) -> Result<(Path, Terms), String> {
         [] => return Ok((Path::of_source(&Selector::Every).going(direction), terms)),
         [word] if is_source(word) => (Some(*word), None),
         [word] if word.contains('/') || word.parse::<u32>().is_ok() => (None, Some(*word)),
-        [word] => match Target::parse(None, Some(word), false, direction) {
+        [word] => match Target::parse(Words { port: Some(word), direction, ..Words::default() }) {
             // What is neither was probably meant as an address.
             Err(TargetError::Port(_)) => (Some(*word), None),
             _ => (None, Some(*word)),
@@ -86,8 +86,8 @@ fn limit(words: &str, direction: Direction) -> Result<(Path, Terms), String> {
                 .to_owned());
         }
     };
-    let target =
-        Target::parse(source, port, false, direction).map_err(|error| error.to_string())?;
+    let named = Words { source, port, direction, ..Words::default() };
+    let target = Target::parse(named).map_err(|error| error.to_string())?;
     target.ask(read, None, &rate).map_err(|error| match error {
         TargetError::Ask { rate, syns, .. } => format!(
             "{rate} of packets would stop open TCP sessions, too: write {syns:?} in the place of \

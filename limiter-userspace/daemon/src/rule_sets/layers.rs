@@ -50,6 +50,16 @@ impl Layers {
         RuleSet { rules: self.edits.values().map(Arc::clone).collect(), ..RuleSet::default() }
     }
 
+    /// The index of an interface in a plan, where `found` is that of the machine. A limit of
+    /// `limiter set` stays while its interface is gone, with an index that none has: the kernel's
+    /// are below 2^31.
+    pub(crate) fn index_of(&self, name: &str, found: Option<u32>) -> Option<u32> {
+        const NOBODYS: u32 = 1 << 31;
+        let interfaces = || self.edits.keys().filter_map(Path::interface);
+        let place = || interfaces().position(|other| other == name);
+        found.or_else(|| NOBODYS.checked_add(u32::try_from(place()?).ok()?))
+    }
+
     /// The error with its place, if the rule files caused it.
     pub(crate) fn refused(&self, error: &PlanError) -> Option<RuleFileError> {
         let subject = error.subject()?;

@@ -14,7 +14,7 @@ use limiter_rules::model::{
 };
 use limiter_rules::warnings::Warnings;
 use limiter_rules::{
-    Path, RateText, Rule, Selector, Subject, Target, Terms, rate_text, target_text,
+    Path, RateText, Rule, Selector, Subject, Target, Terms, Words, rate_text, target_text,
 };
 use limiter_text::plain::is_plain;
 
@@ -27,6 +27,7 @@ use crate::error::ServiceError;
 use crate::rule_sets::guard::{self, Caller, Scene};
 use crate::rule_sets::layers::Layers;
 use crate::rule_sets::limit_ends;
+use crate::rule_sets::warnings::cannot_wait;
 
 /// Domain of the file of edits.
 const EDITS_DOMAIN: &str = "limiter-set";
@@ -39,15 +40,20 @@ impl RuleSets {
         limit: &SetLimit,
     ) -> Result<Changed, Refusal> {
         self.not_on_trial(ground)?;
-        let SetLimit { source, to, shared, direction, .. } = limit;
-        let direction = self::direction(direction.as_deref())?;
-        let target = Target::parse(source.as_deref(), to.as_deref(), *shared, direction)?;
+        let named = limit.words(direction(limit.direction.as_deref())?);
+        let target = Target::parse(named)?;
         if let Some(selector) = target.selector
             && let Some(prefix) = self.layers.managed(&selector)
         {
             return Err(ServiceError::Management { selector, prefix }.into());
         }
-        let max_frame = ground.datapath.get()?.max_frame();
+        let datapath = ground.datapath.get()?;
+        if let Some(name) = named.interface
+            && datapath.interface_index(name).is_none()
+        {
+            return Err(ServiceError::NoInterface(name.to_owned()).into());
+        }
+        let max_frame = datapath.max_frame();
         let count = limit.count.as_deref().map(count).transpose()?;
         let rate = RateText::parse(&limit.rate)?;
         target.ask(rate, count, &limit.rate)?;
@@ -55,6 +61,7 @@ impl RuleSets {
         let terms = rate.terms(limit.burst, max_frame)?;
         let terms = rate_text::shadowed(terms, limit.shadow)?;
         let terms = rate_text::rejecting(terms, limit.reject)?;
+        let terms = rate_text::delaying(terms, limit.delay_ms)?;
         let name = limit.name.as_deref().map(name).transpose()?;
         let path = target.path;
         let rule = Arc::new(Rule { name, ..Rule::new(path.clone(), terms) });
@@ -69,6 +76,13 @@ impl RuleSets {
         let before = self.stands(&path);
         let replaced = self.on_path(&path).cloned();
         layers.edits.insert(path.clone(), Arc::clone(&rule));
+        if limit.delay_ms.is_some() {
+            let set = layers.effective();
+            let datapath = ground.datapath.get_mut()?;
+            if let Some(why) = cannot_wait(&set, &rule, named.interface, datapath) {
+                return Err(ServiceError::CannotWait(why).into());
+            }
+        }
         let changed =
             self.edit(ground, layers, Caller { session: limit.session, force: limit.force })?;
         let mut done = set_line(&rule, &before, limit.seconds);
@@ -78,9 +92,7 @@ impl RuleSets {
         if rule.terms == Terms::Unlimited && !is_allowed(ground, target.selector)? {
             done.push_str(&self.limited_still(&rule, target.selector));
         }
-        if let Some((beside, words)) =
-            self.beside((source.as_deref(), to.as_deref(), *shared, direction))
-        {
+        if let Some((beside, words)) = self.beside(named) {
             let (path, terms) = (&beside.path, terms_text(&beside.terms));
             let remedy = words.map(|words| format!(": `limiter unset {words}` removes that"));
             done = format!("{done}; {path} has {terms} beside it{}", remedy.unwrap_or_default());
@@ -106,17 +118,16 @@ impl RuleSets {
         limit: &UnsetLimit,
     ) -> Result<Changed, Refusal> {
         self.not_on_trial(ground)?;
-        let UnsetLimit { source, to, shared, direction, all, .. } = limit;
-        let direction = self::direction(direction.as_deref())?;
+        let named = limit.words(direction(limit.direction.as_deref())?);
         let caller = Caller { session: Session::named(limit.peer, limit.port), force: limit.force };
-        if *all {
-            if source.is_some() || to.is_some() || *shared || direction != Direction::In {
+        if limit.all {
+            if named != Words::default() {
                 let text = "all: these are all limits of `limiter set`: name no other packets";
                 return Err(Refusal::Invalid(text.to_owned()));
             }
             return self.unset_all(ground, caller);
         }
-        let target = Target::parse(source.as_deref(), to.as_deref(), *shared, direction)?;
+        let target = Target::parse(named)?;
         let path = target.path;
         let mut layers = self.layers.clone();
         layers.ends.remove(&path);
@@ -137,7 +148,7 @@ impl RuleSets {
                 ServiceError::FromArgument { path, argument: self.source.names() }
             }
             Some(place) => ServiceError::FromFile { path, place: place.to_string() },
-            None => match self.alike((source.as_deref(), to.as_deref(), *shared, direction)) {
+            None => match self.alike(named) {
                 Some((option, words)) => ServiceError::NoRuleBut { path, option, words },
                 None => ServiceError::NoRule(path),
             },
@@ -166,17 +177,15 @@ impl RuleSets {
 
     /// The option in which alone a rule of `limiter set` differs from the one that is named, with
     /// the words by which `limiter unset` removes it.
-    fn alike(
-        &self,
-        (source, to, shared, direction): (Option<&str>, Option<&str>, bool, Direction),
-    ) -> Option<(&'static str, String)> {
+    fn alike(&self, named: Words<'_>) -> Option<(&'static str, String)> {
         let others = [Direction::In, Direction::Out, Direction::Both]
             .into_iter()
-            .filter(|other| *other != direction)
-            .map(|other| ("--direction", shared, other));
-        let mut alike = std::iter::once(("--shared", !shared, direction)).chain(others);
-        alike.find_map(|(option, shared, direction)| {
-            let path = Target::parse(source, to, shared, direction).ok()?.path;
+            .filter(|other| *other != named.direction)
+            .map(|direction| ("--direction", Words { direction, ..named }));
+        let shared = ("--shared", Words { shared: !named.shared, ..named });
+        let mut alike = std::iter::once(shared).chain(others);
+        alike.find_map(|(option, named)| {
+            let path = Target::parse(named).ok()?.path;
             let is_set = self.layers.edits.contains_key(&path);
             Some((option, is_set.then(|| target_text::words(&path)).flatten()?))
         })
@@ -184,11 +193,8 @@ impl RuleSets {
 
     /// The rule that differs only in `--shared`, with the words by which `limiter unset` removes
     /// it, if it can.
-    fn beside(
-        &self,
-        (source, to, shared, direction): (Option<&str>, Option<&str>, bool, Direction),
-    ) -> Option<(&Arc<Rule>, Option<String>)> {
-        let path = Target::parse(source, to, !shared, direction).ok()?.path;
+    fn beside(&self, named: Words<'_>) -> Option<(&Arc<Rule>, Option<String>)> {
+        let path = Target::parse(Words { shared: !named.shared, ..named }).ok()?.path;
         let rule = self.on_path(&path).filter(|rule| rule.path == path)?;
         let is_set = self.layers.edits.contains_key(&path);
         Some((rule, is_set.then(|| target_text::words(&path)).flatten()))

@@ -64,7 +64,7 @@ fn plan(
 ) -> Result<Plan, ServiceError> {
     let environment = Environment {
         max_frame: datapath.max_frame(),
-        interface_index: &|name| datapath.interface_index(name),
+        interface_index: &|name| layers.index_of(name, datapath.interface_index(name)),
         cpus: datapath.cpus(),
         cluster: layers.cluster,
         in_at_tc: Some(datapath.is_at(Hook::Tc(Direction::In))),

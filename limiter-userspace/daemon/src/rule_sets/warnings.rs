@@ -19,8 +19,8 @@ use super::effective::{Effective, EffectiveSet};
 
 mod delays;
 
-pub(crate) use delays::delays;
 pub use delays::delays_warning;
+pub(crate) use delays::{cannot_wait, delays};
 
 /// Warnings that follow only from the rules and from the lists of their files. A limit set on the
 /// command line states itself whether its sources share it.

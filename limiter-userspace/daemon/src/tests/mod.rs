@@ -35,6 +35,7 @@ mod request_reports;
 mod rows;
 mod rule_sets;
 mod set;
+mod set_on_interface;
 mod shared;
 mod sources;
 mod start;

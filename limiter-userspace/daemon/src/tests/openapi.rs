@@ -323,7 +323,7 @@ fn right_requests_are_made_for_every_operation() {
     for operation in operations(&description) {
         let runtime = runtime();
         let mut taken = false;
-        for _ in 0..2_000 {
+        for _ in 0..4_000 {
             let bytes: Vec<u8> = bytes.by_ref().take(64).collect();
             let mut choices = Choices { bytes: bytes.into_iter() };
             let (request, right) = request(&mut choices, &description, &operation);
@@ -335,6 +335,8 @@ fn right_requests_are_made_for_every_operation() {
             // Something to remove.
             for (uri, body) in [
                 ("/v1/limits", json!({"source": "192.0.2.7", "rate": "5/s"})),
+                ("/v1/limits", json!({"interface": "fake0", "rate": "5/s"})),
+                ("/v1/limits", json!({"interface": "fake0", "shared": true, "rate": "5/s"})),
                 ("/v1/lists", json!({"list": "deny", "sources": ["192.0.2.7", "2001:db8::/64"]})),
             ] {
                 let request = Request::builder().method("PUT").uri(uri);

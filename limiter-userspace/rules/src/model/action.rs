@@ -1,5 +1,6 @@
 //! Actions and terms of a rule.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use limiter_common::wire::{Count, Evidence, Full, OnLoss};
@@ -52,6 +53,12 @@ pub struct Delay {
     pub longest: Duration,
     /// True if a packet that waits at least half as long gets ECN's congestion mark.
     pub ecn: bool,
+}
+
+impl Delay {
+    /// Range of [`Delay::longest`]: the program has no room for more, and TCP takes a packet that
+    /// is as late for lost.
+    pub const WAITS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(2);
 }
 
 /// Action on a packet over a limit.

@@ -88,6 +88,14 @@ impl Path {
             && self.parts.iter().zip(other.parts.iter()).all(|(part, other)| part.has_all(other))
     }
 
+    /// The interface whose packets alone the rule is for.
+    pub fn interface(&self) -> Option<&str> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Interface(name) => name.as_deref(),
+            _ => None,
+        })
+    }
+
     /// True if the interface is one of the keys.
     pub fn has_interface(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Interface(_)))

@@ -126,6 +126,15 @@ pub enum RateTextError {
     /// Nothing to report.
     #[error("unlimited drops nothing that could be reported: leave --reject out")]
     UnlimitedReject,
+    /// Nothing to wait for.
+    #[error("unlimited lets all packets go on at once: leave --delay out")]
+    UnlimitedDelay,
+    /// A packet cannot wait and be rejected.
+    #[error("a packet over the limit waits or is rejected: leave --delay or --reject out")]
+    DelayedReject,
+    /// A wait that cannot be held.
+    #[error("packets wait 1ms to 2s, in whole milliseconds, and not {0:?}: write one like 100ms")]
+    Delay(std::time::Duration),
 }
 
 impl RateTextError {

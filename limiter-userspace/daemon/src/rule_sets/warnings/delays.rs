@@ -1,13 +1,14 @@
 //! Warnings about packets that should wait but do not.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use limiter_api::render::bytes;
 use limiter_api::status::Delays;
 use limiter_common::header;
 use limiter_datapath::{Datapath, DatapathError, Hook, Queueing, memory_of};
 use limiter_rules::model::{Direction, Limits, Over};
-use limiter_rules::{Subject, Terms};
+use limiter_rules::{Rule, Subject, Terms};
 
 use super::first_of;
 use crate::rule_sets::effective::EffectiveSet;
@@ -18,13 +19,23 @@ const LARGE: u64 = 64_000_000;
 /// Most interfaces that are named one by one in warnings about the same problem.
 const MOST_ALIKE: usize = 4;
 
-/// The rules that let packets in a direction wait, including budgets to which they are charged, and
-/// the most packets of one flow that wait. In shadow mode nothing waits.
-fn waiting(set: &EffectiveSet, direction: Direction) -> Option<(String, u64)> {
+/// The rules that let packets in a direction wait, on an interface if one is named, including
+/// budgets to which they are charged, and the most packets of one flow that wait. In shadow mode
+/// nothing waits.
+fn waiting(
+    set: &EffectiveSet,
+    direction: Direction,
+    interface: Option<&str>,
+) -> Option<(String, u64)> {
     let mut charged = HashSet::new();
     let mut all: Vec<(Subject, &Limits)> = Vec::new();
     let rules = set.rules.iter().map(|effective| &effective.rule);
-    for rule in rules.filter(|rule| [direction, Direction::Both].contains(&rule.path.direction)) {
+    let is_met = |rule: &&Arc<Rule>| {
+        let is_here = |(here, only): (&str, &str)| here == only;
+        [direction, Direction::Both].contains(&rule.path.direction)
+            && interface.zip(rule.path.interface()).is_none_or(is_here)
+    };
+    for rule in rules.filter(is_met) {
         match &rule.terms {
             Terms::Budget(name) => {
                 charged.insert(name);
@@ -59,7 +70,7 @@ fn waiting(set: &EffectiveSet, direction: Direction) -> Option<(String, u64)> {
 /// Makes incoming packets wait, if rules let any wait; returns a warning if that is impossible.
 pub(super) fn hold_incoming(set: &EffectiveSet, datapath: &mut dyn Datapath) -> Option<String> {
     let at_tc = datapath.is_at(Hook::Tc(header::Direction::In));
-    let waiting = waiting(set, Direction::In).filter(|_| at_tc);
+    let waiting = waiting(set, Direction::In, None).filter(|_| at_tc);
     let packets = waiting.as_ref().map(|(_, packets)| *packets);
     let error = datapath.hold_incoming(packets).err()?;
     let (who, _) = waiting?;
@@ -70,7 +81,12 @@ pub(super) fn hold_incoming(set: &EffectiveSet, datapath: &mut dyn Datapath) -> 
 
 /// The delays of a rule set; `None` if none of its rules lets packets wait.
 pub(crate) fn delays(set: &EffectiveSet) -> Option<Delays> {
-    waiting(set, Direction::Out).map(|(who, packets)| Delays { who, packets })
+    on_way_out(set, None)
+}
+
+/// The delays of packets that go out, by an interface if one is named.
+fn on_way_out(set: &EffectiveSet, interface: Option<&str>) -> Option<Delays> {
+    waiting(set, Direction::Out, interface).map(|(who, packets)| Delays { who, packets })
 }
 
 /// Reason why packets do not wait on an interface as they should, with the remedy; `None` if
@@ -106,17 +122,44 @@ pub fn delays_warning(
     }
 }
 
+fn outgoing_warning(set: &EffectiveSet, name: &str, datapath: &dyn Datapath) -> Option<String> {
+    delays_warning(&on_way_out(set, Some(name))?, name, &datapath.queueing(name))
+}
+
+/// Why packets of a rule of this set, that is to be in force, would not wait as it says; `None` if
+/// they wait. From this call on, incoming packets can.
+pub(crate) fn cannot_wait(
+    set: &EffectiveSet,
+    rule: &Rule,
+    interface: Option<&str>,
+    datapath: &mut dyn Datapath,
+) -> Option<String> {
+    let direction = rule.path.direction;
+    if direction.has_in()
+        && let Some(why) = hold_incoming(set, datapath)
+    {
+        return Some(why);
+    }
+    if !direction.has_out() {
+        return None;
+    }
+    let outgoing = Hook::Tc(header::Direction::Out);
+    let limited = datapath.attachments().iter().filter(|at| at.mode.hook() == outgoing);
+    let is_meant = |name: &&str| interface.is_none_or(|only| only == *name);
+    let mut names = limited.map(|at| at.interface.as_str()).filter(is_meant);
+    names.find_map(|name| outgoing_warning(set, name, datapath))
+}
+
 /// Warnings about rules whose outgoing packets should wait, on interfaces where they do not.
 pub(super) fn of_outgoing(set: &EffectiveSet, datapath: &dyn Datapath) -> Vec<String> {
-    let Some(delays) = delays(set) else {
+    if delays(set).is_none() {
         return Vec::new();
-    };
+    }
     let outgoing = Hook::Tc(header::Direction::Out);
     let limited = datapath.attachments().iter().filter(|at| at.mode.hook() == outgoing);
     let limited = limited.map(|at| &at.interface);
-    let mut warnings: Vec<String> = limited
-        .filter_map(|name| delays_warning(&delays, name, &datapath.queueing(name)))
-        .collect();
+    let mut warnings: Vec<String> =
+        limited.filter_map(|name| outgoing_warning(set, name, datapath)).collect();
     let more = warnings.len().saturating_sub(MOST_ALIKE);
     warnings.truncate(MOST_ALIKE);
     if more > 0 {

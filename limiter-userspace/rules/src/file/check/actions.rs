@@ -18,13 +18,6 @@ use crate::model::{Ban, Delay, Mark, Over};
 /// The shortest ban, and the shortest memory of one.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// The shortest [`Delay::longest`].
-const SHORTEST_WAIT: Duration = Duration::from_millis(1);
-
-/// The longest [`Delay::longest`]: the program has no room for more, and TCP takes a packet that is
-/// as late for lost.
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
-
 /// Actions that need more than their name, and how they are written.
 const LIKE: [(&str, &str); 6] = [
     ("mark", "{mark: {dscp: 10}}"),
@@ -142,7 +135,7 @@ fn delay(raw: &Placed<WordOr<shape::Delay>>) -> Result<Delay, Failure> {
     let written = text(scalar, "longest", "write one like 200ms")?;
     let longest = humantime::parse_duration(written).unwrap_or_default();
     let whole = longest.subsec_nanos().is_multiple_of(1_000_000);
-    if !whole || !(SHORTEST_WAIT..=LONGEST_WAIT).contains(&longest) {
+    if !whole || !Delay::WAITS.contains(&longest) {
         let what = format!("longest: {written}");
         let reason = "a wait is a whole number of milliseconds from 1ms to 2s, like 200ms";
         return Err(at(scalar.referenced, Problem::NotSupported { what, reason }));
