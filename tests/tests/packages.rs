@@ -32,6 +32,7 @@ fn package(directory: &Path) -> Result<String> {
     let sandbox = &limiter::sandbox()?;
     make.args(["--only", "deb", "--binary"]).arg(stripped(&limiter::binary()?, "limiter")?);
     make.arg("--sandbox").arg(stripped(sandbox, "sandbox")?);
+    make.arg("--cni").arg(stripped(&limiter::cni()?, "cni")?);
     command::checked(make.arg("--output").arg(directory))?;
     let files = fs::read_dir(directory)?.map(|file| Ok(file?.path()));
     let files = files.collect::<Result<Vec<_>>>()?;

@@ -73,7 +73,11 @@ pub(crate) const TESTS: &str = "kernel";
 
 /// Runs a build of [`host`]'s packages. `what` names its targets, beside the binary under test.
 pub(crate) fn programs(mut cargo: Command, what: &[&str]) -> Result<Programs> {
-    cargo.args(host()).args(["--bin", "limiter", "--bin", "limiter-sandbox"]).args(what);
+    cargo.args(host());
+    for name in ["limiter", "limiter-cni", "limiter-sandbox"] {
+        cargo.args(["--bin", name]);
+    }
+    cargo.args(what);
     let shown = process::shown(&cargo);
     let built = executables(&mut cargo)?;
     let find = |wanted: &str| {

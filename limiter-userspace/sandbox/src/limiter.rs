@@ -53,6 +53,18 @@ pub fn sandbox() -> Result<PathBuf> {
     })
 }
 
+/// The plugin of CNI, which is built beside the binary to test.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn cni() -> Result<PathBuf> {
+    let path = binary()?.with_file_name("limiter-cni");
+    path.canonicalize().with_context(|| {
+        format!("no plugin at {}: run `cargo build --bin limiter-cni`", path.display())
+    })
+}
+
 /// One limiter on one interface: the places of its files, and its daemon while that runs.
 ///
 /// On drop the daemon is ended and everything detached.

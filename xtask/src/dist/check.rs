@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -92,6 +93,9 @@ fn tarball(name: &str, path: &Path) -> Result<()> {
         let said = process::output(arch.run(&tree.join(program)).arg("--version"))?;
         is_version(said.trim(), &format!("{word} {VERSION}"))?;
     }
+    let mut version = arch.run(&tree.join("usr/libexec/limiter/limiter-cni"));
+    let said = process::output(version.env("CNI_COMMAND", "VERSION").stdin(Stdio::null()))?;
+    ensure!(said.contains("supportedVersions"), "limiter-cni says {said:?}");
     let example = tree.join("usr/share/doc/limiter/examples/hosting.yaml");
     process::output(arch.run(&tree.join("usr/bin/limiter")).arg("check").arg(example))?;
     Ok(())

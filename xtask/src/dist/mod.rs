@@ -51,8 +51,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", requires = "sandbox")]
     binary: Option<PathBuf>,
     /// Pack this sandbox of `limiter demo`: for tests
-    #[arg(long, value_name = "FILE", requires = "binary")]
+    #[arg(long, value_name = "FILE", requires = "cni")]
     sandbox: Option<PathBuf>,
+    /// Pack this plugin of CNI: for tests
+    #[arg(long, value_name = "FILE", requires = "binary")]
+    cni: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug)]
@@ -60,6 +63,8 @@ pub(crate) struct Programs {
     pub(crate) limiter: PathBuf,
     /// Program behind `limiter demo`.
     pub(crate) sandbox: PathBuf,
+    /// Plugin of CNI.
+    pub(crate) cni: PathBuf,
 }
 
 /// Files of a release.
@@ -115,11 +120,11 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
         arch: first,
         toolchain,
     };
-    let given = match arguments.binary.clone().zip(arguments.sandbox.clone()) {
-        Some((limiter, sandbox)) => {
-            Some(vec![(source.arch, Programs { limiter, sandbox }.absolute()?)])
+    let given = match (&arguments.binary, &arguments.sandbox, &arguments.cni) {
+        (Some(limiter), Some(sandbox), Some(cni)) => {
+            Some(vec![(source.arch, Programs::given(limiter, sandbox, cni)?)])
         }
-        None => None,
+        _ => None,
     };
     let pack = |source: &Source, output: &Path| {
         let programs = match &given {
@@ -203,10 +208,10 @@ fn epoch(root: &Path) -> Result<String> {
 }
 
 impl Programs {
-    fn absolute(&self) -> Result<Self> {
+    fn given(limiter: &Path, sandbox: &Path, cni: &Path) -> Result<Self> {
         let absolute =
             |path: &Path| path.canonicalize().with_context(|| path.display().to_string());
-        Ok(Self { limiter: absolute(&self.limiter)?, sandbox: absolute(&self.sandbox)? })
+        Ok(Self { limiter: absolute(limiter)?, sandbox: absolute(sandbox)?, cni: absolute(cni)? })
     }
 }
 
@@ -252,7 +257,8 @@ impl Source {
                 let source = self.of(*arch);
                 let limiter = source.build_one("limiter-userspace", "limiter")?;
                 let sandbox = source.build_one("limiter-sandbox", "limiter-sandbox")?;
-                Ok((*arch, Programs { limiter, sandbox }))
+                let cni = source.build_one("limiter-cni", "limiter-cni")?;
+                Ok((*arch, Programs { limiter, sandbox, cni }))
             })
             .collect()
     }

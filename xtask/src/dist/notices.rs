@@ -13,8 +13,8 @@ use super::Source;
 use crate::process;
 
 /// Packages of the workspace whose dependencies are in the programs: limiter itself, the XDP
-/// programs, and the sandbox.
-const ROOTS: [&str; 3] = ["limiter-userspace", "limiter-ebpf", "limiter-sandbox"];
+/// programs, the sandbox, and the plugin of CNI.
+const ROOTS: [&str; 4] = ["limiter-userspace", "limiter-ebpf", "limiter-sandbox", "limiter-cni"];
 
 /// Beginnings of the names of files that hold a licence or a notice, in capitals.
 const TEXTS: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];

@@ -92,6 +92,7 @@ fn image(source: &Source, programs: &Programs, root: &Path, layout: &Path) -> Re
         tree.write(&to, &read(&source.root.join(name))?, 0o644)?;
     }
     tree.write("usr/bin/limiter", &read(&programs.limiter)?, 0o755)?;
+    tree.write("usr/bin/limiter-cni", &read(&programs.cni)?, 0o755)?;
     for directory in ["etc/limiter", "run/limiter", "var/lib/limiter", "sys/fs/bpf"] {
         fs::create_dir_all(tree.at(directory))?;
     }

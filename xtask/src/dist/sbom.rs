@@ -12,10 +12,11 @@ use crate::process;
 const TOOL: &str = "cargo-cyclonedx";
 
 /// Packages of the checkout whose crates a release has, by their directories too.
-const PACKAGES: [(&str, &str); 3] = [
+const PACKAGES: [(&str, &str); 4] = [
     ("limiter-userspace", "limiter"),
     ("limiter-ebpf", "limiter-ebpf"),
     ("limiter-userspace/sandbox", "limiter-sandbox"),
+    ("limiter-userspace/cni", "limiter-cni"),
 ];
 
 /// Name that the tool gives its file in the directory of each package.

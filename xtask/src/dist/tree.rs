@@ -12,9 +12,10 @@ use crate::process;
 
 const DOC: &str = "usr/share/doc/limiter";
 
-pub(super) const PROGRAMS: [(Program, &str); 2] = [
+pub(super) const PROGRAMS: [(Program, &str); 3] = [
     (|programs| &programs.limiter, "usr/bin/limiter"),
     (|programs| &programs.sandbox, "usr/libexec/limiter/limiter-sandbox"),
+    (|programs| &programs.cni, "usr/libexec/limiter/limiter-cni"),
 ];
 
 type Program = fn(&Programs) -> &Path;

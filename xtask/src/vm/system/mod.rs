@@ -113,6 +113,7 @@ fn build(toolchain: &str, another_layout: bool, to: &Path) -> Result<Programs> {
     Ok(Programs {
         limiter: put("limiter-userspace", "limiter")?,
         sandbox: put("limiter-sandbox", "limiter-sandbox")?,
+        cni: put("limiter-cni", "limiter-cni")?,
     })
 }
 
