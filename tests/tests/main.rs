@@ -16,6 +16,7 @@ mod clock;
 mod cluster;
 mod cluster_faults;
 mod cluster_servers;
+mod cni;
 mod compare;
 mod compared;
 mod concurrency;
