@@ -46,7 +46,14 @@ pub(crate) fn main(arguments: &Arguments) -> Result<ExitCode> {
     }
     let toolchain = setup::ensure(Tools::Partners)?;
     let mut cargo = workspace::cargo(&toolchain)?;
-    cargo.arg("build").args(workspace::host()).args(["--bin", "limiter", "--test", TESTS]);
+    cargo.arg("build").args(workspace::host()).args([
+        "--bin",
+        "limiter",
+        "--bin",
+        "limiter-cni",
+        "--test",
+        TESTS,
+    ]);
     let built = workspace::executables(&mut cargo)?;
     let find = |wanted: &str| {
         let found = built.iter().find(|(name, _)| name == wanted);
