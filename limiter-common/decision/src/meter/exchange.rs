@@ -136,7 +136,7 @@ fn divide(unit: Unit, amount: u64) -> (u64, u64, u64) {
 fn digits(mut left: u64, divisor: u64) -> (u64, u64) {
     let mut quotient = 0u64;
     let mut rounds = Rounds::new();
-    while rounds.more(u64::from(BITS / 2)) {
+    while rounds.more(u64::from(BITS >> 1)) {
         left = left.wrapping_shl(2);
         let digit = left.checked_div(divisor).unwrap_or_default();
         left = left.wrapping_sub(digit.wrapping_mul(divisor));
