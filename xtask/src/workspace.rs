@@ -64,6 +64,8 @@ pub fn host() -> impl Iterator<Item = &'static str> {
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     pub(crate) limiter: PathBuf,
+    /// The plugin, which the tests find beside `limiter`.
+    pub(crate) cni: PathBuf,
     /// The program with all kernel and end-to-end tests.
     pub(crate) tests: PathBuf,
 }
@@ -85,7 +87,7 @@ pub(crate) fn programs(mut cargo: Command, what: &[&str]) -> Result<Programs> {
         let (_, path) = found.with_context(|| format!("{shown} built no program {wanted}"))?;
         anyhow::Ok(path.clone())
     };
-    Ok(Programs { limiter: find("limiter")?, tests: find(TESTS)? })
+    Ok(Programs { limiter: find("limiter")?, cni: find("limiter-cni")?, tests: find(TESTS)? })
 }
 
 /// Builds programs of [`host`]'s packages in one call, so that nothing is built twice, and says

@@ -88,10 +88,18 @@ impl Render for RefusedKeys {
             }
             push(text, &table);
         }
+        if self.keys.iter().any(|key| key.values.is_none()) {
+            text.push_str(
+                "hidden: a rule with `detailed_metric: true` shows its keys; name one to see its \
+                 row\n",
+            );
+        }
         let [all, others, most] = [self.refused, self.others, self.others_at_most].map(number);
         line(
             text,
-            format_args!("refused in all: {all}; of others {others}, {most} at most of each"),
+            format_args!(
+                "refused in all: {all}; {others} of these have other keys, each at most {most}"
+            ),
         );
     }
 }

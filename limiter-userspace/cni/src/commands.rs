@@ -84,7 +84,7 @@ fn limit(
             Err(error) => {
                 let ours = daemon.kept()?;
                 daemon.remove(&ours, |kept| kept.name == name)?;
-                return Err(error);
+                return Err(Daemon::in_bits(error, *of));
             }
         }
     }
@@ -110,11 +110,11 @@ fn check(config: &Config, at: &Attachment, namespace: &PathBuf) -> Result<(), Fa
     match wanted.iter().find(|of| !is_in_force(of)) {
         None => Ok(()),
         Some(of) => {
+            let does = if of.direction == "out" { "gets" } else { "sends" };
             let text = format!(
-                "{} in direction {} is not in force on {} for {name}: `limiter list` shows what \
-                 is; add the container again",
+                "{} is not in force on {} for what {name} {does}: `limiter list` shows what is; \
+                 add the container again",
                 of.rate(),
-                of.direction,
                 cable.name
             );
             Err(Failure::new(code::NOT_LIMITED, text))
@@ -157,7 +157,7 @@ fn status(config: &Config) -> Result<(), Failure> {
     let daemon = Daemon::of(config);
     match daemon.status() {
         Err(error) if !daemon.may_go_without(&error) => {
-            Err(Failure::new(code::NOT_AVAILABLE, error.to_string()))
+            Err(Failure { code: code::NOT_AVAILABLE, ..error.into() })
         }
         _ => Ok(()),
     }

@@ -147,7 +147,10 @@ impl Config {
             |field: &&String| !OTHERS.contains(&field.as_str()) && !field.starts_with("cni.dev/");
         if let Some(field) = self.others.keys().find(is_unknown) {
             let value = self.others.get(field).unwrap_or(&Value::Null);
-            let text = format!("there is no field {field:?} (its value is {value}): remove it");
+            let text = format!(
+                "there is no field {field:?} (its value is {value}): remove it; limits are \
+                 ingressRate, ingressBurst, egressRate and egressBurst"
+            );
             return Err(Failure::new(code::FIELD, text));
         }
         if self.delay_ms > 2_000 {

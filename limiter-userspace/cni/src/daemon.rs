@@ -42,7 +42,16 @@ pub(crate) struct Kept {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let again = is_away(&error) || matches!(&error, ClientError::Refused { status: 409, .. });
-        Self::new(if again { code::AGAIN } else { code::REFUSED }, error.to_string())
+        let text = match &error {
+            ClientError::Missing(socket) => format!(
+                "no daemon at {}: start `limiter run --iface 'veth*' --hook tc --direction both \
+                 --rules FILE`, name its socket in the field `socket`, or write \"daemonAway\": \
+                 \"unlimited\"",
+                socket.display()
+            ),
+            _ => error.to_string(),
+        };
+        Self::new(if again { code::AGAIN } else { code::REFUSED }, text)
     }
 }
 
@@ -127,9 +136,23 @@ impl<'a> Daemon<'a> {
         }
         match put(true) {
             // Not in this state of rules, or not on this machine: the second answer says which.
-            Err(ClientError::Refused { status: 400 | 409, message }) => put(false)
-                .map(|changed| format!("{}; packets do not wait: {message}", said(changed))),
+            Err(ClientError::Refused { status: 400 | 409, message }) => put(false).map(|changed| {
+                let why = message.strip_prefix("not set: ").unwrap_or(&message);
+                format!("{}; packets over it are dropped: {why}", said(changed))
+            }),
             answer => answer.map(said),
+        }
+    }
+
+    /// An error of the daemon, which counts in bytes, for the author of fields in bits.
+    pub(crate) fn in_bits(error: ClientError, wanted: Wanted) -> ClientError {
+        let field = if wanted.direction == "out" { "ingress" } else { "egress" };
+        match error {
+            ClientError::Refused { status: status @ 400, message } => {
+                let note = format!("{field}Rate and {field}Burst are in bits, this is in bytes");
+                ClientError::Refused { status, message: format!("{note}: {message}") }
+            }
+            error => error,
         }
     }
 

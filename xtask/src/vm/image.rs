@@ -29,6 +29,8 @@ pub struct Content {
     pub(super) busybox: PathBuf,
     /// The binary under test.
     pub limiter: PathBuf,
+    /// The plugin, which the tests find beside it.
+    pub(super) cni: PathBuf,
     /// The program with all tests.
     pub tests: PathBuf,
     /// Names of the programs that the tests call.
@@ -48,8 +50,9 @@ impl Content {
         for directory in MOUNTS {
             archive.directory(directory)?;
         }
-        let mut dynamic = vec![self.limiter.clone(), self.tests.clone()];
+        let mut dynamic = vec![self.limiter.clone(), self.cni.clone(), self.tests.clone()];
         archive.file("tests/limiter", &read(&self.limiter)?)?;
+        archive.file("tests/limiter-cni", &read(&self.cni)?)?;
         archive.file(TESTS, &read(&self.tests)?)?;
         for tool in self.tools {
             let path = self.userland.program(tool)?;

@@ -187,10 +187,10 @@ fn prepare(
     // A little after we would have ended it.
     environment.push(("LIMITER_VM_SECONDS", (limit(scope, arch).as_secs() + 10).to_string()));
     // A guest holds all of its files in memory, twice.
-    let Programs { limiter, tests } =
+    let Programs { limiter, cni, tests } =
         if arch.is_host() { stripped(&programs, &cache)? } else { programs };
     let tools = if scope.is_of_tables() { image::DEVICE_TOOLS } else { image::TOOLS };
-    let content = Content { userland, busybox, limiter, tests, tools, plan, environment };
+    let content = Content { userland, busybox, limiter, cni, tests, tools, plan, environment };
     Ok(Prepared { arch, content, emulator, wiring: None, cache, scope, left_out })
 }
 
@@ -203,6 +203,7 @@ fn stripped(programs: &Programs, cache: &Path) -> Result<Programs> {
     };
     Ok(Programs {
         limiter: strip(&programs.limiter, "limiter")?,
+        cni: strip(&programs.cni, "limiter-cni")?,
         tests: strip(&programs.tests, workspace::TESTS)?,
     })
 }

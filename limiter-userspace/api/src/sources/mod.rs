@@ -454,8 +454,8 @@ impl Render for SourceList {
         if let Some(words) = drop_words(self.dropped_by) {
             let _: std::fmt::Result = writeln!(
                 text,
-                "dropped in all: {words}. Only the first is counted by source: of the rest, the \
-                 rows have a part, and a source of which no event came has no row. See {WHERE}"
+                "dropped in all: {words}. Only the first is counted by source; of the rest, rows \
+                 have what events reported. See {WHERE}"
             );
         }
     }

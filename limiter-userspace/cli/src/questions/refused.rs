@@ -23,7 +23,6 @@ const MOST: u64 = 1 << 20;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Ask {
     /// The domain of a rule file, or (commands) for the keys of CL.THROTTLE
-    #[arg(requires = "entries")]
     domain: Option<String>,
     /// Only the key of this descriptor: all of its keys and values
     #[arg(value_name = "KEY=VALUE", value_parser = entry)]
@@ -56,6 +55,13 @@ pub(crate) fn ask(Ask { domain, entries, server, .. }: &Ask) -> Result<RefusedKe
              --requests of `top`"
         ))
     };
+    if let (Some(domain), []) = (domain, &entries[..]) {
+        return Err(Failure::Server(format!(
+            "name a key of {domain}, too, as in `limiter refused {domain} {}`; without a domain \
+             all are listed",
+            if domain == "(commands)" { "key=user:7" } else { "remote_address=192.0.2.7" }
+        )));
+    }
     let request = domain.as_ref().map_or_else(
         || "GET /refused HTTP/1.1\r\nhost: limiter\r\nconnection: close\r\n\r\n".to_owned(),
         |domain| {
@@ -80,7 +86,9 @@ pub(crate) fn ask(Ask { domain, entries, server, .. }: &Ask) -> Result<RefusedKe
         }),
     };
     let answer = answer.map_err(|error| failed(&error))?;
-    let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    let Some((_, body)) = answer.split_once("\r\n\r\n") else {
+        return Err(failed(&"it does not speak HTTP there, as behind --resp"));
+    };
     match serde_json::from_str::<ErrorBody>(body) {
         Ok(ErrorBody { error }) => Err(Failure::Server(clean(&error))),
         Err(_) => serde_json::from_str(body).map_err(|error| failed(&error)),
@@ -141,7 +149,7 @@ mod tests {
         };
         assert_eq!(
             render::text(&ask(None, &at).unwrap()),
-            "no key was refused\nrefused in all: 0; of others 0, 0 at most of each\n"
+            "no key was refused\nrefused in all: 0; 0 of these have other keys, each at most 0\n"
         );
         let Listen::Tcp(address) = at else { panic!("no address") };
         for (key, value) in [("k", "ann"), ("k", "ann"), ("user", "b\u{1b}b"), ("user", "b\u{1b}b")]
@@ -163,7 +171,14 @@ mod tests {
         assert_eq!(rows[0], head);
         assert!(text.contains("d: few   hidden"), "{text}");
         assert!(text.contains("d: user  user=b\u{fffd}b"), "{text}");
-        assert!(text.ends_with("refused in all: 2; of others 0, 0 at most of each\n"), "{text}");
+        assert!(
+            text.ends_with("refused in all: 2; 0 of these have other keys, each at most 0\n"),
+            "{text}"
+        );
+        assert!(text.contains("\nhidden: a rule with `detailed_metric: true`"), "{text}");
+        let alone = Ask { domain: Some("d".to_owned()), ..Ask::all(unix.clone()) };
+        let failure = super::ask(&alone).unwrap_err().to_string();
+        assert!(failure.starts_with("name a key of d, too"), "{failure}");
         let own = ask(Some(("k", "ann")), &unix).unwrap();
         assert_eq!((own.keys.len(), own.keys[0].refused, own.others), (1, 1, 1));
         let failure = ask(Some(("other", "ann")), &unix).unwrap_err().to_string();
@@ -179,7 +194,7 @@ mod tests {
         let parsed = crate::tests::parse("limiter refused").unwrap().command;
         let crate::args::Command::Refused(ask) = parsed else { panic!("no `refused`") };
         assert_eq!(ask.server, Listen::Tcp(DEFAULT_LISTEN));
-        for wrong in ["limiter refused d", "limiter refused d ann", "limiter refused --server x"] {
+        for wrong in ["limiter refused d ann", "limiter refused --server x"] {
             assert!(crate::tests::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn drawn(view: &Refused, width: u16) -> Vec<String> {
-        let mut terminal = Terminal::new(TestBackend::new(width, 6)).unwrap();
+        let mut terminal = Terminal::new(TestBackend::new(width, 7)).unwrap();
         terminal.draw(|frame| view.draw(frame)).unwrap();
         let cells = &terminal.backend().buffer().content;
         let line = |cells: &[ratatui::buffer::Cell]| {
@@ -137,8 +137,9 @@ mod tests {
         assert_eq!(lines[1], "RULE KEY ID REFUSED/S REFUSED SINCE LAST");
         assert!(lines[2].starts_with("auth: logins hidden 0a1b2c3d4e5f 1.5 17"), "{lines:?}");
         assert!(lines[3].starts_with("auth: tok\u{fffd}ens hidden"), "{lines:?}");
-        assert_eq!(lines[4], "refused in all: 40; of others 6, 3 at most of each");
-        assert_eq!(lines[5], "arrows scroll p pause q quit");
+        assert!(lines[4].starts_with("hidden: "), "{lines:?}");
+        assert_eq!(lines[5], "refused in all: 40; 6 of these have other keys, each at most 3");
+        assert_eq!(lines[6], "arrows scroll p pause q quit");
         // Details leave a narrow line.
         assert_eq!(drawn(&view, 70)[1], "RULE KEY REFUSED/S REFUSED SINCE");
 
@@ -150,7 +151,7 @@ mod tests {
         assert!(lines[0].contains("NO ANSWER since 03:04:05: old numbers PAUSED"), "{lines:?}");
         assert_eq!(lines[1], "RULE KEY ID REFUSED/S REFUSED SINCE LAST");
         assert!(lines[2].starts_with("auth: tok"), "{lines:?}");
-        assert!(lines[5].contains("cannot ask `limiter serve`"), "{lines:?}");
+        assert!(lines[6].contains("cannot ask `limiter serve`"), "{lines:?}");
         for _ in 0..3 {
             press(&mut view, KeyCode::Up);
         }

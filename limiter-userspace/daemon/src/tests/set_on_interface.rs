@@ -66,8 +66,8 @@ fn a_limit_that_packets_cannot_wait_for_is_refused() {
     daemon.fake.state().queueing = Some(Queueing::NoFq("noqueue".to_owned()));
     let refused = daemon.service.set(&waits).unwrap_err();
     assert!(
-        matches!(&refused, Refusal::Conflict(text) if text.starts_with("not set: packets of the \
-            rule for direction=out interface=fake0 do not wait on fake0, which has noqueue")),
+        matches!(&refused, Refusal::Conflict(text) if text.starts_with("not set: packets cannot \
+            wait on fake0, which has noqueue and not fq: ")),
         "{refused}"
     );
     assert_eq!(daemon.rules(), before);

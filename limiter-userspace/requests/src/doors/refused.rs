@@ -99,8 +99,14 @@ impl Limiter {
                     None if domain.is_brought() => domain.brought(None, entries),
                     None => return Err(format!("no rule: {}", domain.why_unmet(entries))),
                 },
-                (None, [(_, value)]) if asked.domain == throttle::DOMAIN => {
+                (None, [("key", value)]) if asked.domain == throttle::DOMAIN => {
                     self.throttles.key(value.as_bytes())
+                }
+                (None, _) if asked.domain == throttle::DOMAIN => {
+                    return Err(format!(
+                        "{} has the keys of CL.THROTTLE and THROTTLE: name one, as in key=user:7",
+                        throttle::DOMAIN
+                    ));
                 }
                 (None, _) => return Err(format!("no rule file has the domain {:?}", asked.domain)),
             };

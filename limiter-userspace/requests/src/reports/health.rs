@@ -105,12 +105,15 @@ impl Service {
         let rules = self.limiter.rules();
         let names: Vec<String> =
             rules.domains().iter().map(|(name, _)| format!("{name:?}")).collect();
+        let known = if names.is_empty() {
+            "there are no rules: --rules names their files".to_owned()
+        } else {
+            format!("the rule files have {}", first(&names))
+        };
         (asked > 0).then(|| {
             format!(
-                "{} named a domain without rules, and passed; the latest: {latest}; the rule files \
-                 have {}",
+                "{} named a domain without rules, and passed; the latest: {latest}; {known}",
                 requests(asked),
-                first(&names),
             )
         })
     }

@@ -131,7 +131,11 @@ fn commands_of_clients_that_connect_are_answered() {
             "CLIENT KILL x",
             "-ERR unknown subcommand of CLIENT, or wrong number of arguments: 'KILL'\r\n",
         ),
-        ("CL.THROTTLE x", "-ERR wrong number of arguments for 'cl.throttle' command\r\n"),
+        (
+            "CL.THROTTLE x",
+            "-ERR wrong number of arguments for 'cl.throttle' command: key max_burst count period \
+             [quantity]\r\n",
+        ),
         ("HELLO 4", "-NOPROTO unsupported protocol version: 2 or 3\r\n"),
         ("HELLO 3 AUTH default x", "-ERR AUTH is not taken: "),
     ] {
@@ -437,6 +441,22 @@ fn ask_decides_as_json_does() {
     assert_eq!(door.running.one("user", "ann").status, 429);
     expect(&mut client, ask, [1, 3, 0, 20, 60]);
     expect(&mut client, "LIMITER.ASK auth user bob HITS 0", [0, 3, 3, -1, 0]);
+    expect(&mut client, "LIMITER.ASK auth user bob hits 0", [0, 3, 3, -1, 0]);
+    // A transaction does nothing, and says so.
+    for (command, error) in [
+        ("MULTI", "pipeline(transaction=False)"),
+        ("LIMITER.ASK auth user bob", "not done"),
+        ("CL.THROTTLE bob 4 5 60", "not done"),
+        ("EXEC", "nothing was done"),
+        ("EXEC", "there was no MULTI"),
+        ("MULTI", "is not taken"),
+        ("DISCARD", "nothing was done"),
+    ] {
+        let said = refused(&mut client, command);
+        assert!(said.contains(error), "{command}: {said}");
+    }
+    expect(&mut client, "LIMITER.ASK auth user bob HITS 0", [0, 3, 3, -1, 0]);
+    expect(&mut client, "CL.THROTTLE bob 4 5 60 0", [0, 5, 5, -1, 0]);
     // Two levels, with the check of a proxy.
     let log_in = "LIMITER.ASK auth form login remote_address 192.0.2.1";
     expect(&mut client, log_in, [0, 2, 1, -1, 1800]);

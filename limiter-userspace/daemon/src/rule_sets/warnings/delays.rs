@@ -69,14 +69,19 @@ fn waiting(
 
 /// Makes incoming packets wait, if rules let any wait; returns a warning if that is impossible.
 pub(super) fn hold_incoming(set: &EffectiveSet, datapath: &mut dyn Datapath) -> Option<String> {
+    let (who, error) = not_held(set, datapath)?;
+    Some(format!(
+        "packets of {who} that come in do not wait, and those that should go on at once: {error}"
+    ))
+}
+
+/// [`hold_incoming`]; returns whose packets do not wait, and why.
+fn not_held(set: &EffectiveSet, datapath: &mut dyn Datapath) -> Option<(String, DatapathError)> {
     let at_tc = datapath.is_at(Hook::Tc(header::Direction::In));
     let waiting = waiting(set, Direction::In, None).filter(|_| at_tc);
     let packets = waiting.as_ref().map(|(_, packets)| *packets);
     let error = datapath.hold_incoming(packets).err()?;
-    let (who, _) = waiting?;
-    Some(format!(
-        "packets of {who} that come in do not wait, and those that should go on at once: {error}"
-    ))
+    Some((waiting?.0, error))
 }
 
 /// The delays of a rule set; `None` if none of its rules lets packets wait.
@@ -136,9 +141,9 @@ pub(crate) fn cannot_wait(
 ) -> Option<String> {
     let direction = rule.path.direction;
     if direction.has_in()
-        && let Some(why) = hold_incoming(set, datapath)
+        && let Some((_, error)) = not_held(set, datapath)
     {
-        return Some(why);
+        return Some(format!("packets that come in cannot wait: {error}"));
     }
     if !direction.has_out() {
         return None;
@@ -147,7 +152,16 @@ pub(crate) fn cannot_wait(
     let limited = datapath.attachments().iter().filter(|at| at.mode.hook() == outgoing);
     let is_meant = |name: &&str| interface.is_none_or(|only| only == *name);
     let mut names = limited.map(|at| at.interface.as_str()).filter(is_meant);
-    names.find_map(|name| outgoing_warning(set, name, datapath))
+    names.find_map(|name| {
+        let delays = on_way_out(set, Some(name))?;
+        match &datapath.queueing(name) {
+            Ok(found @ (Queueing::Other(kind) | Queueing::NoFq(kind))) => Some(format!(
+                "packets cannot wait on {name}, which has {kind} and not fq: {}",
+                found.remedy(name, delays.packets)
+            )),
+            found => delays_warning(&delays, name, found),
+        }
+    })
 }
 
 /// Warnings about rules whose outgoing packets should wait, on interfaces where they do not.

@@ -1,6 +1,7 @@
 //! The commands, and their answers.
 
 use std::borrow::Cow;
+use std::mem;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,13 +37,15 @@ enum Kind {
     Info,
     Select,
     Auth,
+    Multi,
+    Exec,
     Quit,
 }
 
 const ANY: usize = usize::MAX;
 
 /// The commands, with how many arguments they have.
-const COMMANDS: [(&str, Kind, RangeInclusive<usize>); 12] = [
+const COMMANDS: [(&str, Kind, RangeInclusive<usize>); 15] = [
     ("CL.THROTTLE", Kind::CellThrottle, 4..=5),
     ("LIMITER.ASK", Kind::Ask, 3..=ANY),
     ("THROTTLE", Kind::CrabThrottle, 4..=5),
@@ -54,6 +57,9 @@ const COMMANDS: [(&str, Kind, RangeInclusive<usize>); 12] = [
     ("INFO", Kind::Info, 0..=ANY),
     ("SELECT", Kind::Select, 1..=1),
     ("AUTH", Kind::Auth, 1..=2),
+    ("MULTI", Kind::Multi, 0..=0),
+    ("EXEC", Kind::Exec, 0..=0),
+    ("DISCARD", Kind::Exec, 0..=0),
     ("QUIT", Kind::Quit, 0..=ANY),
 ];
 
@@ -80,6 +86,8 @@ pub(super) struct Session {
     /// Its number, once its client asked.
     id: Option<i64>,
     name: Vec<u8>,
+    /// True between `MULTI` and `EXEC`, where nothing is done.
+    in_transaction: bool,
     /// True if it ends, once its answers are sent.
     pub(super) ends: bool,
 }
@@ -114,6 +122,9 @@ impl Session {
         if !arguments.contains(&command.arguments()) {
             return Err(wrong_number(name));
         }
+        if self.in_transaction && !matches!(kind, Kind::Exec | Kind::Quit) {
+            return Err(Refusal::bad("ERR not done: it came after MULTI, which is not taken"));
+        }
         let first = command.get(1);
         match kind {
             Kind::CellThrottle | Kind::CrabThrottle => {
@@ -140,6 +151,17 @@ impl Session {
                 return Err(Refusal::bad("ERR DB index is out of range: there is only 0"));
             }
             Kind::Auth => return Err(no_password()),
+            Kind::Multi => {
+                self.in_transaction = true;
+                return Err(Refusal::bad(
+                    "ERR MULTI is not taken: send commands in a pipeline without it, as redis-py \
+                     does by pipeline(transaction=False)",
+                ));
+            }
+            Kind::Exec if mem::take(&mut self.in_transaction) => {
+                return Err(Refusal::bad("EXECABORT nothing was done: MULTI is not taken"));
+            }
+            Kind::Exec => return Err(Refusal::bad("ERR there was no MULTI, which is not taken")),
             Kind::Quit => {
                 self.ends = true;
                 out.simple("OK");
@@ -223,8 +245,13 @@ impl Session {
 }
 
 fn wrong_number(name: &str) -> Refusal {
+    let arguments = match name {
+        "CL.THROTTLE" | "THROTTLE" => ": key max_burst count period [quantity]",
+        "LIMITER.ASK" => ": domain key value [key value ...] [HITS n]",
+        _ => "",
+    };
     let name = name.to_ascii_lowercase();
-    Refusal::bad(format!("ERR wrong number of arguments for '{name}' command"))
+    Refusal::bad(format!("ERR wrong number of arguments for '{name}' command{arguments}"))
 }
 
 fn no_password() -> Refusal {
@@ -295,7 +322,8 @@ async fn ask(service: &Service, command: &Command<'_>, out: &mut Out) -> Done {
     if arguments.is_multiple_of(2) {
         return Err(wrong_number("LIMITER.ASK"));
     }
-    let has_hits = arguments > 3 && command.get(arguments - 1) == Some(b"HITS");
+    let is_hits = |word: &[u8]| word.eq_ignore_ascii_case(b"HITS");
+    let has_hits = arguments > 3 && command.get(arguments - 1).is_some_and(is_hits);
     let hits = if has_hits { Some(number(command, arguments, "HITS", 0)?) } else { None };
     let odd = &service.limiter.odd;
     let domain = text(domain, odd);
@@ -324,8 +352,8 @@ fn text<'a>(bytes: &'a [u8], odd: &OddParts) -> Cow<'a, str> {
     Cow::Owned(text)
 }
 
-/// The answer as `CL.THROTTLE` has it, of the limit that is nearest; -1 for what there is not, or
-/// is not known.
+/// The answer as `CL.THROTTLE` has it, of the limit that is nearest to refusing; -1 where there
+/// is no value, or it is not known.
 fn shown(answer: &Answer) -> [i64; 5] {
     let over = i64::from(answer.over);
     let Some(status) = answer.statuses.first() else { return [over, -1, -1, -1, -1] };
