@@ -1,8 +1,6 @@
 //! `limiter-cni` as a container runtime calls it, with network namespaces in the place of
 //! containers, beside a daemon that limits `veth*`.
 
-// Also on other kernels: 120 s each.
-
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -28,26 +26,26 @@ const RULES: &str =
 const FRAME: usize = 100;
 
 /// Bytes at once, of limits so slow that nothing more passes in the time of a test.
-const BURST: u64 = 3_000;
+pub(crate) const BURST: u64 = 3_000;
 
 /// Frames that pass.
-const PASS: u64 = 30;
+pub(crate) const PASS: u64 = 30;
 
 /// The runtime, and the host that its containers are on.
-struct Runtime<'a> {
-    bed: &'a Testbed,
-    socket: PathBuf,
+pub(crate) struct Runtime<'a> {
+    pub(crate) bed: &'a Testbed,
+    pub(crate) socket: PathBuf,
 }
 
 /// A container with a cable to the host.
-struct Container {
-    netns: Netns,
+pub(crate) struct Container {
+    pub(crate) netns: Netns,
     id: &'static str,
     host: &'static str,
 }
 
 impl Container {
-    fn create(bed: &Testbed, id: &'static str, host: &'static str) -> Result<Self> {
+    pub(crate) fn create(bed: &Testbed, id: &'static str, host: &'static str) -> Result<Self> {
         let netns = Netns::create(&format!("cni-{id}"))?;
         veth::lay((&netns, "eth0"), (&bed.receiver, host))?;
         Ok(Self { netns, id, host })
@@ -72,7 +70,7 @@ impl Container {
 
     /// Sends frames of both families from one end of the cable to the other: in turns, so that one
     /// limit of both counts each.
-    fn send(from: (&Netns, &str), frames: usize) -> Result<()> {
+    pub(crate) fn send(from: (&Netns, &str), frames: usize) -> Result<()> {
         let v4 = Frame::ipv4([198, 51, 100, 2], [198, 51, 100, 1]).payload(&[0; 58]).build();
         let v6 = Frame::ipv6([0x20; 16], [0x21; 16]).payload(&[0; 38]).build();
         ensure!(v4.len() == FRAME && v6.len() == FRAME, "{} and {}", v4.len(), v6.len());
@@ -108,7 +106,7 @@ impl Runtime<'_> {
         Ok(child)
     }
 
-    fn call(&self, command: &str, container: &Container, more: Value) -> Result<Output> {
+    pub(crate) fn call(&self, command: &str, container: &Container, more: Value) -> Result<Output> {
         let config = self.config(container, more).to_string();
         Ok(self.start(command, container, &config)?.wait_with_output()?)
     }
@@ -158,7 +156,7 @@ fn error_of(output: &Output) -> Result<(u64, String)> {
 }
 
 /// Limits of the plugin: the cable, the direction, and the packets that passed and were dropped.
-fn limits(limiter: &Limiter) -> Result<Vec<(String, String, u64, u64)>> {
+pub(crate) fn limits(limiter: &Limiter) -> Result<Vec<(String, String, u64, u64)>> {
     let list = limiter.json(&["list"])?;
     let all = list["limits"].as_array().context("no limits")?;
     let ours =
@@ -186,7 +184,12 @@ fn cables(limiter: &Limiter) -> Result<Vec<String>> {
 }
 
 /// Waits until so many packets of a cable's direction passed and were dropped.
-fn wait_for(limiter: &Limiter, cable: &str, direction: &str, counts: (u64, u64)) -> Result<()> {
+pub(crate) fn wait_for(
+    limiter: &Limiter,
+    cable: &str,
+    direction: &str,
+    counts: (u64, u64),
+) -> Result<()> {
     let deadline = Instant::now() + SEEN_WITHIN;
     loop {
         let all = limits(limiter)?;
@@ -202,7 +205,7 @@ fn wait_for(limiter: &Limiter, cable: &str, direction: &str, counts: (u64, u64))
     }
 }
 
-fn daemon(bed: &Testbed) -> Result<Limiter> {
+pub(crate) fn daemon(bed: &Testbed) -> Result<Limiter> {
     let mut limiter = bed.limiter(RULES)?;
     limiter.on("veth*").options(["--hook", "tc", "--direction", "both"]);
     limiter.start()?;
@@ -377,56 +380,4 @@ fn what_fails_is_said_and_leaves_nothing() -> Result<()> {
     limiter.close()?;
     drop((one, gone, other));
     bed.close()
-}
-
-/// What a container gets waits where the kernel has `fq`, and none of it is lost that may wait.
-/// Otherwise what is over the limit is dropped, and the log of the runtime says so.
-#[test]
-fn packets_to_a_container_wait_where_they_can() -> Result<()> {
-    require_root();
-    let bed = Testbed::create("cniwait")?;
-    let has_fq = {
-        let other = Container::create(&bed, "other", "veth9")?;
-        let words = ["qdisc", "add", "dev", "eth0", "root", "fq"];
-        other.netns.output(Command::new("tc").args(words))?.status.success()
-    };
-    let limiter = daemon(&bed)?;
-    let runtime = Runtime { bed: &bed, socket: limiter.socket().to_owned() };
-    let one = Container::create(&bed, "waits", "veth1")?;
-    // 50 frames a second and 30 at once, so that 50 of 80 wait, the last of them for a second.
-    let given = json!({
-        "runtimeConfig": {"bandwidth": {"ingressRate": 40_000, "ingressBurst": BURST * 8}},
-        "delayMs": 1_500,
-    });
-    let before = received(&one)?;
-    let output = runtime.call("ADD", &one, given)?;
-    let log = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    let begun = Instant::now();
-    Container::send((&*bed.receiver, "veth1"), 80)?;
-    if has_fq {
-        ensure!(!log.contains("cannot wait"), "{log}");
-        let all = PASS + 50;
-        while received(&one)? < before + all {
-            ensure!(begun.elapsed() < SEEN_WITHIN, "{} of {all} came", received(&one)? - before);
-            thread::sleep(Duration::from_millis(10));
-        }
-        // 50 frames at 50 a second, but for the room of a frame.
-        let took = begun.elapsed();
-        ensure!(took >= Duration::from_millis(980), "all {all} came after {took:?}");
-        wait_for(&limiter, "veth1", "out", (all, 0))?;
-    } else {
-        ensure!(log.contains("packets over it are dropped: packets cannot wait on veth1"), "{log}");
-        let (.., dropped) = limits(&limiter)?.pop().context("no limit")?;
-        ensure!(dropped > 0, "nothing is dropped");
-    }
-    limiter.close()?;
-    drop(one);
-    bed.close()
-}
-
-/// Packets that the container's end of its cable has received.
-fn received(container: &Container) -> Result<u64> {
-    let link = container.netns.link("eth0")?;
-    link["stats64"]["rx"]["packets"].as_u64().with_context(|| link.to_string())
 }

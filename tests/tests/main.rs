@@ -17,6 +17,7 @@ mod cluster;
 mod cluster_faults;
 mod cluster_servers;
 mod cni;
+mod cni_kernels;
 mod compare;
 mod compared;
 mod concurrency;

@@ -446,8 +446,8 @@ fn drops_that_sources_do_not_have_are_reported() {
         format!(
             "{none}dropped in all: 0 by rules that count each source, 5,502 by other rules and \
              budgets, 3 by lists and bans, 7 by rules that were removed. Only the first is \
-             counted by source; of the rest, rows have what events reported. See `limiter list`, `limiter events`, `limiter explain --from \
-             ADDRESS`\n"
+             counted by source; of the rest, rows have what events reported. See `limiter list`, \
+             `limiter events`, `limiter explain --from ADDRESS`\n"
         )
     );
     // No number is no zero.
