@@ -229,10 +229,13 @@ fn cni(version: &mut String) -> Result<()> {
     // 30 pings of 98 bytes, on their way out and back.
     put("pods", away, 30 * 98 * 8)?;
     put("loose", "\"daemonAway\": \"unlimited\"", 30 * 98 * 8)?;
-    machine
-        .put("/etc/limiter/rules.yaml", &page.file("rules.yaml")?.replace("172.17", "172.18"))?;
-    let run = page.block("limiter-cni /opt/cni/bin/\nlimiter run ")?.trim();
-    let run = format!("limiter run {}", run.replace("rules.yaml", "/etc/limiter/rules.yaml"));
+    let [rules, run] = [
+        page.block("limiter-cni /opt/cni/bin/\necho '")?.split('\'').next(),
+        page.block("> none.yaml\nlimiter run ")?.lines().next(),
+    ]
+    .map(Option::unwrap_or_default);
+    machine.put("/etc/limiter/none.yaml", rules)?;
+    let run = format!("limiter run {}", run.replace("none.yaml", "/etc/limiter/none.yaml"));
     machine.start("limiter", &run)?;
     machine.until("limiter status")?;
     let engine = Engine { name: "podman", machine: &machine };

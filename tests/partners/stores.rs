@@ -93,7 +93,12 @@ fn try_it(server: &str, package: Option<PathBuf>, version: &mut String) -> Resul
         Ok(())
     };
     exact("198.51.100.1")?;
-    let (hits, seconds) = passed(&machine, "shared", "198.51.100.2", 1_000)?;
+    // A quick client has asked before the nodes have their leases: it asks again.
+    let (mut hits, mut seconds, mut rounds) = (0, 0, 0);
+    while hits < 50 && rounds < 10 {
+        let (more, time) = passed(&machine, "shared", "198.51.100.2", 1_000)?;
+        (hits, seconds, rounds) = (hits + more, seconds + time, rounds + 1);
+    }
     ensure!((50..=100 + 100 * seconds).contains(&hits), "{hits} shared in {seconds} s");
 
     // Without the store, and while it hangs, each node has its part.
