@@ -343,7 +343,7 @@ fn what_fails_is_said_and_leaves_nothing() -> Result<()> {
     gone.netns.ip(["tuntap", "add", "dev", "eth0", "mode", "tap"])?;
     fails("ADD", &gone, json!({}), 100, "is no end of a cable (veth) to the host")?;
 
-    // A cable that the daemon is not told to limit, and rules on trial.
+    // A cable that no pattern of the daemon matches, and rules on trial.
     let other = Container::create(&bed, "other", "cable0")?;
     fails(
         "ADD",

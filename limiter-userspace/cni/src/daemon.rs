@@ -131,7 +131,7 @@ impl<'a> Daemon<'a> {
             return put(false).map(said);
         }
         if wanted.direction == "out" {
-            // The daemon judges what is there afterwards, whoever put it there.
+            // If this fails, the daemon refuses the wait below, and says why.
             drop(give_fq(cable, wanted.waiting(self.config.delay_ms)));
         }
         match put(true) {

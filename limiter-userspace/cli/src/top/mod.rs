@@ -151,8 +151,8 @@ pub(super) fn top(socket: PathBuf, look: &Look, output: Output) -> Result<Answer
     })
 }
 
-/// Shows what `open` gives, which is told whether there are to be no colours. The terminal stays as
-/// it is if that fails.
+/// Shows the view that `open` returns; its argument is true without colours. If `open` fails, the
+/// terminal stays as it is.
 fn live<V: View>(
     every: Duration,
     open: impl FnOnce(bool) -> Result<V, Failure>,
