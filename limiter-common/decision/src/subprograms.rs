@@ -102,7 +102,7 @@ macro_rules! subprograms {
             judge_full = limiter_decision::table::judge_full, (maps scratch) (word);
             set_key = limiter_decision::table::set_key, (maps scratch) (half half);
             look_at_full = limiter_decision::table::look_at_full, (maps scratch) (keyed half);
-            peek_second = limiter_decision::table::peek_second, (maps scratch) (keyed half);
+            plan_second = limiter_decision::table::plan_second, (maps scratch) (keyed half);
             charge_others = limiter_decision::table::charge_others,
                 (maps scratch) (keyed half half);
             attempt_one = limiter_decision::table::attempt_one, (maps scratch) (keyed half half);

@@ -18,18 +18,31 @@ fn charge(spec: &LimitSpec, arrival: &Arrival) -> Charge {
 /// [`super::peek`], from the word of the limit.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn peek(spec: &LimitSpec, word: &impl Cell, scale: bool, arrival: &Arrival) -> Peek {
-    let raw = word.load();
-    if raw & 1 != u64::from(scale) {
-        return Peek::Moved;
-    }
-    let charge = charge(spec, arrival);
-    match charge.apply(Ticks::new_within(raw >> 1)) {
-        Some(_) => Peek::Conforming,
-        None => Peek::Over,
-    }
+    plan(spec, word, scale, arrival, &mut Undo::default())
 }
 
-/// [`super::attempt`], at the word of the limit. The index in `undo` stays as it is.
+/// [`peek`] for a packet that will be charged: if it conforms, `undo` has the words before and
+/// after the charge, and its index stays as it is.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub fn plan(
+    spec: &LimitSpec,
+    word: &impl Cell,
+    scale: bool,
+    arrival: &Arrival,
+    undo: &mut Undo,
+) -> Peek {
+    let old = word.load();
+    if old & 1 != u64::from(scale) {
+        return Peek::Moved;
+    }
+    let Some(tat) = charge(spec, arrival).apply(Ticks::new_within(old >> 1)) else {
+        return Peek::Over;
+    };
+    *undo = Undo { old, new: tat.get() << 1 | u64::from(scale), ..*undo };
+    Peek::Conforming
+}
+
+/// [`super::attempt`], at the word of the limit: [`plan`], carried out.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn attempt(
     spec: &LimitSpec,
@@ -38,18 +51,10 @@ pub fn attempt(
     arrival: &Arrival,
     undo: &mut Undo,
 ) -> Charged {
-    let old = word.load();
-    if old & 1 != u64::from(scale) {
-        return Charged::Moved;
+    match plan(spec, word, scale, arrival, undo) {
+        Peek::Conforming if word.compare_exchange(undo.old, undo.new) => Charged::Conforming,
+        Peek::Conforming => Charged::Contended,
+        Peek::Over => Charged::Over,
+        Peek::Moved => Charged::Moved,
     }
-    let charge = charge(spec, arrival);
-    let Some(tat) = charge.apply(Ticks::new_within(old >> 1)) else {
-        return Charged::Over;
-    };
-    let new = tat.get() << 1 | u64::from(scale);
-    if !word.compare_exchange(old, new) {
-        return Charged::Contended;
-    }
-    *undo = Undo { old, new, ..*undo };
-    Charged::Conforming
 }

@@ -52,7 +52,7 @@ pub use plain_route::compact_row::{
 };
 pub use plain_route::plain_tables::{Plain, Row, judge_compact, judge_full, judge_plain, line_up};
 pub use plain_route::plain_wide::{
-    attempt_one, charge_others, fail_full, look_at_full, peek_second, set_key, undo_full,
+    attempt_one, charge_others, fail_full, look_at_full, plan_second, set_key, undo_full,
 };
 pub use result::{Begun, TableResult};
 pub use run::{

@@ -143,6 +143,25 @@ pub(crate) fn peek_plain(
     meter::plain::peek(spec, word, scale, &plain_arrival(scratch, spec, size))
 }
 
+/// [`peek_plain`] for a packet that will be charged: the account `index` gets the exchange of the
+/// limit at `place` of the bucket.
+#[cfg_attr(target_arch = "bpf", inline(always))]
+pub(crate) fn plan_plain(
+    scratch: &Scratch,
+    word: &impl Cell,
+    (place, spec, size): (u32, &LimitSpec, impl Size),
+    scale: bool,
+    index: u32,
+) -> Peek {
+    let mut undo = Undo { index: place, ..Undo::default() };
+    let arrival = plain_arrival(scratch, spec, size);
+    let peek = meter::plain::plan(spec, word, scale, &arrival, &mut undo);
+    if matches!(peek, Peek::Conforming) {
+        scratch.note(index, Charge::Word(undo.index), undo.old, undo.new);
+    }
+    peek
+}
+
 /// Tries once to charge a frame of `size` to the plain limit `spec` in its word, at `place` of the
 /// bucket: [`crate::table::limits::limit::attempt_limit`].
 #[cfg_attr(target_arch = "bpf", inline(always))]

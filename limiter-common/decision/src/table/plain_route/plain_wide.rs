@@ -7,7 +7,7 @@ use limiter_common::verdict::Reason;
 use limiter_common::wire::{MAX_TABLES, RULE_NONE, Record};
 
 use super::compact_row::undo_compact;
-use super::plain::{FIRST, SECOND, attempt_plain, peek_plain};
+use super::plain::{FIRST, SECOND, attempt_plain, plan_plain};
 use crate::call::call;
 use crate::cell::Cell;
 use crate::clock::SLACK;
@@ -22,8 +22,8 @@ use crate::table::keys::key::{key_in, name_in, put};
 use crate::table::limits::limit;
 use crate::table::scratch::{Charge, Scratch};
 
-/// Checks the limits of a full key, and stores the exchange that charges the first one in the
-/// account. Returns its bucket. An error ends the route, as in [`crate::table::judge_compact`].
+/// Checks the limits of a full key, and stores the exchanges that charge them in the account.
+/// Returns its bucket. An error ends the route, as in [`crate::table::judge_compact`].
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub(crate) fn look_full<W: Maps>(
     maps: &W,
@@ -139,7 +139,7 @@ pub fn look_at_full<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, pla
     scratch.note(place, Charge::Word(FIRST), old, next.get() << 1 | old & 1);
     if second.is_some() {
         account.limits.set(2);
-        return match call!(peek_second(maps, scratch; bucket, place)) {
+        return match call!(plan_second(maps, scratch; bucket, place)) {
             Peek::Over => over,
             peek => peek,
         };
@@ -147,16 +147,17 @@ pub fn look_at_full<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, pla
     Peek::Conforming
 }
 
-/// Looks at the second limit of a full key.
+/// Checks the second limit of a full key, and stores the exchange that charges it.
 #[cfg_attr(target_arch = "bpf", inline(always))]
-pub fn peek_second<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, place: u32) -> Peek {
+pub fn plan_second<W: Maps>(maps: &W, scratch: &Scratch, bucket: &W::Keyed, place: u32) -> Peek {
     let Some(account) = scratch.account(place) else {
         return Peek::Moved;
     };
     let (slot, scale) = account.target();
     match maps.record(slot) {
         Some(Record { limits: [_, second, ..], .. }) => {
-            peek_plain(scratch, &bucket.second(), second, scale, || scratch.size::<W>())
+            let limit = (SECOND, second, || scratch.size::<W>());
+            plan_plain(scratch, &bucket.second(), limit, scale, place)
         }
         None => Peek::Moved,
     }
@@ -180,11 +181,16 @@ pub(crate) fn charge_full<W: Maps>(
     let Some(account) = scratch.account(place) else {
         return Err(None);
     };
-    let [undo, ..] = &account.undos;
-    let (_, old, new) = undo.get();
-    let is_charged = bucket.first().compare_exchange(old, new);
-    if !is_charged || account.limits.get() > 1 {
-        let outcome = call!(charge_others(maps, scratch; bucket, place, is_charged));
+    let [first, second, ..] = &account.undos;
+    let (_, old, new) = first.get();
+    let first_charged = bucket.first().compare_exchange(old, new);
+    let mut all_charged = first_charged;
+    if first_charged && account.limits.get() > 1 {
+        let (_, old, new) = second.get();
+        all_charged = bucket.second().compare_exchange(old, new);
+    }
+    if !all_charged {
+        let outcome = call!(charge_others(maps, scratch; bucket, place, first_charged));
         if outcome.is_some() || account.limits.get() == 0 {
             return Err(outcome);
         }
@@ -194,9 +200,9 @@ pub(crate) fn charge_full<W: Maps>(
     Ok(())
 }
 
-/// Charges the rest of a full key: the second limit, and the first one if another CPU was faster.
-/// Returns the outcome of a dropped packet; `None` for one that passes, or starts again: then the
-/// account has no limits left.
+/// Charges the rest of a full key after another CPU was faster: the second limit, and the first
+/// one if it is not charged yet. Returns the outcome of a dropped packet; `None` for one that
+/// passes, or starts again: then the account has no limits left.
 #[cfg_attr(target_arch = "bpf", inline(always))]
 pub fn charge_others<W: Maps>(
     maps: &W,
@@ -206,9 +212,9 @@ pub fn charge_others<W: Maps>(
     first_charged: bool,
 ) -> Option<Packed> {
     let account = scratch.account(place)?;
+    account.charges.set(u32::from(first_charged));
     let mut charged = Charged::Conforming;
     if !first_charged {
-        account.charges.set(0);
         charged = repeat(|| call!(attempt_one(maps, scratch; bucket, place, FIRST)));
     }
     if account.limits.get() > 1 && matches!(charged, Charged::Conforming) {
