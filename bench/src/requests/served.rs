@@ -117,19 +117,21 @@ impl Served {
             }
         };
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        Self::run(command, cpu, address, directory).with_context(|| format!("server {peer}"))
+        let served = Self::run(command, Some(cpu), address, directory);
+        served.with_context(|| format!("server {peer}"))
     }
 
-    /// Starts the command of a server, which listens at an address and has a directory.
+    /// Starts the command of a server, which listens at an address and has a directory: on a CPU,
+    /// or on all.
     pub(super) fn run(
         mut command: Command,
-        cpu: usize,
+        cpu: Option<usize>,
         address: SocketAddr,
         directory: TempDir,
     ) -> Result<Self> {
         // A child is born on the CPU of the thread that starts it.
         let child = thread::spawn(move || {
-            cpu::pin(None, cpu)?;
+            cpu.map(|cpu| cpu::pin(None, cpu)).transpose()?;
             command.spawn().with_context(|| format!("cannot start {command:?}"))
         });
         let child = child.join().map_err(|_panic| anyhow!("a thread panicked"))??;
@@ -165,10 +167,11 @@ pub(super) fn free_address() -> Result<SocketAddr> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// `limiter serve` with one thread, and room for so many keys.
-pub(super) fn limiter_serve(room: usize, directory: &TempDir) -> Result<Command> {
+/// `limiter serve` with so many threads, and room for so many keys.
+pub(super) fn limiter_serve(threads: u16, room: usize, directory: &TempDir) -> Result<Command> {
     let mut command = Command::new(limiter::binary()?);
-    command.args(["serve", "--threads", "1", "--max-keys", &room.to_string()]);
+    let (threads, room) = (threads.to_string(), room.to_string());
+    command.args(["serve", "--threads", &threads, "--max-keys", &room]);
     command.env("LIMITER_LOG", "warn");
     // No daemon takes part.
     command.arg("--socket").arg(directory.path().join("none.sock"));
@@ -185,7 +188,7 @@ fn serve(peer: Peer, address: SocketAddr, directory: &TempDir, redis: &str) -> R
         &rules,
         format!("domain: bench\ndescriptors: [{{key: user, rate_limit: {limit}}}]\n"),
     )?;
-    let mut command = limiter_serve(ROOM, directory)?;
+    let mut command = limiter_serve(1, ROOM, directory)?;
     command.args(["--listen", &address.to_string(), "--rules"]).arg(rules);
     if peer == Peer::Shared {
         let node = directory.path().join("node.yaml");

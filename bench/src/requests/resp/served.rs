@@ -1,4 +1,4 @@
-//! The servers, each a process on one CPU.
+//! The servers, each a process on one CPU, but for the one with two threads.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::requests::served::{Served, free_address, limiter_serve};
 const THROTTLECRAB: &str = "LIMITER_THROTTLECRAB";
 
 /// Keys that there is room for: those of a run, and the million of the measurement of memory.
-const ROOM: &str = "2000000";
+const ROOM: usize = 2_000_000;
 
 /// Who answers, and what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(super) enum Peer {
     Limiter,
     /// The same, asked for nothing: the least that its loop costs.
     Ping,
+    /// `limiter serve` with two threads, on all CPUs: what threads cost each other.
+    Two,
     /// throttlecrab-server.
     Throttlecrab,
     /// Redis, with the decision in a script.
@@ -46,15 +48,22 @@ return {1, burst, left - 1, math.ceil((free - now) / 1000000), 0}
 ";
 
 impl Peer {
-    pub(super) const ALL: [Self; 4] = [Self::Limiter, Self::Ping, Self::Throttlecrab, Self::Redis];
+    pub(super) const ALL: [Self; 5] =
+        [Self::Limiter, Self::Ping, Self::Two, Self::Throttlecrab, Self::Redis];
 
     pub(super) const fn shown(self) -> &'static str {
         match self {
             Self::Limiter => "`limiter serve`",
             Self::Ping => "`limiter serve`, `PING`",
+            Self::Two => "`limiter serve`, two threads",
             Self::Throttlecrab => "throttlecrab-server 0.4.40",
             Self::Redis => "Redis, a script",
         }
+    }
+
+    /// True if it decides, with a CPU of its own.
+    pub(super) fn decides_alone(self) -> bool {
+        !matches!(self, Self::Ping | Self::Two)
     }
 
     /// Starts its server, and says what it is asked.
@@ -63,8 +72,9 @@ impl Peer {
         let address = free_address()?;
         let port = address.port().to_string();
         let mut command = match self {
-            Self::Limiter | Self::Ping => {
-                let mut command = limiter_serve(ROOM.parse()?, &directory)?;
+            Self::Limiter | Self::Ping | Self::Two => {
+                let threads = if self == Self::Two { 2 } else { 1 };
+                let mut command = limiter_serve(threads, ROOM, &directory)?;
                 command.args(["--listen", "127.0.0.1:0", "--resp", &address.to_string()]);
                 command
             }
@@ -85,10 +95,11 @@ impl Peer {
             }
         };
         command.stdin(Stdio::null()).stdout(Stdio::null());
+        let cpu = (self != Self::Two).then_some(cpu);
         let served = Served::run(command, cpu, address, directory);
         let served = served.with_context(|| self.shown())?;
         let ask = match self {
-            Self::Limiter | Self::Throttlecrab => Ask::Throttle,
+            Self::Limiter | Self::Two | Self::Throttlecrab => Ask::Throttle,
             Self::Ping => Ask::Ping,
             Self::Redis => {
                 let client = redis::Client::open(format!("redis://{address}"))?;
