@@ -171,8 +171,9 @@ fn markdown(all: &[Measured], half: f64, effort: &Effort) -> Result<String> {
     let mut page = format!(
         "### Over RESP\n\nThe protocol of Redis, {CONNECTIONS} connections, each with one command under way or \
          with {PIPELINE} in a pipeline: {} rounds of {} s for each server, in turn, each time a new process. A \
-         server has one CPU, the applications that ask have another; that with two threads has both, and its \
-         processor time says what threads cost each other. *An answer* is the processor time of the \
+         server has one CPU, the applications that ask have another. The server with two threads \
+         has both, and its processor time says what threads cost each other. *An answer* is the \
+         processor time of the \
          server alone. Of {} hits of a key, {BURST} pass, {} keys at a time; a run counts what passes, and \
          breaks off if that is wrong. *Half load* is half of what the slowest answers one by one, sent at a \
          steady rate: {half:.0} a second. limiter and throttlecrab-server are asked by `THROTTLE`, Redis by \
